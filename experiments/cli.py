@@ -1,0 +1,199 @@
+"""`simctl`: parsing and printing only. A command's work is imported when it runs, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from topologies.errors import InputError
+
+app = typer.Typer(
+    name="simctl",
+    help="Simulate the communication of distributed training: how long, why, how far from the best, is it normal?",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+class Format(str, Enum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class EngineName(str, Enum):
+    """Which engine simulates."""
+
+    auto = "auto"
+    reference = "reference"
+    compiled = "compiled"
+
+
+class Metric(str, Enum):
+    """What a sweep's plot shows."""
+
+    time = "time"
+    busbw = "busbw"
+
+
+def _complete(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """Complete the last of a comma-separated list."""
+
+    def complete(incomplete: str) -> list[str]:
+        head, comma, tail = incomplete.rpartition(",")
+        return [f"{head}{comma}{name}" for name in names() if name.startswith(tail)]
+
+    return complete
+
+
+def _algorithm_names() -> list[str]:
+    from simulator.collectives import algorithms
+
+    return list(algorithms())
+
+
+def _shape_names() -> list[str]:
+    from topologies.shapes import SHAPES
+
+    return list(SHAPES)
+
+
+Algo = Annotated[str, typer.Option("--algo", help="Algorithms, comma-separated: see `simctl algos`.", autocompletion=_complete(_algorithm_names))]
+Shape = Annotated[str, typer.Option("--topology", help="ring, star, full_mesh, full_mesh_one_port, bus, line or tree.", autocompletion=_complete(_shape_names))]
+Bandwidth = Annotated[str, typer.Option(help="β of a link, like 50GB/s or 400Gbit/s.")]
+Latency = Annotated[str, typer.Option(help="α of a link, like 1us.")]
+Gap = Annotated[str, typer.Option(help="g of a link: time a message needs besides its bytes, like 0us.")]
+Reduction = Annotated[Optional[str], typer.Option(help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]")]
+Engines = Annotated[EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")]
+Output = Annotated[Format, typer.Option("--format", help="What is printed on stdout.")]
+Out = Annotated[Optional[Path], typer.Option(help="Write the table to this CSV file, with how it was made beside it.")]
+Plot = Annotated[Optional[Path], typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]  # fmt: skip
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        from importlib.metadata import version
+
+        typer.echo(f"simctl {version('simctl-collectives')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star --out sweep.csv")
+def sweep(
+    algo: Algo = "ring",
+    p: Annotated[str, typer.Option("--p", help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.")] = "2..64",
+    size: Annotated[str, typer.Option(help="V, comma-separated or a range: 64MiB,1GiB or 1MiB..1GiB:x4.")] = "64MiB",
+    topology: Shape = "ring",
+    bandwidth: Bandwidth = "50GB/s",
+    latency: Latency = "1us",
+    gap: Gap = "0us",
+    reduction: Reduction = None,
+    engine: Engines = EngineName.auto,
+    out: Out = None,
+    plot: Plot = None,
+    metric: Annotated[Metric, typer.Option(help="What the plot shows against p.")] = Metric.time,
+    format: Output = Format.table,
+) -> None:
+    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails."""
+    from experiments.commands import sweep as command
+
+    machine = command.Shape(topology, bandwidth, latency, gap, reduction)
+    raise typer.Exit(command.run(algo, p, size, machine, engine.value, out, plot, metric.value, format.value))
+
+
+@app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
+def run(
+    algo: Annotated[str, typer.Option("--algo", help="One algorithm: see `simctl algos`.", autocompletion=_complete(_algorithm_names))] = "ring",
+    p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
+    size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
+    topology: Shape = "ring",
+    bandwidth: Bandwidth = "50GB/s",
+    latency: Latency = "1us",
+    gap: Gap = "0us",
+    reduction: Reduction = None,
+    engine: Engines = EngineName.auto,
+    timeline: Annotated[Optional[Path], typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
+    format: Output = Format.table,
+) -> None:  # fmt: skip
+    """Simulate one collective in full: where the time goes, what is busiest, what each parameter is worth."""
+    from experiments.commands import run as command
+    from experiments.commands import sweep as shapes
+
+    machine = shapes.Shape(topology, bandwidth, latency, gap, reduction)
+    raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
+
+
+@app.command(epilog="Example: simctl algos --format json")
+def algos(format: Output = Format.table) -> None:
+    """List the algorithms with formula, model, assumptions and source."""
+    from experiments.commands import algos as command
+
+    command.run(format.value)
+
+
+@app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")
+def validate(
+    log: Annotated[Path, typer.Argument(help="An nccl-tests log, or a CSV with size_bytes and time_us.")],
+    algo: Annotated[Optional[str], typer.Option("--algo", help="Simulate this algorithm. [default: by collective]", autocompletion=_complete(_algorithm_names))] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")] = False,
+    p: Annotated[Optional[str], typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")] = False,
+    topology: Shape = "star",
+    bandwidth: Bandwidth = "50GB/s",
+    latency: Latency = "1us",
+    gap: Gap = "0us",
+    engine: Engines = EngineName.auto,
+    plot: Plot = None,
+    format: Output = Format.table,
+) -> None:  # fmt: skip
+    """Hold the simulator against a real log: measured beside predicted, fitted and unseen sizes apart."""
+    from experiments.commands import sweep as shapes
+    from experiments.commands import validate as command
+
+    machine = shapes.Shape(topology, bandwidth, latency, gap, None)
+    raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
+
+
+def main() -> None:
+    """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
+    warnings.showwarning = _show_warning
+    try:
+        code = app(standalone_mode=False)
+    except InputError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+    except Exception as error:
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        _fail(" ".join(str(message()).split()) or f"see simctl --help ({type(error).__name__})")
+    sys.exit(code)
+
+
+def _fail(message: str) -> None:
+    print(f"simctl: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"note: {message}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,1 @@
+"""The commands of `simctl`, one thin file each, imported when it runs."""

@@ -1,0 +1,134 @@
+"""`simctl sweep`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import cast
+
+from experiments import output
+from experiments.output import Record
+from experiments.sweep import Row, sweep
+from simulator.collectives import Algorithm, find
+from simulator.engines import Engine
+from topologies.errors import InputError
+from topologies.shapes import SHAPES
+from topologies.topology import Topology
+from topologies.units import (
+    format_bandwidth,
+    format_bytes,
+    format_seconds,
+    parse_bandwidth,
+    parse_bytes,
+    parse_counts,
+    parse_seconds,
+    parse_sizes,
+)
+
+FIGURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The options that describe a machine, as text; calling it with a number of devices builds one."""
+
+    topology: str
+    bandwidth: str
+    latency: str
+    gap: str
+    reduction: str | None
+
+    def __call__(self, devices: int) -> Topology:
+        """The machine. Raises InputError for a name or a quantity that is none."""
+        if self.topology not in SHAPES:
+            near = get_close_matches(self.topology, SHAPES, n=1, cutoff=0.0)[0]
+            raise InputError(f"{self.topology!r} is no topology: did you mean {near!r}? ({', '.join(SHAPES)})")
+        return SHAPES[self.topology](
+            devices,
+            bandwidth=parse_bandwidth(self.bandwidth),
+            latency=parse_seconds(self.latency),
+            gap=parse_seconds(self.gap),
+            reduction=0.0 if self.reduction is None else 1 / parse_bandwidth(self.reduction),
+        )
+
+
+def run(
+    algo: str,
+    p: str,
+    size: str,
+    machine: Shape,
+    engine: str,
+    out: Path | None,
+    plot: Path | None,
+    metric: str,
+    how: str,
+) -> int:
+    """Print the sweep; 1 if a check failed."""
+    algorithms = parse_algorithms(algo)
+    ranks, sizes = parse_ranks(p), parse_sizes(size)
+    machine(2)
+    output.check_writable(out)
+    output.check_writable(plot, FIGURES)
+    progress = output.Progress("points simulated")
+    rows = list(sweep(algorithms, ranks, sizes, machine, cast(Engine, engine), progress))
+    if out:
+        parameters = asdict(machine) | {"algo": algo, "p": p, "size": size, "engine": engine, "seed": 0}
+        output.write(out, output.to_csv([asdict(row) for row in rows]))
+        output.write(out.with_name(f"{out.name}.meta.json"), output.provenance(**parameters))
+    if plot:
+        from experiments import figures
+
+        output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
+    output.say(output.render([asdict(row) for row in rows], CELLS, how))
+    failed = [row for row in rows if row.failed]
+    if failed:
+        output.note(f"{len(failed)} of {len(rows)} points failed a check: this is a bug in simctl, please report it")
+    return 1 if failed else 0
+
+
+def parse_algorithms(text: str) -> list[Algorithm]:
+    """Algorithms by name, comma-separated."""
+    return [find(name.strip()) for name in dict.fromkeys(text.split(","))]
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Numbers of ranks, each at least 2."""
+    ranks = parse_counts(text)
+    if min(ranks) < 2:
+        raise InputError(f"--p {text}: ranks must be at least 2, got {min(ranks)}")
+    return ranks
+
+
+def parse_one_size(text: str) -> float:
+    """One size in bytes."""
+    return parse_bytes(text)
+
+
+def _number(record: Record, key: str) -> float:
+    return float(cast(float, record[key]))
+
+
+CELLS = {
+    "algorithm": lambda row: str(row["algorithm"]),
+    "p": lambda row: str(row["ranks"]),
+    "size": lambda row: format_bytes(_number(row, "size_B")),
+    "time": lambda row: format_seconds(_number(row, "time_s")),
+    "formula": lambda row: format_seconds(_number(row, "formula_s")),
+    "differ": lambda row: f"{_number(row, 'difference'):+.0e}" if abs(_number(row, "difference")) > 1e-9 else "0",
+    "/bound": lambda row: f"{_number(row, 'over_bound'):.3f}",
+    "bound": lambda row: str(row["bound"]),
+    "algbw": lambda row: format_bandwidth(_number(row, "algbw_Bps")),
+    "busbw": lambda row: format_bandwidth(_number(row, "busbw_Bps")),
+    "steps": lambda row: str(row["steps"]),
+    "bytes": lambda row: format_bytes(_number(row, "volume_B")),
+    "formula ": lambda row: format_bytes(_number(row, "volume_formula_B")),
+    "peak": lambda row: format_bytes(_number(row, "peak_B")),
+    "formula  ": lambda row: format_bytes(_number(row, "peak_formula_B")),
+    "redundant": lambda row: format_bytes(_number(row, "redundant_B")),
+    "formula   ": lambda row: format_bytes(_number(row, "redundant_formula_B")),
+    "verdict": lambda row: str(row["verdict"]),
+}
+"""The columns of the printed table; csv and json carry every field in SI units."""
+
+__all__ = ["CELLS", "Row", "Shape", "run"]

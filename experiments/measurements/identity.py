@@ -1,0 +1,156 @@
+"""Which collective a table measured, and on how many ranks of how many nodes, as far as the log tells."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from experiments.measurements.checks import Interval, bus_ratio
+from experiments.measurements.measurement import UNKNOWN, canonical
+from experiments.measurements.table import Row
+
+_DEVICE = re.compile(
+    r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
+    r"on\s{1,90}(\S{1,255})\s{1,9}device\s{1,9}([0-9]{1,5})"
+)
+_PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
+_TWICE = ("all_reduce",)
+_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "hypercube")
+_NEVER_IN_PLACE = ("all_to_all", "send_recv")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One rank of a device list."""
+
+    rank: int
+    group: int
+    host: str
+    device: int
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How many ranks and nodes took part (None: the log does not tell), and what to say about it."""
+
+    ranks: int | None
+    nodes: int | None
+    notes: tuple[str, ...] = ()
+
+
+def device(text: str) -> Device | None:
+    """The device in a line of the list of devices."""
+    found = _DEVICE.search(text)
+    return Device(int(found[1]), int(found[2] or 0), found[3], int(found[4])) if found else None
+
+
+def programs(text: str) -> list[str]:
+    """The benchmarks named in a line: `all_reduce` for a command with `all_reduce_perf`.
+
+    >>> programs("+ srun ./build/alltoall_perf -b 8")
+    ['alltoall']
+    """
+    return _PROGRAM.findall(text) if "_perf" in text else []
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """busbw over size / time as nccl-tests defines it.
+
+    >>> bus_factor("all_reduce", 4), bus_factor("all_gather", 4), bus_factor("broadcast", 4)
+    (1.5, 0.75, 1.0)
+    """
+    parts = (ranks - 1) / ranks
+    return 2 * parts if collective in _TWICE else parts if collective in _PARTS else 1.0
+
+
+def count_ranks(devices: Sequence[Device]) -> Ranks:
+    """Ranks and nodes of the group that rank 0 is in, by the list of devices; unknown where the list is damaged."""
+    if not devices:
+        return Ranks(None, None)
+    if reason := _doubt(devices):
+        return Ranks(None, None, (f"number of ranks unknown: {reason}",))
+    mine = [entry for entry in devices if entry.group == min(devices, key=lambda entry: entry.rank).group]
+    notes = (
+        ()
+        if len(mine) == len(devices)
+        else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
+    )
+    return Ranks(len(mine), len({entry.host for entry in mine}), notes)
+
+
+def name_collective(
+    named: Iterable[str], rows: Sequence[Row], ranks: int | None, unit_s: float
+) -> tuple[str, str]:
+    """The collective and a note on how it is known, empty where the log names it."""
+    names = {name: canonical(name) for name in named}
+    if len(names) == 1:
+        ((printed, name),) = names.items()
+        return (
+            (name, "")
+            if name
+            else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
+        )
+    pool = _pool(rows, bus_ratio(rows, unit_s), ranks, unit_s)
+    likely = [name for name in pool if name in names.values()] or pool
+    if len(likely) == 1:
+        return likely[
+            0
+        ], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
+    fits = f"redop, root and busbw fit {' or '.join(likely)}" if likely else "busbw fits none"
+    return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
+
+
+def contradicts(collective: str, ranks: int, rows: Sequence[Row], unit_s: float) -> bool:
+    """Whether the printed busbw is that of another collective or number of ranks."""
+    ratio = bus_ratio(rows, unit_s)
+    return ratio is not None and collective != UNKNOWN and not _fits(collective, ratio, ranks)
+
+
+def confirms(collective: str, ranks: int, rows: Sequence[Row], unit_s: float) -> bool:
+    """Whether the printed busbw singles out this number of ranks."""
+    ratio = bus_ratio(rows, unit_s)
+    if ratio is None or collective not in (*_TWICE, *_PARTS):
+        return False
+    return [near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)] == [
+        ranks
+    ]
+
+
+def _doubt(devices: Sequence[Device]) -> str:
+    ranks = [entry.rank for entry in devices]
+    if len(set(ranks)) < len(ranks):
+        return f"rank {Counter(ranks).most_common(1)[0][0]} is listed twice (processes that did not join in one job?)"
+    if set(ranks) != set(range(len(ranks))):
+        return f"the list of devices has {len(ranks)} ranks, the highest is {max(ranks)}"
+    sizes = set(Counter(entry.group for entry in devices).values())
+    return "" if len(sizes) == 1 else "the groups differ in size"
+
+
+def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None, unit_s: float) -> list[str]:
+    """The collectives that print such rows."""
+    reducing, rooted = (
+        rows[0].redop not in ("", "none"),
+        (rows[0].root or 0) >= 0 and rows[0].root is not None,
+    )
+    if reducing:
+        names = ["reduce"] if rooted else ["all_reduce", "reduce_scatter", "send_recv"]
+    else:
+        names = ["broadcast", "gather", "scatter"] if rooted else ["all_gather", "all_to_all"]
+    names = [name for name in names if _place_fits(name, rows)]
+    if ratio is None:
+        return names
+    return [name for name in names if _fits(name, ratio, ranks)]
+
+
+def _place_fits(name: str, rows: Sequence[Row]) -> bool:
+    """All-to-all and send-receive are never checked in place, the others always if they are out of place."""
+    both = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]
+    if not both:
+        return True
+    checked = any(cells[1].wrong != "N/A" for cells in both)
+    return checked != (name in _NEVER_IN_PLACE)
+
+
+def _fits(collective: str, ratio: Interval, ranks: int | None) -> bool:
+    counts = range(2, 4097) if ranks is None else (ranks,)
+    return any(ratio[0] <= bus_factor(collective, count) <= ratio[1] for count in counts)

@@ -1,0 +1,69 @@
+"""A file's text, or one line that says why it cannot be had."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from topologies.errors import InputError
+
+LIMIT = 64 * 2**20
+_LONGEST = 2**16
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def load(path: Path) -> str:
+    """The text of the file at `path`.
+
+    Raises InputError when there is no such file, when it is a directory, unreadable, empty, binary (a NUL byte, or
+    not UTF-8) or larger than 64 MiB.
+    """
+    data = _bytes(path)
+    if len(data) > LIMIT:
+        raise InputError(
+            f"{path} is larger than 64 MiB: expected one log or one table, cut to the tests in question"
+        )
+    if not data.strip():
+        raise InputError(f"{path} is empty: expected an nccl-tests log or a CSV with size_bytes and time_us")
+    if (at := data.find(b"\0")) >= 0:
+        raise InputError(
+            f"{path} line {_line(data, at)}: a NUL byte, so binary (or UTF-16): expected UTF-8 text"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} line {_line(data, error.start)}: not UTF-8: expected text") from None
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of `text` with their numbers, free of colour codes and carriage returns.
+
+    A carriage return inside a line starts a new line of the same number, as it does on a terminal.
+
+    >>> list(numbered("one\\r\\n\\x1b[1mtwo\\x1b[0m\\rthree"))
+    [(1, 'one'), (2, 'two'), (2, 'three')]
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        for part in line.rstrip("\r").split("\r"):
+            yield number, _COLOUR.sub("", part) if "\x1b" in part else part
+
+
+def too_long(line: str) -> bool:
+    """Whether a line is too long (over 64 Ki characters) to be anything that a benchmark prints."""
+    return len(line) > _LONGEST
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(LIMIT + 1)
+    except FileNotFoundError:
+        raise InputError(f"no such file: {path}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a directory: expected a log or a CSV file in it") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"cannot read {path}: {reason}") from None
+
+
+def _line(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1

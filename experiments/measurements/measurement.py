@@ -1,0 +1,82 @@
+"""What a measurement is once it has been read, whatever file it came from: points, curves, and what was left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "send_recv",
+    "gather",
+    "scatter",
+    "hypercube",
+)
+UNKNOWN = "unknown"
+
+_SHORT = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all"}
+_SHORT |= {"bc": "broadcast", "bcast": "broadcast", "sr": "send_recv", "p2p": "send_recv"}
+_NAMES = _SHORT | {name.replace("_", ""): name for name in COLLECTIVES}
+_SHOWN = 10
+
+
+def canonical(name: str) -> str | None:
+    """The one spelling of a collective's name that this project uses, or None for a name it does not know.
+
+    >>> canonical("alltoall"), canonical("All-Reduce"), canonical("bc"), canonical("allmost")
+    ('all_to_all', 'all_reduce', 'broadcast', None)
+    """
+    return _NAMES.get(name.strip().lower().replace("_", "").replace("-", ""))
+
+
+def tally(noun: str, rest: str, lines: Sequence[int]) -> str:
+    """A count of lines in words.
+
+    >>> tally("row", "torn beyond repair", [41, 77])
+    '2 rows torn beyond repair: line 41, line 77'
+    """
+    shown = ", ".join(f"line {line}" for line in lines[:_SHOWN])
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return f"{len(lines)} {noun}{'s' if len(lines) != 1 else ''} {rest}: {shown}{more}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size and the time one collective of that size took.
+
+    `size` is in bytes as nccl-tests counts them (all-gather, reduce-scatter and all-to-all: the total array),
+    `time_s` in seconds; both are above zero. `wrong` is the number of wrong elements, None where nobody checked.
+    """
+
+    size: int
+    time_s: float
+    wrong: int | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One collective on one set of ranks over several sizes, in ascending order of size.
+
+    `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one of
+    `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the file,
+    and for a log the line of the table's header. `notes` say what a reader of the numbers should know.
+    """
+
+    collective: str
+    ranks: int | None
+    nodes: int | None
+    points: tuple[Point, ...]
+    in_place: tuple[Point, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything read from one file; `skipped` says, counted and by line, what was not read and why."""
+
+    curves: tuple[Curve, ...]
+    skipped: tuple[str, ...] = ()

@@ -1,0 +1,206 @@
+"""Logs of nccl-tests and rccl-tests, as launchers, debug output and lost lines leave them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from experiments.measurements.checks import measured, row_agrees
+from experiments.measurements.identity import (
+    Ranks,
+    bus_factor,
+    confirms,
+    contradicts,
+    count_ranks,
+    name_collective,
+)
+from experiments.measurements.loading import load
+from experiments.measurements.measurement import Curve, Measurements, Point, tally
+from experiments.measurements.rows import Rows, read_rows
+from experiments.measurements.sections import Sections, Test, cut
+from experiments.measurements.table import Header, Row
+from topologies.errors import InputError
+
+_EXPECTED = "expected a header line with size, time, algbw, busbw"
+_REASONS = {
+    "torn": ("row", "torn beyond repair"),
+    "orphan": ("row", "without a table header above"),
+    "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
+    "empty": ("row", "of size 0"),
+    "untimed": ("row", "with a time of 0 or N/A"),
+    "bare": ("table", "without rows"),
+    "long": ("line", "too long to read"),
+}
+_Skipped = dict[str, list[int]]
+
+
+def read_log(path: Path) -> Measurements:
+    """The curves in the log at `path`, one a test (and a data type, reduction and root, where a test has several).
+
+    Raises InputError when the file cannot be read as text (see `loading.load`), has no table, or no usable row.
+    """
+    return parse_log(load(path), str(path))
+
+
+def parse_log(text: str, source: str) -> Measurements:
+    """The curves in the text of a log; `source` names it in errors and curves. Raises InputError as `read_log`."""
+    sections = cut(text) if "algbw" in text else Sections()
+    skipped: _Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
+    unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
+    curves = [
+        curve
+        for test, header in sections.tables()
+        for curve in _curves(
+            test, header, read_rows(header, test.lines, test.step, unfinished), source, skipped
+        )
+    ]
+    told = tuple(
+        tally(*_REASONS[reason], sorted(set(skipped[reason]))) for reason in _REASONS if skipped[reason]
+    )
+    if not curves:
+        raise InputError(_nothing(sections, source, told))
+    return Measurements(tuple(curves), told)
+
+
+def _nothing(sections: Sections, source: str, told: Sequence[str]) -> str:
+    header = next((header for _, header in sections.tables()), None)
+    if header is None:
+        return f"no nccl-tests table in {source}: {_EXPECTED}"
+    if told == (tally("table", "without rows", [header.line]),):
+        return f"{source} line {header.line}: a table header with no rows below: the log was cut short"
+    return f"no usable row in {source}: {'; '.join(told)}"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of one table that share data type, reduction and root."""
+
+    test: Test
+    header: Header
+    rows: tuple[Row, ...]
+    ranks: Ranks
+    notes: tuple[str, ...]
+
+
+def _curves(test: Test, header: Header, found: Rows, source: str, skipped: _Skipped) -> Iterator[Curve]:
+    skipped["torn"] += found.torn
+    if not found.rows and not found.torn:
+        skipped["bare"].append(header.line)
+    kinds: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
+    for row in found.rows:
+        kinds[row.kind, row.redop, row.root].append(row)
+    notes = _test_notes(test, header, found)
+    for (kind, redop, root), rows in kinds.items():
+        own = f"type {kind}, redop {redop or 'none'}, root {-1 if root is None else root}: one of {len(kinds)} in its table"
+        table = _Table(test, header, tuple(rows), _ranks(test), notes + ((own,) if len(kinds) > 1 else ()))
+        curve = _curve(_checked(table, skipped), source, skipped)
+        if curve.points or curve.in_place:
+            yield curve
+
+
+def _test_notes(test: Test, header: Header, found: Rows) -> tuple[str, ...]:
+    notes = list(test.notes)
+    if found.joined:
+        notes.append(tally("row", "torn in two and put together again", found.joined))
+    if header.cpu_time:
+        notes.append("times are cputime: until the call returned, not until the data was there")
+    if not test.closed:
+        notes.append("no footer below the table: the log may be cut short")
+    return tuple(notes)
+
+
+def _ranks(test: Test) -> Ranks:
+    if not test.devices and len(test.nranks) == 1:
+        (ranks,) = test.nranks
+        return Ranks(ranks, None, (f"no list of devices: {ranks} ranks by NCCL's own 'nranks {ranks}'",))
+    return count_ranks(test.devices)
+
+
+def _checked(table: _Table, skipped: _Skipped) -> _Table:
+    """Without the rows of size 0 and those that disagree with themselves."""
+    rows = [row for row in table.rows if row.size]
+    skipped["empty"] += [row.line for row in table.rows if not row.size]
+    factor, notes = _convention(rows, table)
+    good = tuple(row for row in rows if row_agrees(row, table.header.unit_s, factor))
+    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in good})
+    return replace(table, rows=good, notes=table.notes + notes)
+
+
+def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, ...]]:
+    """What algbw is of size / time: 1, but (n-1)/n in hypercube and in all-gather and reduce-scatter until 2020."""
+    parts = bus_factor("all_gather", table.ranks.ranks or 1)
+    unit_s = table.header.unit_s
+    plain, old = (sum(row_agrees(row, unit_s, factor) for row in rows) for factor in (1.0, parts))
+    if old <= plain or old * 2 <= len(rows):
+        return 1.0, ()
+    return parts, (
+        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version before 2.0.9",
+    )
+
+
+def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve:
+    collective, ranks, notes = _identity(table)
+    series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
+    for at, place in enumerate(table.test.places):
+        timed = [row for row in table.rows if at < len(row.cells)]
+        skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
+        series[place], more = _points(
+            [row for row in timed if measured(row.cells[at])], at, place, table.header.unit_s
+        )
+        notes += more
+    return Curve(
+        collective=collective,
+        ranks=ranks.ranks,
+        nodes=ranks.nodes,
+        points=series["out-of-place"],
+        in_place=series["in-place"],
+        source=f"{source}:{table.header.line}",
+        notes=notes,
+    )
+
+
+def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
+    """The collective, the ranks, and all that is to be said so far."""
+    if not table.rows:
+        return "unknown", table.ranks, table.notes
+    test, rows, unit_s, ranks = table.test, table.rows, table.header.unit_s, table.ranks
+    named = [test.started] if test.started else test.named
+    collective, note = name_collective(named, rows, ranks.ranks, unit_s)
+    if ranks.ranks and contradicts(collective, ranks.ranks, rows, unit_s):
+        ranks = Ranks(
+            None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",)
+        )
+    elif ranks.ranks is None and not ranks.notes:
+        ranks = _by_threads(test, collective, rows, unit_s)
+    return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
+
+
+def _by_threads(test: Test, collective: str, rows: Sequence[Row], unit_s: float) -> Ranks:
+    if test.threads and confirms(collective, test.threads, rows, unit_s):
+        return Ranks(
+            test.threads, 1, (f"no list of devices: {test.threads} ranks by nThread x nGpus and busbw",)
+        )
+    return Ranks(None, None, ("number of ranks unknown: no list of devices",))
+
+
+def _points(
+    rows: Sequence[Row], at: int, place: str, unit_s: float
+) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """The points of one half of the table, one a size, and notes on wrong results and repeated sizes."""
+    points = sorted((_point(row, at, unit_s) for row in rows), key=lambda point: (point.size, point.time_s))
+    wrong = [row.line for row in rows if _point(row, at, unit_s).wrong]
+    notes = (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong)}",) if wrong else ()
+    sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
+    if len(sizes) < len(points):
+        most = max(map(len, sizes))
+        notes += (
+            f"sizes measured up to {most} times {place}: the median time of each (the lower of two) is kept",
+        )
+    return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
+
+
+def _point(row: Row, at: int, unit_s: float) -> Point:
+    cell = row.cells[at]
+    wrong = None if cell.wrong == "N/A" else int(float(cell.wrong))
+    return Point(row.size, float(cell.time) * unit_s, wrong)

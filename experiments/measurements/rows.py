@@ -1,0 +1,186 @@
+"""The rows of one table from its lines, those torn in two by another program's line included.
+
+A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly; and where its
+bandwidth is printed with too few digits to tell which size the time belongs to, only if the next row is the next size
+(else the halves of two rows, with lines missing between them, could pass for one).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from experiments.measurements.checks import agrees, copies, row_agrees
+from experiments.measurements.table import Header, Row, aligned, fits, spans
+
+_FIRST = re.compile(r"[ \t]*[0-9]{1,18}")
+_FOREIGN = re.compile(r"[A-Za-z:\[]")
+_WIDEST = 13
+_LONGEST = 4096
+
+Line = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a test goes from one size to the next: times `factor`, or plus `bytes`."""
+
+    factor: int = 1
+    bytes: int = 0
+
+    def up(self, size: float) -> float:
+        """The next size (bytes)."""
+        return size * self.factor + self.bytes
+
+    def down(self, size: float) -> float:
+        """The size before (bytes)."""
+        return (size - self.bytes) / self.factor
+
+    def follows(self, size: int, later: int) -> bool:
+        """Whether no size lies between the two; sizes are rounded down to whole elements, hence the margin."""
+        following = self.up(size)
+        return size < later < (following * self.up(following)) ** 0.5
+
+
+@dataclass
+class Rows:
+    """What became of a table's lines: rows, the lines of torn ones, and of those put together again."""
+
+    rows: list[Row] = field(default_factory=list)
+    torn: list[int] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+
+
+def read_rows(header: Header, lines: Sequence[Line], step: Step | None, unfinished: int | None) -> Rows:
+    """The rows in `lines` (without prefixes); `unfinished` is the number of a last line that has no line end."""
+    reader = _Reader(_calibrated(header, lines), _usual_copies(header, lines), unfinished)
+    for line, text in lines:
+        reader.feed(line, text)
+    reader.flush()
+    return _settled(reader.found, header.unit_s, step)
+
+
+def may_matter(text: str) -> bool:
+    """Whether a line could be a row or a piece of one; cheap, since a log has many lines that are neither."""
+    last = text.rsplit(None, 1)[-1:]
+    return len(text) <= _LONGEST and bool(last) and (_FIRST.match(text) is not None or fits("wrong", last[0]))
+
+
+def _calibrated(header: Header, lines: Sequence[Line]) -> Header:
+    """The header with the column ends that its rows have, where they have them in common."""
+    full = [row for line, text in lines if (row := header.row(line, text)) and row.columns == header.columns]
+    ends = Counter(tuple(end for _, end in row.spans) for row in full).most_common(1)
+    at = header.columns.index("busbw") + 1
+    if not ends or ends[0][1] < 2 or ends[0][0][:at] != header.ends[:at]:
+        return header
+    return Header(header.line, header.columns, ends[0][0], header.prefix, header.unit_s, header.cpu_time)
+
+
+def _usual_copies(header: Header, lines: Sequence[Line]) -> float | None:
+    found = [row for line, text in lines if (row := header.row(line, text))]
+    usual = Counter(number for row in found if (number := copies(row))).most_common(1)
+    return usual[0][0] if usual and usual[0][0] >= 1 else None
+
+
+def _settled(found: Rows, unit_s: float, step: Step | None) -> Rows:
+    """Without the rows put together from pieces that nothing proves to belong together."""
+    doubtful = set()
+    for row, later in zip(found.rows, [*found.rows[1:], None], strict=True):
+        if row.line in found.joined and not _proven(row, later, unit_s, step):
+            doubtful.add(row.line)
+    rows = [row for row in found.rows if row.line not in doubtful]
+    joined = [line for line in found.joined if line not in doubtful]
+    return Rows(rows, sorted([*found.torn, *doubtful]), joined)
+
+
+def _proven(row: Row, later: Row | None, unit_s: float, step: Step | None) -> bool:
+    others = (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
+    told_apart = all(not agrees(int(other), cell, unit_s) for other in others for cell in row.cells)
+    followed = step is not None and later is not None and step.follows(row.size, later.size)
+    return row_agrees(row, unit_s) and (told_apart or followed)
+
+
+class _Reader:
+    def __init__(self, header: Header, usual: float | None, unfinished: int | None) -> None:
+        self.found = Rows()
+        self._header, self._usual, self._unfinished = header, usual, unfinished
+        self._head: Line | None = None
+
+    def feed(self, line: int, text: str) -> None:
+        if self._head and (joined := self._joined(*self._head, text)):
+            self._head = None
+            self._accept(joined, joined=True)
+            return
+        row = self._header.row(line, text)
+        if row is None and self._is_tail(text):
+            self._tear(self._head[0] if self._head else line)
+        elif row is not None or self._is_head(text) or (self._head is None and self._begins(text)):
+            self.flush()
+            self._start(line, text, row)
+
+    def flush(self) -> None:
+        """Settle the line that waits for its other half."""
+        if self._head is None:
+            return
+        line, text = self._head
+        row = self._header.row(line, text)
+        if row is not None and self._whole(row):
+            self._accept(row)
+        elif row is not None or self._is_head(text):
+            self._tear(line)
+        self._head = None
+
+    def _start(self, line: int, text: str, row: Row | None) -> None:
+        cut = row or self._joined(line, text, "")
+        if cut is not None and self._aligned(cut) and not cut.doubtful_end():
+            self._accept(cut)
+        else:
+            self._head = line, text
+
+    def _accept(self, row: Row, joined: bool = False) -> None:
+        self.found.rows.append(row)
+        if joined:
+            self.found.joined.append(row.line)
+
+    def _tear(self, line: int) -> None:
+        self._head = None
+        self.found.torn.append(line)
+
+    def _aligned(self, row: Row) -> bool:
+        return aligned(row.spans, self._header.ends_of(row.columns))
+
+    def _whole(self, row: Row) -> bool:
+        """Whether a complete row lost no digit of its first and last token, the only ones that can have."""
+        if self._aligned(row):
+            return not (row.doubtful_end() and row.line == self._unfinished)
+        return copies(row) is not None and copies(row) == self._usual and not row.doubtful_end()
+
+    def _joined(self, line: int, head: str, tail: str) -> Row | None:
+        """The row of which `head` has the beginning (and then, perhaps, another program's text) and `tail` the rest."""
+        tail = tail.rstrip()
+        for extra in range(_WIDEST):
+            cut = self._header.ends[-1] + extra - len(tail)
+            if cut <= 0 or (head[cut:].strip() and not _FOREIGN.search(head[cut:])):
+                continue
+            row = self._header.row(line, head.ljust(cut)[:cut] + tail)
+            if row is not None and self._aligned(row) and copies(row) in (None, self._usual):
+                return row
+        return None
+
+    def _begins(self, text: str) -> bool:
+        first = _FIRST.match(text)
+        return first is not None and first.end() <= self._header.ends[0]
+
+    def _is_head(self, text: str) -> bool:
+        """Whether a piece is certainly the beginning of a row: its first tokens are those of the first columns."""
+        found = spans(text[: self._header.ends[-1]])
+        names = self._header.columns
+        known = [fits(name, text[start:end]) for name, (start, end) in zip(names, found, strict=False)]
+        in_place = bool(found) and found[0][1] == self._header.ends[0]
+        return all(known[:3]) and len(known) >= (2 if in_place else 3) or (in_place and len(found) == 1)
+
+    def _is_tail(self, text: str) -> bool:
+        """Whether a piece is certainly the end of a row: its tokens, but for a cut first, are those of the last columns."""
+        tokens = text.split()
+        names = self._header.columns[-len(tokens) :]
+        return 2 <= len(tokens) < len(self._header.columns) and all(map(fits, names[1:], tokens[1:]))

@@ -1,0 +1,144 @@
+"""One log cut into its tests: what stands around each table, and the lines that may be its rows."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from experiments.measurements.identity import Device, device, programs
+from experiments.measurements.loading import numbered, too_long
+from experiments.measurements.rows import Line, Step, may_matter
+from experiments.measurements.table import Header, find_header
+
+_MARK = re.compile(
+    r"algbw|_perf|\bRank\b|nranks|nThread|Using devices|nccl-tests version|Out of bounds|Avg bus|Reducing maxBytes|-place"
+)
+_RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
+_THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
+_STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
+_REDUCED = re.compile(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}")
+_FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
+_ROW = re.compile(
+    r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}(?:u?int|float|half|double|bfloat|char|fp8|f8)\w{0,9}[ \t]"
+)
+_KINDS = ("float", "half", "double", "int", "char", "f8", "fp8")
+_PLACES = ("out-of-place", "in-place")
+_PREAMBLE = ("nThread", "Using devices", "nccl-tests version", "Collective test starting")
+
+
+@dataclass
+class Test:
+    """One run of a benchmark: its preamble, its header (None until it comes) and the lines below."""
+
+    devices: list[Device] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    started: str | None = None
+    nranks: set[int] = field(default_factory=set)
+    threads: int | None = None
+    step: Step | None = None
+    notes: list[str] = field(default_factory=list)
+    places: tuple[str, ...] = _PLACES
+    header: Header | None = None
+    lines: list[Line] = field(default_factory=list)
+    closed: bool = False
+    named_after: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Sections:
+    """All tests of a log; the lines of rows outside any table, and of lines too long to read."""
+
+    tests: list[Test] = field(default_factory=lambda: [Test()])
+    orphans: list[int] = field(default_factory=list)
+    long: list[int] = field(default_factory=list)
+
+    def tables(self) -> Iterator[tuple[Test, Header]]:
+        """The tests that came as far as a table."""
+        for test in self.tests:
+            if test.header is not None:
+                yield test, test.header
+
+
+def cut(text: str) -> Sections:
+    """The tests in the text of a log."""
+    sections = Sections()
+    for line, content in numbered(text):
+        if too_long(content):
+            sections.long.append(line)
+            continue
+        if _MARK.search(content) and _read_mark(sections, line, content):
+            continue
+        _read_line(sections, line, content)
+    return sections
+
+
+def _read_line(sections: Sections, line: int, content: str) -> None:
+    """Keep what may be a row."""
+    test = sections.tests[-1]
+    if test.header is None or test.closed:
+        if any(kind in content for kind in _KINDS) and _ROW.search(content[:4096]):
+            sections.orphans.append(line)
+        return
+    text = test.header.strip(content)
+    if text.lstrip().startswith("#"):
+        text = text.replace("#", " ", 1)
+        if test.header.row(line, text) is None:
+            return
+    if may_matter(text):
+        test.lines.append((line, text))
+
+
+def _read_mark(sections: Sections, line: int, content: str) -> bool:
+    """Read a line with something to say about a test; whether it was a header, hence surely no row."""
+    header = find_header(line, content)
+    if header is not None:
+        _open(sections, header)
+    elif any(mark in content for mark in _PREAMBLE) or device(content):
+        _read_preamble(_preamble(sections), content)
+    else:
+        _read_remark(sections.tests[-1], content)
+    return header is not None
+
+
+def _open(sections: Sections, header: Header) -> None:
+    if sections.tests[-1].header is not None:
+        sections.tests.append(Test(named=sections.tests[-1].named_after))
+    sections.tests[-1].header = header
+
+
+def _preamble(sections: Sections) -> Test:
+    """The test that is being announced: a new one if the current one has its table already."""
+    if sections.tests[-1].header is not None:
+        sections.tests.append(Test(named=sections.tests[-1].named_after))
+    return sections.tests[-1]
+
+
+def _read_preamble(test: Test, content: str) -> None:
+    if found := device(content):
+        test.devices.append(found)
+    if "Collective test starting" in content:
+        test.started = next(iter(programs(content)), None)
+    if threads := _THREADS.search(content):
+        test.threads = int(threads[1]) * int(threads[2])
+    if step := _STEP.search(content):
+        amount = int(step[1])
+        test.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
+
+
+def _read_remark(test: Test, content: str) -> None:
+    if "Out of bounds" in content or "Avg bus" in content or "test concluded" in content:
+        test.closed = test.header is not None
+        _read_footer(test, content)
+    elif "-place" in content and test.header is None:
+        test.places = tuple(sorted((place for place in _PLACES if place in content), key=content.find))
+    elif note := _REDUCED.search(content):
+        test.notes.append(note[0].strip())
+    elif test.header is None:
+        test.nranks |= {int(count) for count in _RANKS.findall(content)}
+    (test.named if test.header is None else test.named_after).extend(programs(content))
+
+
+def _read_footer(test: Test, content: str) -> None:
+    if failed := _FAILED.search(content):
+        test.notes.append(failed[0])
+    if "test concluded" in content and test.header is not None:
+        test.named = test.named or programs(content)

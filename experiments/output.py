@@ -1,0 +1,122 @@
+"""Tables to stdout, files to disk: aligned text, CSV or JSON, written to a temporary name and renamed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from topologies.errors import InputError
+
+Value = str | int | float | bool | None
+Record = Mapping[str, Value]
+Cell = Callable[[Record], str]
+
+
+def render(records: Sequence[Record], cells: Mapping[str, Cell], how: str) -> str:
+    """`records` as a table of `cells` (heading: text of a record), or in full as csv or json."""
+    if how == "json":
+        return json.dumps([{key: _plain(value) for key, value in record.items()} for record in records], indent=1)
+    if how == "csv":
+        return to_csv(records).rstrip("\n")
+    return align([list(cells), *([cell(record) for cell in cells.values()] for record in records)])
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width, numbers to the right, words to the left."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    right = [all(not row[k] or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:]) for k in range(len(widths))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(map(line, rows))
+
+
+def to_csv(records: Sequence[Record]) -> str:
+    """All fields of the records, floats in full precision."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def provenance(**parameters: Value) -> str:
+    """JSON that says how a result was made: versions, parameters and command."""
+    packages = ("simctl-collectives", "numpy", "numba", "simpy")
+    made = {"versions": {package: version(package) for package in packages}, "parameters": parameters}
+    return json.dumps(made | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
+
+
+def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
+    """Raise InputError now, before any work, if `path` cannot be written or has an unknown ending."""
+    if path is None:
+        return
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InputError(f"cannot write {str(path)!r}: its name ends in {', '.join(suffixes)}")
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write {str(path)!r}: name a file in a folder that can be written")
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """Write all of `content` or nothing. Raises InputError if that is not possible."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+class Progress:
+    """A line on stderr once work has taken two seconds, and then once a second."""
+
+    def __init__(self, what: str, stream: io.TextIOBase | None = None) -> None:
+        self._what, self._stream = what, stream or sys.stderr
+        self._next = time.monotonic() + 2.0
+        self._shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Say how far the work has come."""
+        if done >= total:
+            if self._shown and self._stream.isatty():
+                print("\r\033[K", end="", file=self._stream)  # noqa: T201
+            return
+        if time.monotonic() < self._next:
+            return
+        self._next, self._shown = time.monotonic() + (1.0 if self._stream.isatty() else 10.0), True
+        start, end = ("\r\033[K", "") if self._stream.isatty() else ("", "\n")
+        print(f"{start}{self._what}: {done} of {total}", end=end, file=self._stream, flush=True)  # noqa: T201
+
+
+def say(lines: Iterable[str] | str) -> None:
+    """Print data to stdout."""
+    print(lines if isinstance(lines, str) else "\n".join(lines))  # noqa: T201
+
+
+def note(text: str) -> None:
+    """Print a remark to stderr."""
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201
+
+
+def _plain(value: Value) -> Value:
+    """JSON knows no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,30 @@
+"""The algorithms by name. A family's file is imported when one of its algorithms is first asked for."""
+
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+
+from simulator.collectives.collective import Algorithm, Collective
+from topologies.errors import InputError
+
+FAMILIES = ("ring", "naive", "parameter_server", "tree", "recursive_doubling", "halving_doubling", "all_to_all", "shift")
+"""Modules of this package, in the order in which `simctl algos` lists what they declare."""
+
+
+@cache
+def algorithms() -> dict[str, Algorithm]:
+    """Every algorithm by name."""
+    modules = [import_module(f"simulator.collectives.{family}") for family in FAMILIES]
+    return {algorithm.name: algorithm for module in modules for algorithm in module.ALGORITHMS}
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm called `name`. Raises InputError with the nearest name if there is none."""
+    known = algorithms()
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.0)
+        raise InputError(f"{name!r} is no algorithm: did you mean {near[0]!r}? (simctl algos lists them)")
+    return known[name]
+
+
+__all__ = ["Algorithm", "Collective", "algorithms", "find"]

@@ -1,0 +1,27 @@
+"""All-to-all by pairs: rank r sends block d to rank d, all of them posted at once."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_TO_ALL, Algorithm
+from simulator.schedule import Schedule
+
+
+def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
+    """Peers in the order r+1, r+2, ...; blocks land in scratch and are put in place when all is sent."""
+    pairs = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="exchange")
+    rank = np.arange(ranks)
+    for turn in range(1, ranks):
+        peer = (rank + turn) % ranks
+        pairs.copy(rank, peer, slot=peer, target=ranks + rank)
+    pairs.phase("unpack")
+    for turn in range(1, ranks):
+        origin = (rank - turn) % ranks
+        pairs.copy(rank, rank, slot=ranks + origin, target=origin)
+    return pairs.build()
+
+
+ALGORITHMS = (
+    Algorithm("pairwise", ALL_TO_ALL, pairwise_all_to_all, cost_models.PAIRWISE_ALL_TO_ALL, "every block straight to its rank"),
+)  # fmt: skip

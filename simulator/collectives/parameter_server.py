@@ -1,0 +1,36 @@
+"""Parameter server: the workers push, one rank adds up, the workers pull."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.schedule import Schedule
+
+
+def parameter_server_all_reduce(ranks: int, nbytes: float) -> Schedule:
+    """Rank 0 serves and works: p - 1 pushes into one port, p - 1 pulls out of it."""
+    server = ScheduleBuilder(ranks, nbytes, phase="push")
+    workers = np.arange(1, ranks)
+    server.reduce(workers, 0, slot=0)
+    server.phase("pull")
+    server.copy(0, workers, slot=0)
+    return server.build()
+
+
+def parameter_server_apart_all_reduce(ranks: int, nbytes: float) -> Schedule:
+    """A server besides the p workers: the first push lands in its buffer, the others in scratch, to be merged."""
+    server = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, servers=1, phase="push")
+    workers, inboxes = np.arange(ranks), np.arange(1, ranks)
+    server.copy(workers, ranks, slot=0, target=workers)
+    server.phase("merge")
+    server.reduce(ranks, np.full(ranks - 1, ranks), slot=inboxes, target=0)
+    server.phase("pull")
+    server.copy(ranks, workers, slot=0)
+    return server.build()
+
+
+ALGORITHMS = (
+    Algorithm("parameter_server", ALL_REDUCE, parameter_server_all_reduce, cost_models.PARAMETER_SERVER, "push to rank 0, pull from it"),
+    Algorithm("parameter_server_apart", ALL_REDUCE, parameter_server_apart_all_reduce, cost_models.PARAMETER_SERVER_APART, "push to a server besides the workers, pull from it", servers=1),
+)  # fmt: skip

@@ -1,0 +1,55 @@
+"""Ring: p - 1 steps in which every rank sends one chunk to the next rank."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.schedule import Schedule
+
+
+def ring_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
+    """Every chunk travels once round the ring, is added to at every rank and ends at its owner.
+
+    >>> ring_reduce_scatter(4, 4096.0).sent().tolist()
+    [3072.0, 3072.0, 3072.0, 3072.0]
+    """
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    _reduce_scatter(ring)
+    return ring.build()
+
+
+def ring_all_gather(ranks: int, nbytes: float) -> Schedule:
+    """Every chunk travels once round the ring from its owner."""
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    _all_gather(ring)
+    return ring.build()
+
+
+def ring_all_reduce(ranks: int, nbytes: float) -> Schedule:
+    """A ring reduce-scatter, then a ring all-gather."""
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    _reduce_scatter(ring)
+    _all_gather(ring)
+    return ring.build()
+
+
+def _reduce_scatter(ring: ScheduleBuilder) -> None:
+    ring.phase("reduce-scatter")
+    rank = np.arange(ring.ranks)
+    for step in range(ring.ranks - 1):
+        ring.reduce(rank, (rank + 1) % ring.ranks, slot=(rank - step - 1) % ring.ranks)
+
+
+def _all_gather(ring: ScheduleBuilder) -> None:
+    ring.phase("all-gather")
+    rank = np.arange(ring.ranks)
+    for step in range(ring.ranks - 1):
+        ring.copy(rank, (rank + 1) % ring.ranks, slot=(rank - step) % ring.ranks)
+
+
+ALGORITHMS = (
+    Algorithm("ring", ALL_REDUCE, ring_all_reduce, cost_models.RING_ALL_REDUCE, "reduce-scatter, then all-gather, round a ring"),
+    Algorithm("ring_reduce_scatter", REDUCE_SCATTER, ring_reduce_scatter, cost_models.RING_REDUCE_SCATTER, "chunks added to on the way round a ring"),
+    Algorithm("ring_all_gather", ALL_GATHER, ring_all_gather, cost_models.RING_ALL_GATHER, "chunks passed on round a ring"),
+)  # fmt: skip

@@ -1,0 +1,23 @@
+"""Send and receive: every rank sends its buffer to the next, as nccl-tests' sendrecv does."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import SEND_RECV, Algorithm
+from simulator.schedule import Schedule
+
+
+def shift_send_recv(ranks: int, nbytes: float) -> Schedule:
+    """One step round the ring; what arrives lands in scratch and replaces what was sent."""
+    shift = ScheduleBuilder(ranks, nbytes, scratch=1, phase="send")
+    rank = np.arange(ranks)
+    shift.copy(rank, (rank + 1) % ranks, slot=0, target=1)
+    shift.phase("unpack")
+    shift.copy(rank, rank, slot=1, target=0)
+    return shift.build()
+
+
+ALGORITHMS = (
+    Algorithm("shift", SEND_RECV, shift_send_recv, cost_models.SHIFT, "every rank sends to the next"),
+)  # fmt: skip

@@ -1,0 +1,279 @@
+"""Closed forms: time, volume, steps and memory of each algorithm, with their assumptions and sources.
+
+Notation: p ranks, V bytes each, α the latency of a route, g the gap of a message, β the bandwidth of a port, γ the
+seconds to merge a byte; x(n) = g + n/β. With g = 0 this is the postal model, with α = 0 Hockney's one-port model, the
+one of MPICH's formulas. Every form below holds in both, and for both together. Simulation shares no code with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simulator.fabric import Fabric, Ports
+
+ONE_PORT: tuple[Ports, ...] = ("peer", "switch", "one")
+POSTED: tuple[Ports, ...] = ("peer", "switch")
+
+Amount = Callable[[int, float], float]
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """`time(fabric, p, V)` in seconds; `volume`, `peak` (the fullest rank) and `redundant` (all ranks together, at its
+    most) in bytes, as functions of p and V; `steps(p)`. The time is claimed on the port models in `ports`, the memory
+    on those in `memory_ports`, both on uniform routes only."""
+
+    latex: str
+    assumes: str
+    source: str
+    time: Callable[[Fabric, int, float], float]
+    volume: Amount
+    steps: Callable[[int], int]
+    peak: Amount
+    redundant: Amount
+    ports: tuple[Ports, ...] = ONE_PORT
+    memory_ports: tuple[Ports, ...] = ONE_PORT
+    model: str = "postal and gap"
+
+    def holds(self, fabric: Fabric) -> str:
+        """Empty where the assumptions hold, else which one does not."""
+        if not fabric.uniform:
+            return "routes differ"
+        return "" if fabric.ports in self.ports else f"{fabric.ports} ports"
+
+
+def log2_floor(ranks: int) -> int:
+    """⌊log2 p⌋."""
+    return ranks.bit_length() - 1
+
+
+def log2_ceil(ranks: int) -> int:
+    """⌈log2 p⌉."""
+    return (ranks - 1).bit_length()
+
+
+def is_power_of_two(ranks: int) -> bool:
+    """Whether no folding is needed."""
+    return ranks & (ranks - 1) == 0
+
+
+def _ring(fabric: Fabric, p: int, nbytes: float) -> float:
+    return (p - 1) * (fabric.latency + fabric.send(nbytes / p))
+
+
+def _ring_reducing(fabric: Fabric, p: int, nbytes: float) -> float:
+    return _ring(fabric, p, nbytes) + (p - 1) * nbytes / p * fabric.reduction
+
+
+def _incast(fabric: Fabric, messages: int, nbytes: float) -> float:
+    """`messages` at once into one rank, which merges them as they arrive."""
+    send, merge = fabric.send(nbytes), nbytes * fabric.reduction
+    if fabric.ports == "peer":
+        return fabric.latency + send + messages * merge
+    return fabric.latency + (messages - 1) * max(send, merge) + send + merge
+
+
+def _outcast(fabric: Fabric, messages: int, nbytes: float) -> float:
+    """`messages` at once out of one rank."""
+    return fabric.latency + (1 if fabric.ports == "peer" else messages) * fabric.send(nbytes)
+
+
+def _naive(fabric: Fabric, p: int, nbytes: float) -> float:
+    messages = {"peer": 1, "bus": p * (p - 1)}.get(fabric.ports, p - 1)
+    return fabric.latency + messages * fabric.send(nbytes) + (p - 1) * nbytes * fabric.reduction
+
+
+def _parameter_server(fabric: Fabric, p: int, nbytes: float) -> float:
+    return _incast(fabric, p - 1, nbytes) + _outcast(fabric, p - 1, nbytes)
+
+
+def _parameter_server_apart(fabric: Fabric, p: int, nbytes: float) -> float:
+    arrive = 0.0 if fabric.ports == "peer" else fabric.send(nbytes)
+    return arrive + _incast(fabric, p - 1, nbytes) + _outcast(fabric, p, nbytes)
+
+
+def _binomial(fabric: Fabric, p: int, nbytes: float) -> float:
+    return log2_ceil(p) * (fabric.latency + fabric.send(nbytes))
+
+
+def _binomial_reducing(fabric: Fabric, p: int, nbytes: float) -> float:
+    return _binomial(fabric, p, nbytes) + log2_ceil(p) * nbytes * fabric.reduction
+
+
+def _folds(p: int) -> int:
+    return 0 if is_power_of_two(p) else 1
+
+
+def _recursive_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
+    rounds = log2_floor(p)
+    messages, merges = rounds + 2 * _folds(p), rounds + _folds(p)
+    return messages * (fabric.latency + fabric.send(nbytes)) + merges * nbytes * fabric.reduction
+
+
+def _halving_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
+    q = 1 << log2_floor(p)
+    messages = 2 * (log2_floor(p) + _folds(p))
+    moved = (2 * (q - 1) / q + 2 * _folds(p)) * nbytes
+    merged = ((q - 1) / q + _folds(p)) * nbytes
+    return messages * (fabric.latency + fabric.gap) + moved / fabric.bandwidth + merged * fabric.reduction
+
+
+def _pairwise(fabric: Fabric, p: int, nbytes: float) -> float:
+    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.send(nbytes / p)
+
+
+THAKUR = "Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005"
+PATARASUK = "Patarasuk, Yuan, JPDC 69(2), 2009"
+RING_ASSUMES = "full duplex, one port, uniform routes between neighbours"
+ASSUMES = "full duplex, one port, non-blocking, uniform routes"
+
+RING_REDUCE_SCATTER = CostModel(
+    latex=r"(p-1)\left(\alpha + g + \frac{V}{p\beta} + \frac{V}{p}\gamma\right)",
+    assumes=RING_ASSUMES,
+    source=PATARASUK,
+    time=_ring_reducing,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: p - 1,
+    peak=lambda p, nbytes: nbytes + nbytes / p,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+RING_ALL_GATHER = CostModel(
+    latex=r"(p-1)\left(\alpha + g + \frac{V}{p\beta}\right)",
+    assumes=RING_ASSUMES,
+    source=THAKUR,
+    time=_ring,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: p - 1,
+    peak=lambda p, nbytes: nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+RING_ALL_REDUCE = CostModel(
+    latex=r"2(p-1)\left(\alpha + g + \frac{V}{p\beta}\right) + (p-1)\frac{V}{p}\gamma",
+    assumes=RING_ASSUMES,
+    source=PATARASUK,
+    time=lambda fabric, p, nbytes: _ring_reducing(fabric, p, nbytes) + _ring(fabric, p, nbytes),
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 2 * (p - 1),
+    peak=lambda p, nbytes: nbytes + nbytes / p,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+NAIVE = CostModel(
+    latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + (p-1)V\gamma",
+    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's time, on a bus p(p-1)",
+    source="everyone sends everything to everyone; merged once all is sent",
+    time=_naive,
+    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    steps=lambda p: 1,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: p * (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+)
+NAIVE_SERIAL = CostModel(
+    latex=r"p\left(\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + V\gamma\right)",
+    assumes="one root at a time, a barrier between turns costs nothing; Vγ ≤ g + V/β; with a port a peer p(α + g + V/β)",
+    source="p reductions, one root after another",
+    time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
+    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    steps=lambda p: p,
+    peak=lambda p, nbytes: (p + 1) * nbytes,
+    redundant=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+PARAMETER_SERVER = CostModel(
+    latex=r"2\alpha + 2(p-1)\left(g + \frac{V}{\beta}\right) + V\gamma",
+    assumes="rank 0 serves, requests overlap, one port; Vγ ≤ g + V/β",
+    source="Li et al., OSDI 2014; colocated with the workers as in BytePS, OSDI 2020",
+    time=_parameter_server,
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 2,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+PARAMETER_SERVER_APART = CostModel(
+    latex=r"2\alpha + 2p\left(g + \frac{V}{\beta}\right) + V\gamma",
+    assumes="one server besides the p workers, requests overlap, one port; Vγ ≤ g + V/β",
+    source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
+    time=_parameter_server_apart,
+    volume=lambda p, nbytes: 2 * p * nbytes,
+    steps=lambda p: 2,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: p * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+TREE_REDUCE = CostModel(
+    latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta} + V\gamma\right)",
+    assumes=f"{ASSUMES}; off powers of two the highest ranks fold first",
+    source=THAKUR,
+    time=_binomial_reducing,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=log2_ceil,
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+TREE_BROADCAST = CostModel(
+    latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta}\right)",
+    assumes=f"{ASSUMES}; off powers of two the highest ranks unfold last",
+    source=THAKUR,
+    time=_binomial,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=log2_ceil,
+    peak=lambda p, nbytes: nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+TREE_ALL_REDUCE = CostModel(
+    latex=r"\lceil\log_2 p\rceil\left(2\alpha + 2g + \frac{2V}{\beta} + V\gamma\right)",
+    assumes=f"{ASSUMES}; a binomial reduce, then a binomial broadcast",
+    source=THAKUR,
+    time=lambda fabric, p, nbytes: _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes),
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 2 * log2_ceil(p),
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+RECURSIVE_DOUBLING = CostModel(
+    latex=r"(\lfloor\log_2 p\rfloor + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\lfloor\log_2 p\rfloor + f)V\gamma",
+    assumes=f"{ASSUMES}; f = 1 off powers of two (a fold before, an unfold after), else 0",
+    source=THAKUR,
+    time=_recursive_doubling,
+    volume=lambda p, nbytes: ((1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p)))) * nbytes,
+    steps=lambda p: log2_floor(p) + 2 * _folds(p),
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: (p + (1 << log2_floor(p)) - 2) * nbytes,
+)
+HALVING_DOUBLING = CostModel(
+    latex=r"2(\log_2 q + f)(\alpha + g) + \left(2\frac{q-1}{q} + 2f\right)\frac{V}{\beta}"
+    r" + \left(\frac{q-1}{q} + f\right)V\gamma",
+    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two, else 0",
+    source=f"Rabenseifner, ICCS 2004; {THAKUR}",
+    time=_halving_doubling,
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 2 * (log2_floor(p) + _folds(p)),
+    peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+PAIRWISE_ALL_TO_ALL = CostModel(
+    latex=r"\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
+    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's time",
+    source="MPICH's pairwise exchange, all messages posted at once",
+    time=_pairwise,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: 1,
+    peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / p,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+    memory_ports=("peer",),
+)
+SHIFT = CostModel(
+    latex=r"\alpha + g + \frac{V}{\beta}",
+    assumes="full duplex; every rank sends to the next at once",
+    source="nccl-tests sendrecv_perf",
+    time=lambda fabric, p, nbytes: fabric.latency + fabric.send(nbytes),
+    volume=lambda p, nbytes: p * nbytes,
+    steps=lambda p: 1,
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: p * nbytes,
+)

@@ -1,0 +1,104 @@
+"""Bytes resident and bytes redundant, per rank, over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator import _kernels, semantics
+from simulator._compile import kernel
+from simulator.schedule import Schedule
+from simulator.timeline import Timeline
+from topologies.topology import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Steps over time: from `times[k]` on, `resident[k]` bytes are held by all ranks together, `redundant[k]` of them
+    needlessly. `peaks[r]` is the most that rank r ever holds."""
+
+    times: Floats
+    resident: Floats
+    redundant: Floats
+    peaks: Floats
+
+    @property
+    def peak(self) -> float:
+        """The most that any rank ever holds, in bytes."""
+        return float(self.peaks.max())
+
+    @property
+    def peak_redundant(self) -> float:
+        """The most that is ever redundant in all ranks together, in bytes."""
+        return float(self.redundant.max())
+
+
+def trace(schedule: Schedule, timeline: Timeline) -> Memory:
+    """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
+
+    Resident are a worker's buffer always, scratch and a server's slots from the first use to the last, and the inbox
+    of a reducing transfer from its start until it is merged. Redundant is what is resident less the bytes of distinct
+    live values: equal values count once, and a value dies when it is overwritten, or merged elsewhere and not read again.
+    """
+    start, finish = timeline.start, timeline.finish
+    owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
+    owned[: schedule.workers, : schedule.buffer] = 1
+    order = np.argsort(finish, kind="stable").astype(np.int32)
+    columns = (schedule.kind, schedule.rank, schedule.peer, schedule.source, schedule.target, schedule.count)
+    data = semantics.inputs(schedule).ravel()
+    with np.errstate(over="ignore"):
+        cell, value, begin, end, read, first, last = kernel(_kernels.lifetimes, len(schedule))(
+            order, *columns, schedule.reduces, start, finish, data, owned.ravel(), schedule.slots
+        )
+    size = schedule.shares * schedule.nbytes_total
+    held = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
+    merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
+    live = _live(size[cell % schedule.slots], value, begin, end, read, merged)
+    return _steps(schedule.ranks, timeline.makespan, held, live)
+
+
+_Events = tuple[Floats, Floats, Ints]
+"""Times, changes in bytes, ranks."""
+
+
+def _residence(
+    schedule: Schedule, start: Floats, finish: Floats, owned: np.ndarray, first: Floats, last: Floats, size: Floats
+) -> _Events:
+    cells = np.flatnonzero(owned | np.isfinite(first))
+    begin = np.where(owned[cells], 0.0, first[cells])
+    end = np.where(owned[cells], np.inf, last[cells])
+    inbox = np.flatnonzero(schedule.remote & (schedule.reduces == 1))
+    nbytes = np.concatenate((size[cells % schedule.slots], schedule.nbytes[inbox]))
+    rank = np.concatenate((cells // schedule.slots, schedule.peer[inbox])).astype(np.int32)
+    times = np.concatenate((begin, start[inbox], end, finish[inbox]))
+    return times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank))
+
+
+def _live(
+    nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats
+) -> _Events:
+    order = np.lexsort((begin, value))
+    cover = kernel(_kernels.cover, len(value))
+    rows, until = cover(value[order], begin[order], end[order], read[order], merged)
+    since, size = begin[order][rows], nbytes[order][rows]
+    times = np.concatenate((since, until))
+    return times, np.concatenate((size, -size)), np.zeros(len(times), np.int32)
+
+
+def _steps(ranks: int, makespan: float, held: _Events, live: _Events) -> Memory:
+    """Sum the events; times closer than rounding are one."""
+    times = np.unique(np.concatenate((held[0], live[0])))
+    times = times[np.isfinite(times)]
+    distinct = np.concatenate(([True], np.diff(times) > 1e-12 * makespan)) if len(times) else np.zeros(0, bool)
+    step_of = np.cumsum(distinct) - 1
+    times_of_steps = times[distinct]
+
+    def accumulate(events: _Events, rank: int | None = None) -> Floats:
+        chosen = np.isfinite(events[0]) if rank is None else np.isfinite(events[0]) & (events[2] == rank)
+        step = step_of[np.searchsorted(times, events[0][chosen])]
+        return np.cumsum(np.bincount(step, events[1][chosen], len(times_of_steps)))
+
+    resident = accumulate(held)
+    peaks = np.array([accumulate(held, rank).max() for rank in range(ranks)])
+    return Memory(times_of_steps, resident, resident - accumulate(live), peaks)

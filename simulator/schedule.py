@@ -1,0 +1,94 @@
+"""A schedule: who sends what to whom, and after what. One row an operation, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import _kernels
+from simulator._compile import kernel
+from topologies.topology import Floats, Ints
+
+COMPUTE, TRANSFER = _kernels.COMPUTE, _kernels.TRANSFER
+Flags = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Operations on the slots of ranks, built by :class:`simulator.builder.ScheduleBuilder`.
+
+    Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and writes as many at
+    `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else overwrites; -1 is no slot. It moves
+    `nbytes[i]` bytes. With `rank == peer` it is local. A computation lasts `seconds[i]` on lane `lane[i]` of its rank.
+    It waits for `indices[indptr[i]:indptr[i + 1]]`, all lower than i. `phase[i]` indexes `phases`.
+
+    The buffer of a rank is the first `buffer` slots; the others are scratch. Slot s holds `shares[s]` of the
+    `nbytes_total` bytes (V). The first `workers` ranks own data, further ones serve.
+    """
+
+    ranks: int
+    workers: int
+    nbytes_total: float
+    buffer: int
+    shares: Floats
+    phases: tuple[str, ...]
+    lanes: int
+    kind: Flags
+    rank: Ints
+    peer: Ints
+    source: Ints
+    target: Ints
+    count: Ints
+    reduces: Flags
+    nbytes: Floats
+    seconds: Floats
+    lane: npt.NDArray[np.int16]
+    phase: npt.NDArray[np.int16]
+    indptr: Ints
+    indices: Ints
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def slots(self) -> int:
+        """Slots a rank, scratch included."""
+        return len(self.shares)
+
+    @cached_property
+    def remote(self) -> npt.NDArray[np.bool_]:
+        """Which operations are transfers between two ranks."""
+        return (self.kind == TRANSFER) & (self.rank != self.peer)
+
+    @property
+    def volume(self) -> float:
+        """Bytes that all transfers between ranks move together."""
+        return float(self.nbytes[self.remote].sum())
+
+    @cached_property
+    def steps(self) -> int:
+        """Transfers between ranks on the longest dependency chain."""
+        chain = kernel(_kernels.chain, len(self))
+        return int(chain(self.remote.astype(np.int8), self.indptr, self.indices).max(initial=0))
+
+    @cached_property
+    def successors(self) -> tuple[Ints, Ints]:
+        """Who waits for whom, as a CSR: the predecessors turned round."""
+        indptr, indices = kernel(_kernels.invert, len(self))(self.indptr, self.indices)
+        return indptr, indices
+
+    def sent(self) -> Floats:
+        """Bytes that each rank sends to others, shape (ranks,)."""
+        return np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks)
+
+    def scaled(self, nbytes: float) -> Schedule:
+        """The same schedule for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
+        moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
+        return replace(self, nbytes_total=nbytes, nbytes=moved)
+
+    def predecessors(self, operation: int) -> Ints:
+        """The operations that `operation` waits for."""
+        return self.indices[self.indptr[operation] : self.indptr[operation + 1]]

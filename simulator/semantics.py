@@ -1,0 +1,56 @@
+"""What a schedule computes: it is run on real numbers and held against its collective's postcondition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import _kernels
+from simulator._compile import kernel
+from simulator.schedule import Schedule
+from topologies.topology import Ints
+
+if TYPE_CHECKING:
+    from simulator.collectives.collective import Collective
+
+Data = npt.NDArray[np.uint64]
+
+
+class WrongResult(Exception):
+    """A schedule leaves something else in the buffers than its collective promises."""
+
+
+def inputs(schedule: Schedule, seed: int = 0) -> Data:
+    """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in another.
+
+    Scratch and servers start with garbage, as real memory does.
+    """
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2**64, size=(schedule.ranks, schedule.slots), dtype=np.uint64)
+
+
+def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
+    """The slots after all transfers, run in `order` (any topological one; by default that of the schedule)."""
+    result = data.copy()
+    if order is None:
+        order = np.arange(len(schedule), dtype=np.int32)
+    columns = (schedule.kind, schedule.rank, schedule.peer, schedule.source, schedule.target, schedule.count)
+    with np.errstate(over="ignore"):
+        kernel(_kernels.execute, len(schedule))(order, *columns, schedule.reduces, result)
+    return result
+
+
+def check(schedule: Schedule, collective: Collective, seed: int = 0, order: Ints | None = None) -> None:
+    """Raise :class:`WrongResult` unless the schedule computes what the collective promises."""
+    before = inputs(schedule, seed)
+    after = run(schedule, before, order)
+    workers, buffer = schedule.workers, schedule.buffer
+    promised, expected = collective.postcondition(before[:workers, :buffer])
+    wrong = promised & (after[:workers, :buffer] != expected)
+    if wrong.any():
+        rank, slot = np.argwhere(wrong)[0]
+        raise WrongResult(
+            f"{collective.name}: {wrong.sum()} of {promised.sum()} results are wrong, first slot {slot} of rank {rank}"
+        )
