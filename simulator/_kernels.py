@@ -228,7 +228,7 @@ def simulate(  # type: ignore[no-untyped-def]
     for i in range(operations):
         for node in range(node_indptr[i], node_indptr[i + 1]):
             owner[node] = i
-    heap = [(0.0, int(node_indptr[i])) for i in range(operations) if waiting[i] == 0]
+    heap = [(0.0, np.int64(node_indptr[i])) for i in range(operations) if waiting[i] == 0]
     done = 0
     while len(heap) > 0:
         now, node = heappop(heap)
@@ -278,5 +278,5 @@ def simulate(  # type: ignore[no-untyped-def]
             ready[j] = max(ready[j], finish[i])
             waiting[j] -= 1
             if waiting[j] == 0:
-                heappush(heap, (ready[j], int(node_indptr[j])))
+                heappush(heap, (ready[j], np.int64(node_indptr[j])))
     return ready, finish, start, cause, done

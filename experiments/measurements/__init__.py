@@ -10,7 +10,7 @@ __all__ = ["COLLECTIVES", "UNKNOWN", "Curve", "Measurements", "Point", "read"]
 
 
 def read(path: Path) -> Measurements:
-    """The measurements in the file at `path`, a CSV if its first line has CSV columns, else an nccl-tests log.
+    """The measurements in the file at `path`, a CSV if its first line has its columns, else a log.
 
     Raises InputError when the file cannot be read, or is neither.
     """

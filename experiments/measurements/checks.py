@@ -1,4 +1,4 @@
-"""Does a row agree with itself? Size, time and bandwidth are printed apart, so damage to one of them shows."""
+"""Does a row agree with itself? Size, time and bandwidth are printed apart, so damage shows."""
 
 from collections.abc import Sequence
 
@@ -26,32 +26,32 @@ def measured(cell: Cell) -> bool:
     return cell.time != "N/A" and float(cell.time) > 0
 
 
-def agrees(size: int, cell: Cell, unit_s: float, factor: float = 1.0) -> bool:
+def agrees(size: int, cell: Cell, per_second: float, factor: float = 1.0) -> bool:
     """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of both."""
     if not measured(cell) or cell.algbw == "N/A":
         return True
-    (low, high), (slow, fast) = interval(cell.algbw), _rate(size, cell, unit_s)
+    (low, high), (slow, fast) = interval(cell.algbw), _rate(size, cell, per_second)
     return slow * factor * (1 - _SLACK) <= high and low <= fast * factor * (1 + _SLACK)
 
 
-def row_agrees(row: Row, unit_s: float, factor: float = 1.0) -> bool:
+def row_agrees(row: Row, per_second: float, factor: float = 1.0) -> bool:
     """Whether every measurement of the row agrees with its own algbw."""
-    return all(agrees(row.size, cell, unit_s, factor) for cell in row.cells)
+    return all(agrees(row.size, cell, per_second, factor) for cell in row.cells)
 
 
 def copies(row: Row) -> float | None:
-    """Size in bytes over count x element size: 1, or the number of ranks; None where the type tells no size."""
+    """Size in bytes over count x element size: 1, or the ranks; None where the type tells no size."""
     element = _element(row.kind)
     return row.size / (row.count * element) if row.count and element else None
 
 
-def bus_ratio(rows: Sequence[Row], unit_s: float) -> Interval | None:
-    """Between which values busbw / (size / time) lies, by the row with the most digits; None if too coarse."""
+def bus_ratio(rows: Sequence[Row], per_second: float) -> Interval | None:
+    """Between which values busbw / (size / time) lies, by the row with most digits; None if too coarse."""
     cells = [(float(cell.busbw), row.size, cell) for row in rows for cell in row.cells if _has_busbw(cell)]
     if not cells:
         return None
     _, size, cell = max(cells, key=lambda entry: entry[0])
-    (low, high), (slow, fast) = interval(cell.busbw), _rate(size, cell, unit_s)
+    (low, high), (slow, fast) = interval(cell.busbw), _rate(size, cell, per_second)
     ratio = low / fast * (1 - _SLACK), high / slow * (1 + _SLACK)
     return ratio if ratio[1] < 1.1 * ratio[0] else None
 
@@ -60,9 +60,9 @@ def _has_busbw(cell: Cell) -> bool:
     return measured(cell) and cell.busbw != "N/A" and float(cell.busbw) > 0
 
 
-def _rate(size: int, cell: Cell, unit_s: float) -> Interval:
+def _rate(size: int, cell: Cell, per_second: float) -> Interval:
     low, high = interval(cell.time)
-    scale = size / unit_s / 1e9
+    scale = size * per_second / 1e9
     return scale / high, scale / low if low > 0 else float("inf")
 
 

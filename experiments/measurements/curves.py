@@ -48,7 +48,8 @@ def read_csv(path: Path) -> Measurements:
     """The curve in the CSV at `path` (several if its columns `collective` and `ranks` vary).
 
     Needs columns size_bytes and time_us (microseconds); knows inplace_time_us, algbw_GBps, collective, ranks.
-    What the columns leave open is looked up in `index.csv` beside the file or one folder up, then in the file's name.
+    What the columns leave open is looked up in `index.csv` beside the file or one folder up,
+    then in the file's name.
     Raises InputError when the file cannot be read, or a row is not what its header says.
     """
     return parse_csv(load(path), path)
@@ -80,7 +81,7 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     missing = [name for name in _REQUIRED if name not in header]
     if missing:
         raise InputError(
-            f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected size_bytes,time_us,..."
+            f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected size_bytes,time_us"
         )
     if len(set(header)) < len(header):
         raise InputError(f"{path} line {reader.line_num}: a column name twice: expected each once")
@@ -104,9 +105,9 @@ def _read_row(table: _Table, line: int, row: dict[str, str]) -> None:
     elif size in table.points.setdefault(key, {}):
         table.mistakes.append(f"line {line}: size_bytes {size} a second time: expected each size once")
     else:
-        table.points[key][size] = Point(size, time_us * 1e-6)
+        table.points[key][size] = Point(size, time_us / 1e6)
         if in_place_us:
-            table.in_place.setdefault(key, {})[size] = Point(size, in_place_us * 1e-6)
+            table.in_place.setdefault(key, {})[size] = Point(size, in_place_us / 1e6)
         if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
             table.disagree.append(line)
 
@@ -149,7 +150,7 @@ def _ranks(text: str) -> int | None:
 
 
 def _disagrees(printed: str, computed: float) -> bool:
-    """Whether a bandwidth column says something else than size / time (a time in another unit, most often)."""
+    """Whether a bandwidth column says something else than size / time (a time in another unit, mostly)."""
     try:
         value = float(printed)
     except ValueError:

@@ -64,7 +64,7 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def count_ranks(devices: Sequence[Device]) -> Ranks:
-    """Ranks and nodes of the group that rank 0 is in, by the list of devices; unknown where the list is damaged."""
+    """Ranks and nodes of rank 0's group, by the list of devices; unknown where the list is damaged."""
     if not devices:
         return Ranks(None, None)
     if reason := _doubt(devices):
@@ -79,7 +79,7 @@ def count_ranks(devices: Sequence[Device]) -> Ranks:
 
 
 def name_collective(
-    named: Iterable[str], rows: Sequence[Row], ranks: int | None, unit_s: float
+    named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float
 ) -> tuple[str, str]:
     """The collective and a note on how it is known, empty where the log names it."""
     names = {name: canonical(name) for name in named}
@@ -90,7 +90,7 @@ def name_collective(
             if name
             else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
         )
-    pool = _pool(rows, bus_ratio(rows, unit_s), ranks, unit_s)
+    pool = _pool(rows, bus_ratio(rows, per_second), ranks, per_second)
     likely = [name for name in pool if name in names.values()] or pool
     if len(likely) == 1:
         return likely[
@@ -100,15 +100,15 @@ def name_collective(
     return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
 
 
-def contradicts(collective: str, ranks: int, rows: Sequence[Row], unit_s: float) -> bool:
+def contradicts(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
     """Whether the printed busbw is that of another collective or number of ranks."""
-    ratio = bus_ratio(rows, unit_s)
+    ratio = bus_ratio(rows, per_second)
     return ratio is not None and collective != UNKNOWN and not _fits(collective, ratio, ranks)
 
 
-def confirms(collective: str, ranks: int, rows: Sequence[Row], unit_s: float) -> bool:
+def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
     """Whether the printed busbw singles out this number of ranks."""
-    ratio = bus_ratio(rows, unit_s)
+    ratio = bus_ratio(rows, per_second)
     if ratio is None or collective not in (*_TWICE, *_PARTS):
         return False
     return [near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)] == [
@@ -119,14 +119,15 @@ def confirms(collective: str, ranks: int, rows: Sequence[Row], unit_s: float) ->
 def _doubt(devices: Sequence[Device]) -> str:
     ranks = [entry.rank for entry in devices]
     if len(set(ranks)) < len(ranks):
-        return f"rank {Counter(ranks).most_common(1)[0][0]} is listed twice (processes that did not join in one job?)"
+        twice = Counter(ranks).most_common(1)[0][0]
+        return f"rank {twice} is listed twice (processes that did not join in one job?)"
     if set(ranks) != set(range(len(ranks))):
         return f"the list of devices has {len(ranks)} ranks, the highest is {max(ranks)}"
     sizes = set(Counter(entry.group for entry in devices).values())
     return "" if len(sizes) == 1 else "the groups differ in size"
 
 
-def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None, unit_s: float) -> list[str]:
+def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None, per_second: float) -> list[str]:
     """The collectives that print such rows."""
     reducing, rooted = (
         rows[0].redop not in ("", "none"),

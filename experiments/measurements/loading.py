@@ -14,8 +14,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def load(path: Path) -> str:
     """The text of the file at `path`.
 
-    Raises InputError when there is no such file, when it is a directory, unreadable, empty, binary (a NUL byte, or
-    not UTF-8) or larger than 64 MiB.
+    Raises InputError when there is no such file, when it is a directory, unreadable, empty, binary (a NUL byte,
+    or not UTF-8) or larger than 64 MiB.
     """
     data = _bytes(path)
     if len(data) > LIMIT:

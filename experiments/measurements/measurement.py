@@ -1,4 +1,4 @@
-"""What a measurement is once it has been read, whatever file it came from: points, curves, and what was left out."""
+"""What a measurement is once it is read, whatever file it came from: points, curves, what was left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Point:
     """One size and the time one collective of that size took.
 
     `size` is in bytes as nccl-tests counts them (all-gather, reduce-scatter and all-to-all: the total array),
-    `time_s` in seconds; both are above zero. `wrong` is the number of wrong elements, None where nobody checked.
+    `time_s` in seconds; both are above zero. `wrong` counts the wrong elements, None where nobody checked.
     """
 
     size: int
@@ -60,9 +60,9 @@ class Point:
 class Curve:
     """One collective on one set of ranks over several sizes, in ascending order of size.
 
-    `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one of
-    `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the file,
-    and for a log the line of the table's header. `notes` say what a reader of the numbers should know.
+    `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one
+    of `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the
+    file, and for a log the line of the table's header. `notes` say what a reader of the numbers should know.
     """
 
     collective: str

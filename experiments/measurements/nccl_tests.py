@@ -36,15 +36,15 @@ _Skipped = dict[str, list[int]]
 
 
 def read_log(path: Path) -> Measurements:
-    """The curves in the log at `path`, one a test (and a data type, reduction and root, where a test has several).
+    """The curves in the log at `path`: one a test, or more where a test has several types, reductions or roots.
 
-    Raises InputError when the file cannot be read as text (see `loading.load`), has no table, or no usable row.
+    Raises InputError when the file cannot be read as text (see `loading.load`), has no table or no usable row.
     """
     return parse_log(load(path), str(path))
 
 
 def parse_log(text: str, source: str) -> Measurements:
-    """The curves in the text of a log; `source` names it in errors and curves. Raises InputError as `read_log`."""
+    """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
     sections = cut(text) if "algbw" in text else Sections()
     skipped: _Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
@@ -55,9 +55,8 @@ def parse_log(text: str, source: str) -> Measurements:
             test, header, read_rows(header, test.lines, test.step, unfinished), source, skipped
         )
     ]
-    told = tuple(
-        tally(*_REASONS[reason], sorted(set(skipped[reason]))) for reason in _REASONS if skipped[reason]
-    )
+    counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
+    told = tuple(tally(*_REASONS[reason], lines) for reason, lines in counted.items() if lines)
     if not curves:
         raise InputError(_nothing(sections, source, told))
     return Measurements(tuple(curves), told)
@@ -92,7 +91,7 @@ def _curves(test: Test, header: Header, found: Rows, source: str, skipped: _Skip
         kinds[row.kind, row.redop, row.root].append(row)
     notes = _test_notes(test, header, found)
     for (kind, redop, root), rows in kinds.items():
-        own = f"type {kind}, redop {redop or 'none'}, root {-1 if root is None else root}: one of {len(kinds)} in its table"
+        own = f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in its table"
         table = _Table(test, header, tuple(rows), _ranks(test), notes + ((own,) if len(kinds) > 1 else ()))
         curve = _curve(_checked(table, skipped), source, skipped)
         if curve.points or curve.in_place:
@@ -122,16 +121,16 @@ def _checked(table: _Table, skipped: _Skipped) -> _Table:
     rows = [row for row in table.rows if row.size]
     skipped["empty"] += [row.line for row in table.rows if not row.size]
     factor, notes = _convention(rows, table)
-    good = tuple(row for row in rows if row_agrees(row, table.header.unit_s, factor))
+    good = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
     skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in good})
     return replace(table, rows=good, notes=table.notes + notes)
 
 
 def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, ...]]:
-    """What algbw is of size / time: 1, but (n-1)/n in hypercube and in all-gather and reduce-scatter until 2020."""
+    """What algbw is of size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
     parts = bus_factor("all_gather", table.ranks.ranks or 1)
-    unit_s = table.header.unit_s
-    plain, old = (sum(row_agrees(row, unit_s, factor) for row in rows) for factor in (1.0, parts))
+    per_second = table.header.per_second
+    plain, old = (sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts))
     if old <= plain or old * 2 <= len(rows):
         return 1.0, ()
     return parts, (
@@ -146,7 +145,7 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve:
         timed = [row for row in table.rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
         series[place], more = _points(
-            [row for row in timed if measured(row.cells[at])], at, place, table.header.unit_s
+            [row for row in timed if measured(row.cells[at])], at, place, table.header.per_second
         )
         notes += more
     return Curve(
@@ -164,20 +163,20 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     """The collective, the ranks, and all that is to be said so far."""
     if not table.rows:
         return "unknown", table.ranks, table.notes
-    test, rows, unit_s, ranks = table.test, table.rows, table.header.unit_s, table.ranks
+    test, rows, per_second, ranks = table.test, table.rows, table.header.per_second, table.ranks
     named = [test.started] if test.started else test.named
-    collective, note = name_collective(named, rows, ranks.ranks, unit_s)
-    if ranks.ranks and contradicts(collective, ranks.ranks, rows, unit_s):
+    collective, note = name_collective(named, rows, ranks.ranks, per_second)
+    if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
         ranks = Ranks(
             None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",)
         )
     elif ranks.ranks is None and not ranks.notes:
-        ranks = _by_threads(test, collective, rows, unit_s)
+        ranks = _by_threads(test, collective, rows, per_second)
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
 
 
-def _by_threads(test: Test, collective: str, rows: Sequence[Row], unit_s: float) -> Ranks:
-    if test.threads and confirms(collective, test.threads, rows, unit_s):
+def _by_threads(test: Test, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
+    if test.threads and confirms(collective, test.threads, rows, per_second):
         return Ranks(
             test.threads, 1, (f"no list of devices: {test.threads} ranks by nThread x nGpus and busbw",)
         )
@@ -185,12 +184,14 @@ def _by_threads(test: Test, collective: str, rows: Sequence[Row], unit_s: float)
 
 
 def _points(
-    rows: Sequence[Row], at: int, place: str, unit_s: float
+    rows: Sequence[Row], at: int, place: str, per_second: float
 ) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     """The points of one half of the table, one a size, and notes on wrong results and repeated sizes."""
-    points = sorted((_point(row, at, unit_s) for row in rows), key=lambda point: (point.size, point.time_s))
-    wrong = [row.line for row in rows if _point(row, at, unit_s).wrong]
-    notes = (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong)}",) if wrong else ()
+    points = sorted((_point(row, at, per_second) for row in rows), key=lambda point: (point.size, point.time_s))
+    wrong = [row.line for row in rows if _point(row, at, per_second).wrong]
+    notes: tuple[str, ...] = ()
+    if wrong:
+        notes += (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong)}",) if wrong else ()
     sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
     if len(sizes) < len(points):
         most = max(map(len, sizes))
@@ -200,7 +201,7 @@ def _points(
     return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
 
 
-def _point(row: Row, at: int, unit_s: float) -> Point:
+def _point(row: Row, at: int, per_second: float) -> Point:
     cell = row.cells[at]
     wrong = None if cell.wrong == "N/A" else int(float(cell.wrong))
-    return Point(row.size, float(cell.time) * unit_s, wrong)
+    return Point(row.size, float(cell.time) / per_second, wrong)

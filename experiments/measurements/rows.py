@@ -1,10 +1,11 @@
 """The rows of one table from its lines, those torn in two by another program's line included.
 
-A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly; and where its
-bandwidth is printed with too few digits to tell which size the time belongs to, only if the next row is the next size
-(else the halves of two rows, with lines missing between them, could pass for one).
+A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly; and where
+its bandwidth has too few digits to tell which size the time belongs to, only if the next row is the next size.
+Else the halves of two rows, with lines missing between them, could pass for one.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -37,9 +38,9 @@ class Step:
         return (size - self.bytes) / self.factor
 
     def follows(self, size: int, later: int) -> bool:
-        """Whether no size lies between the two; sizes are rounded down to whole elements, hence the margin."""
+        """Whether no size lies between the two; sizes are rounded down, hence the margin."""
         following = self.up(size)
-        return size < later < (following * self.up(following)) ** 0.5
+        return size < later < math.sqrt(following * self.up(following))
 
 
 @dataclass
@@ -52,12 +53,12 @@ class Rows:
 
 
 def read_rows(header: Header, lines: Sequence[Line], step: Step | None, unfinished: int | None) -> Rows:
-    """The rows in `lines` (without prefixes); `unfinished` is the number of a last line that has no line end."""
+    """The rows in `lines` (without prefixes); `unfinished` is a last line that has no line end."""
     reader = _Reader(_calibrated(header, lines), _usual_copies(header, lines), unfinished)
     for line, text in lines:
         reader.feed(line, text)
     reader.flush()
-    return _settled(reader.found, header.unit_s, step)
+    return _settled(reader.found, header.per_second, step)
 
 
 def may_matter(text: str) -> bool:
@@ -73,7 +74,7 @@ def _calibrated(header: Header, lines: Sequence[Line]) -> Header:
     at = header.columns.index("busbw") + 1
     if not ends or ends[0][1] < 2 or ends[0][0][:at] != header.ends[:at]:
         return header
-    return Header(header.line, header.columns, ends[0][0], header.prefix, header.unit_s, header.cpu_time)
+    return Header(header.line, header.columns, ends[0][0], header.prefix, header.per_second, header.cpu_time)
 
 
 def _usual_copies(header: Header, lines: Sequence[Line]) -> float | None:
@@ -82,22 +83,22 @@ def _usual_copies(header: Header, lines: Sequence[Line]) -> float | None:
     return usual[0][0] if usual and usual[0][0] >= 1 else None
 
 
-def _settled(found: Rows, unit_s: float, step: Step | None) -> Rows:
+def _settled(found: Rows, per_second: float, step: Step | None) -> Rows:
     """Without the rows put together from pieces that nothing proves to belong together."""
     doubtful = set()
     for row, later in zip(found.rows, [*found.rows[1:], None], strict=True):
-        if row.line in found.joined and not _proven(row, later, unit_s, step):
+        if row.line in found.joined and not _proven(row, later, per_second, step):
             doubtful.add(row.line)
     rows = [row for row in found.rows if row.line not in doubtful]
     joined = [line for line in found.joined if line not in doubtful]
     return Rows(rows, sorted([*found.torn, *doubtful]), joined)
 
 
-def _proven(row: Row, later: Row | None, unit_s: float, step: Step | None) -> bool:
+def _proven(row: Row, later: Row | None, per_second: float, step: Step | None) -> bool:
     others = (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
-    told_apart = all(not agrees(int(other), cell, unit_s) for other in others for cell in row.cells)
+    told_apart = all(not agrees(int(other), cell, per_second) for other in others for cell in row.cells)
     followed = step is not None and later is not None and step.follows(row.size, later.size)
-    return row_agrees(row, unit_s) and (told_apart or followed)
+    return row_agrees(row, per_second) and (told_apart or followed)
 
 
 class _Reader:
@@ -156,7 +157,7 @@ class _Reader:
         return copies(row) is not None and copies(row) == self._usual and not row.doubtful_end()
 
     def _joined(self, line: int, head: str, tail: str) -> Row | None:
-        """The row of which `head` has the beginning (and then, perhaps, another program's text) and `tail` the rest."""
+        """The row that begins in `head` (another program's text may follow there) and ends with `tail`."""
         tail = tail.rstrip()
         for extra in range(_WIDEST):
             cut = self._header.ends[-1] + extra - len(tail)
@@ -172,15 +173,16 @@ class _Reader:
         return first is not None and first.end() <= self._header.ends[0]
 
     def _is_head(self, text: str) -> bool:
-        """Whether a piece is certainly the beginning of a row: its first tokens are those of the first columns."""
+        """Whether a piece surely begins a row: its first tokens are those of the first columns."""
         found = spans(text[: self._header.ends[-1]])
         names = self._header.columns
         known = [fits(name, text[start:end]) for name, (start, end) in zip(names, found, strict=False)]
         in_place = bool(found) and found[0][1] == self._header.ends[0]
-        return all(known[:3]) and len(known) >= (2 if in_place else 3) or (in_place and len(found) == 1)
+        enough = 2 if in_place else 3
+        return (all(known[:3]) and len(known) >= enough) or (in_place and len(found) == 1)
 
     def _is_tail(self, text: str) -> bool:
-        """Whether a piece is certainly the end of a row: its tokens, but for a cut first, are those of the last columns."""
+        """Whether a piece surely ends a row: its tokens, but for a cut first one, fit the last columns."""
         tokens = text.split()
         names = self._header.columns[-len(tokens) :]
         return 2 <= len(tokens) < len(self._header.columns) and all(map(fits, names[1:], tokens[1:]))

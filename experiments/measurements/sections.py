@@ -10,7 +10,7 @@ from experiments.measurements.rows import Line, Step, may_matter
 from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
-    r"algbw|_perf|\bRank\b|nranks|nThread|Using devices|nccl-tests version|Out of bounds|Avg bus|Reducing maxBytes|-place"
+    r"algbw|_perf|\bRank\b|nranks|nThread|Using devices|nccl-tests version|Out of bounds|Avg bus|Reducing|-place"
 )
 _RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
 _THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
@@ -18,7 +18,7 @@ _STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
 _REDUCED = re.compile(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}")
 _FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
 _ROW = re.compile(
-    r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}(?:u?int|float|half|double|bfloat|char|fp8|f8)\w{0,9}[ \t]"
+    r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}(?:u?int|float|half|double|bfloat|char|f8|fp8)\w{0,9} "
 )
 _KINDS = ("float", "half", "double", "int", "char", "f8", "fp8")
 _PLACES = ("out-of-place", "in-place")

@@ -56,8 +56,8 @@ def spans(text: str) -> list[Span]:
 def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
     """Whether tokens end where their columns end.
 
-    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it then stands right
-    after the two blanks that separate columns, and only such a token may.
+    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it then stands
+    right after the two blanks that separate columns, and only such a token may.
     """
     shift = previous = 0
     for (start, end), column in zip(found, ends, strict=True):
@@ -80,7 +80,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One row as printed. `ends` are the columns at which its tokens end, `columns` the columns they stand in."""
+    """One row as printed; `spans` is where its tokens stand in the text, `columns` what they are."""
 
     line: int
     size: int
@@ -99,13 +99,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Header:
-    """A table's columns: their names, the text columns where they end, and what stands before each line of it."""
+    """A table's columns: their names, where in the text they end, and what stands before each line."""
 
     line: int
     columns: tuple[str, ...]
     ends: tuple[int, ...]
     prefix: re.Pattern[str]
-    unit_s: float
+    per_second: float
     cpu_time: bool
 
     def strip(self, line: str) -> str:
@@ -152,9 +152,9 @@ def find_header(line: int, text: str) -> Header | None:
     columns = tuple(_ALIASES.get(name, name) for name in printed)
     if not _is_table(columns):
         return None
-    unit_s = 1e-3 if "bytes" in printed else 1e-6
+    per_second = 1e3 if "bytes" in printed else 1e6
     return Header(
-        line, columns, tuple(end for _, end in found), _pattern(prefix), unit_s, "cputime" in printed
+        line, columns, tuple(end for _, end in found), _pattern(prefix), per_second, "cputime" in printed
     )
 
 
@@ -188,4 +188,5 @@ def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Spa
 
 def _cell(columns: tuple[str, ...], tokens: list[str]) -> Cell:
     counted = columns[3:4] == ("wrong",)
-    return Cell(*tokens[:3], wrong=tokens[3] if counted else "N/A")
+    time, algbw, busbw = tokens[:3]
+    return Cell(time, algbw, busbw, tokens[3] if counted else "N/A")
