@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How a table is printed."""
 
     table = "table"
@@ -31,7 +31,7 @@ class Format(str, Enum):
     json = "json"
 
 
-class EngineName(str, Enum):
+class EngineName(StrEnum):
     """Which engine simulates."""
 
     auto = "auto"
@@ -39,7 +39,7 @@ class EngineName(str, Enum):
     compiled = "compiled"
 
 
-class Metric(str, Enum):
+class Metric(StrEnum):
     """What a sweep's plot shows."""
 
     time = "time"
@@ -68,16 +68,33 @@ def _shape_names() -> list[str]:
     return list(SHAPES)
 
 
-Algo = Annotated[str, typer.Option("--algo", help="Algorithms, comma-separated: see `simctl algos`.", autocompletion=_complete(_algorithm_names))]
-Shape = Annotated[str, typer.Option("--topology", help="ring, star, full_mesh, full_mesh_one_port, bus, line or tree.", autocompletion=_complete(_shape_names))]
+Algo = Annotated[
+    str,
+    typer.Option(
+        "--algo",
+        help="Algorithms, comma-separated: see `simctl algos`.",
+        autocompletion=_complete(_algorithm_names),
+    ),
+]
+Shape = Annotated[
+    str,
+    typer.Option(
+        "--topology",
+        help="ring, star, full_mesh, full_mesh_one_port, bus, line or tree.",
+        autocompletion=_complete(_shape_names),
+    ),
+]
 Bandwidth = Annotated[str, typer.Option(help="β of a link, like 50GB/s or 400Gbit/s.")]
 Latency = Annotated[str, typer.Option(help="α of a link, like 1us.")]
 Gap = Annotated[str, typer.Option(help="g of a link: time a message needs besides its bytes, like 0us.")]
-Reduction = Annotated[Optional[str], typer.Option(help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]")]
+Reduction = Annotated[
+    str | None,
+    typer.Option(help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"),
+]
 Engines = Annotated[EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")]
 Output = Annotated[Format, typer.Option("--format", help="What is printed on stdout.")]
-Out = Annotated[Optional[Path], typer.Option(help="Write the table to this CSV file, with how it was made beside it.")]
-Plot = Annotated[Optional[Path], typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]  # fmt: skip
+Out = Annotated[Path | None, typer.Option(help="Write the table to this CSV file, with how it was made beside it.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
 
 
 def _version(shown: bool) -> None:
@@ -90,12 +107,16 @@ def _version(shown: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 
 
-@app.command(epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star --out sweep.csv")
+@app.command(
+    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star --out sweep.csv"
+)
 def sweep(
     algo: Algo = "ring",
     p: Annotated[str, typer.Option("--p", help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.")] = "2..64",
@@ -120,7 +141,7 @@ def sweep(
 
 @app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
 def run(
-    algo: Annotated[str, typer.Option("--algo", help="One algorithm: see `simctl algos`.", autocompletion=_complete(_algorithm_names))] = "ring",
+    algo: Algo = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
     topology: Shape = "ring",
@@ -129,7 +150,7 @@ def run(
     gap: Gap = "0us",
     reduction: Reduction = None,
     engine: Engines = EngineName.auto,
-    timeline: Annotated[Optional[Path], typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Simulate one collective in full: where the time goes, what is busiest, what each parameter is worth."""
@@ -151,9 +172,9 @@ def algos(format: Output = Format.table) -> None:
 @app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")
 def validate(
     log: Annotated[Path, typer.Argument(help="An nccl-tests log, or a CSV with size_bytes and time_us.")],
-    algo: Annotated[Optional[str], typer.Option("--algo", help="Simulate this algorithm. [default: by collective]", autocompletion=_complete(_algorithm_names))] = None,
+    algo: Annotated[str | None, typer.Option(help="The algorithm to simulate. [default: by collective]")] = None,
     fit: Annotated[bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")] = False,
-    p: Annotated[Optional[str], typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
+    p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")] = False,
     topology: Shape = "star",
     bandwidth: Bandwidth = "50GB/s",

@@ -98,13 +98,13 @@ class Progress:
         """Say how far the work has come."""
         if done >= total:
             if self._shown and self._stream.isatty():
-                print("\r\033[K", end="", file=self._stream)  # noqa: T201
+                print("\r\033[K", end="", file=self._stream)
             return
         if time.monotonic() < self._next:
             return
         self._next, self._shown = time.monotonic() + (1.0 if self._stream.isatty() else 10.0), True
         start, end = ("\r\033[K", "") if self._stream.isatty() else ("", "\n")
-        print(f"{start}{self._what}: {done} of {total}", end=end, file=self._stream, flush=True)  # noqa: T201
+        print(f"{start}{self._what}: {done} of {total}", end=end, file=self._stream, flush=True)
 
 
 def say(lines: Iterable[str] | str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from simulator import memory, semantics
-from simulator.bounds import Bound, best_bound
+from simulator.bounds import best_bound
 from simulator.collectives import Algorithm
 from simulator.engines import Engine, simulate
 from simulator.fabric import Fabric, observe
@@ -73,12 +73,9 @@ class Case:
         except semantics.WrongResult as error:
             self.wrong = str(error)
 
-    def row(self, nbytes: float, engine: Engine, operations: int) -> Row:
+    def row(self, nbytes: float, engine: Engine) -> Row:
         """Simulate one size."""
-        schedule = self.schedule.scaled(nbytes)
-        timeline = simulate(schedule, self.topology, engine, operations=operations)
-        bound = best_bound(self.algorithm.collective, self.topology, self.ranks, nbytes)
-        return _row(self, timeline, observe(timeline.routed), bound)
+        return judge(self, simulate(self.schedule.scaled(nbytes), self.topology, engine))
 
 
 def sweep(
@@ -91,18 +88,20 @@ def sweep(
 ) -> Iterator[Row]:
     """A row for each algorithm, number of ranks and size in bytes, in that order."""
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
-    cases = [Case(algorithm, p, machine(p + algorithm.servers)) for algorithm, p in work]
-    operations = sum(len(case.schedule) for case in cases) * len(sizes)
-    for done, case in enumerate(cases):
-        progress(done, len(cases))
+    for done, (algorithm, p) in enumerate(work):
+        progress(done, len(work))
+        case = Case(algorithm, p, machine(p + algorithm.servers))
         for nbytes in sizes:
-            yield case.row(nbytes, engine, operations)
-    progress(len(cases), len(cases))
+            yield case.row(nbytes, engine)
+    progress(len(work), len(work))
 
 
-def _row(case: Case, timeline: Timeline, fabric: Fabric, bound: Bound) -> Row:
+def judge(case: Case, timeline: Timeline) -> Row:
+    """A simulated point beside formula and bound."""
     schedule, cost, p = timeline.schedule, case.algorithm.cost, case.ranks
     nbytes, time = schedule.nbytes_total, timeline.makespan
+    fabric = observe(timeline.routed)
+    bound = best_bound(case.algorithm.collective, case.topology, p, nbytes)
     held = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
@@ -132,8 +131,6 @@ def _row(case: Case, timeline: Timeline, fabric: Fabric, bound: Bound) -> Row:
 
 
 def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
-    from dataclasses import replace
-
     cost = case.algorithm.cost
     apart = cost.holds(fabric)
     memory_claimed = not apart and fabric.ports in cost.memory_ports
@@ -152,7 +149,7 @@ def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
     ]
     if failures:
         return replace(row, verdict=f"FAIL: {', '.join(failures)}")
-    return replace(row, verdict=f"no formula: {apart}" if apart else "ok")
+    return replace(row, verdict=f"not claimed: {apart}" if apart else "ok")
 
 
 def _differ(simulated: float, formula: float, size: float) -> bool:

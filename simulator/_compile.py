@@ -8,21 +8,28 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-CROSSOVER = 30_000
-"""Operations above which loading the compiler pays: measured by `python -m experiments.benchmarks crossover`."""
+CROSSOVER = 60_000
+"""Operations through kernels after which a process loads the compiler: `python -m experiments.benchmarks crossover`."""
 
 Kernel = Callable[..., Any]
+_work = [0]
 
 
 def kernel(function: Kernel, operations: int) -> Kernel:
-    """`function` itself for little work, its compiled form for much, or for any once the compiler is loaded."""
-    if operations > CROSSOVER or is_loaded():
-        return compiled(function)
-    return function
+    """`function` itself while a process has little to do, its compiled form from then on. The results are the same."""
+    return compiled(function) if pays(operations) else function
+
+
+def pays(operations: int) -> bool:
+    """Whether compiled code is worth loading for `operations` more, after all that this process has asked for."""
+    if is_loaded():
+        return True
+    _work[0] += operations
+    return _work[0] > CROSSOVER
 
 
 def is_loaded() -> bool:
-    """Whether a kernel has been compiled in this process: from then on compiling is cheaper than not."""
+    """Whether a kernel has been compiled in this process."""
     return compiled.cache_info().currsize > 0
 
 
@@ -31,15 +38,16 @@ def compiled(function: Kernel) -> Kernel:
     """The Numba form of a kernel, from the cache folder where one can be written."""
     import numba
 
-    before = numba.config.CACHE_DIR
+    settings: Any = numba.config
+    before = settings.CACHE_DIR
     try:
-        numba.config.CACHE_DIR = str(cache_folder(numba.__version__))
+        settings.CACHE_DIR = str(cache_folder(numba.__version__))
         result: Kernel = numba.njit(cache=True)(function)
     except (RuntimeError, OSError) as error:
         _warn_once(f"compiled code is not cached: {str(error).splitlines()[0]} (set SIMCTL_CACHE_DIR)")
         result = numba.njit(function)
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
     return result
 
 

@@ -12,7 +12,7 @@ COMPUTE, TRANSFER = 0, 1
 _NONE = -1
 
 
-def derive(rank, peer, source, target, count, reduces, ranks, slots):  # type: ignore[no-untyped-def]
+def derive(rank, peer, source, target, count, reduces, ranks, slots):
     """Predecessors from what operations read and write, as a CSR (indptr, indices); duplicates may remain.
 
     The accesses to a cell (rank, slot) form groups: an overwrite is a group of one, and so is a run of reductions, or
@@ -68,7 +68,7 @@ def derive(rank, peer, source, target, count, reduces, ranks, slots):  # type: i
     return np.concatenate((np.zeros(1, np.int64), waits[:-1])), indices
 
 
-def merge(indptr, indices, more_indptr, more_indices):  # type: ignore[no-untyped-def]
+def merge(indptr, indices, more_indptr, more_indices):
     """Two CSRs of predecessors in one, each row sorted and without duplicates. int64 in, int32 out."""
     operations = len(indptr) - 1
     merged = np.empty(len(indices) + len(more_indices), np.int32)
@@ -76,24 +76,23 @@ def merge(indptr, indices, more_indptr, more_indices):  # type: ignore[no-untype
     end = 0
     for i in range(operations):
         begin = end
-        for k in range(indptr[i], indptr[i + 1]):
-            merged[end] = indices[k]
+        own = indptr[i + 1] - indptr[i]
+        for k in range(own + more_indptr[i + 1] - more_indptr[i]):
+            value = indices[indptr[i] + k] if k < own else more_indices[more_indptr[i] + k - own]
+            place = end
+            while place > begin and merged[place - 1] > value:
+                place -= 1
+            if place > begin and merged[place - 1] == value:
+                continue
+            for later in range(end, place, -1):
+                merged[later] = merged[later - 1]
+            merged[place] = value
             end += 1
-        for k in range(more_indptr[i], more_indptr[i + 1]):
-            merged[end] = more_indices[k]
-            end += 1
-        if end - begin > 1:
-            row = np.sort(merged[begin:end])
-            end = begin
-            for k in range(len(row)):
-                if k == 0 or row[k] != row[k - 1]:
-                    merged[end] = row[k]
-                    end += 1
         out[i + 1] = end
     return out, merged[:end].copy()
 
 
-def invert(indptr, indices):  # type: ignore[no-untyped-def]
+def invert(indptr, indices):
     """Successors from predecessors, both as CSR, each row in ascending order."""
     operations = len(indptr) - 1
     out = np.zeros(operations + 1, np.int32)
@@ -111,7 +110,7 @@ def invert(indptr, indices):  # type: ignore[no-untyped-def]
     return out, successors
 
 
-def chain(weight, indptr, indices):  # type: ignore[no-untyped-def]
+def chain(weight, indptr, indices):
     """The greatest sum of `weight` (int8) on a chain of predecessors that ends at each operation, itself included."""
     depth = np.zeros(len(weight), np.int32)
     for i in range(len(weight)):
@@ -122,7 +121,7 @@ def chain(weight, indptr, indices):  # type: ignore[no-untyped-def]
     return depth
 
 
-def execute(order, kind, rank, peer, source, target, count, reduces, data):  # type: ignore[no-untyped-def]
+def execute(order, kind, rank, peer, source, target, count, reduces, data):
     """Run the transfers on `data[rank, slot]`, in `order`."""
     for k in range(len(order)):
         i = order[k]
@@ -135,13 +134,13 @@ def execute(order, kind, rank, peer, source, target, count, reduces, data):  # t
                     data[peer[i], target[i] + j] = value
 
 
-def lifetimes(  # type: ignore[no-untyped-def]
+def lifetimes(
     order, kind, rank, peer, source, target, count, reduces, start, finish, data, owned, slots,
 ):  # fmt: skip
     """When which value was held where, and when a cell (rank, slot) was in use.
 
-    `order` is that of the finishes; `data` and `owned` have a row a cell. Returns, of every version of a cell, the cell, its
-    value, begin and end (when it is overwritten; at once if that happens unread) and the place in `order` of its last
+    `order` is that of the finishes; `data` and `owned` have a row a cell. Returns, of every version of a cell, the
+    cell, its value, begin and end (when it is overwritten; at once if that happens unread) and the place in `order` of its last
     read, or -1; then the first and last use of every cell.
     """
     cells = len(data)
@@ -162,11 +161,17 @@ def lifetimes(  # type: ignore[no-untyped-def]
         for j in range(count[i]):
             origin, goal = rank[i] * slots + source[i] + j, peer[i] * slots + target[i] + j
             if source[i] >= 0:
-                first_use[origin], last_use[origin] = min(first_use[origin], start[i]), max(last_use[origin], finish[i])
+                first_use[origin], last_use[origin] = (
+                    min(first_use[origin], start[i]),
+                    max(last_use[origin], finish[i]),
+                )
                 if held[origin] >= 0:
                     read[held[origin]] = k
             if target[i] >= 0:
-                first_use[goal], last_use[goal] = min(first_use[goal], start[i]), max(last_use[goal], finish[i])
+                first_use[goal], last_use[goal] = (
+                    min(first_use[goal], start[i]),
+                    max(last_use[goal], finish[i]),
+                )
                 if kind[i] == TRANSFER and source[i] >= 0:
                     data[goal] = data[goal] + data[origin] if reduces[i] else data[origin]
                 if held[goal] >= 0:
@@ -175,10 +180,18 @@ def lifetimes(  # type: ignore[no-untyped-def]
                 cell_of[versions], value_of[versions], begin[versions] = goal, data[goal], finish[i]
                 held[goal] = versions
                 versions += 1
-    return cell_of[:versions], value_of[:versions], begin[:versions], end[:versions], read[:versions], first_use, last_use
+    return (
+        cell_of[:versions],
+        value_of[:versions],
+        begin[:versions],
+        end[:versions],
+        read[:versions],
+        first_use,
+        last_use,
+    )
 
 
-def cover(value, begin, end, read, merged):  # type: ignore[no-untyped-def]
+def cover(value, begin, end, read, merged):
     """Union of the intervals of equal values, sorted by (value, begin): the row that begins each piece, and its end.
 
     `read` is the number of the last read of a version, in order, `merged[read]` when that read had merged the value
@@ -206,7 +219,7 @@ def cover(value, begin, end, read, merged):  # type: ignore[no-untyped-def]
     return rows[:pieces], until[:pieces]
 
 
-def simulate(  # type: ignore[no-untyped-def]
+def simulate(
     kind, rank, peer, nbytes, seconds, lane, reduces, pending, successor_indptr, successors,
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction, copy, lanes,
     node_indptr,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.collectives.collective import Collective
 from topologies.routing import distances
-from topologies.topology import Floats, Topology
+from topologies.topology import Ints, Topology
 
 
 class Bound(NamedTuple):
@@ -24,18 +25,15 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
     Without in-network reduction. Ports: what a rank must send or receive, through all its links; and what must be moved
     in all, through the links of all ranks together, so that a medium which many share (a bus) counts once.
     """
-    leaving = port_groups(topology, topology.source)
-    entering = port_groups(topology, topology.target)
-    single_out = np.array([_capacity(topology, leaving[rank]) for rank in range(topology.ranks)])
-    single_in = np.array([_capacity(topology, entering[rank]) for rank in range(topology.ranks)])
-    volume = collective.volume(workers) * nbytes
-    every = volume / min(_capacity(topology, sum(leaving, [])), _capacity(topology, sum(entering, [])))
+    leaving, entering = (port_groups(topology, end) for end in (topology.source, topology.target))
+    sends, receives = collective.sends(workers) * nbytes, collective.receives(workers) * nbytes
+    narrowest = min(_capacity(topology, list(chain.from_iterable(links))) for links in (leaving, entering))
     return [
         Bound("latency", _latency(collective, topology, workers)),
-        Bound("injection port", collective.sends(workers) * nbytes / float(_ports_of(collective, single_out, workers).min())),
-        Bound("ejection port", collective.receives(workers) * nbytes / float(_ports_of(collective, single_in, workers).min())),
-        Bound("all ports", every),
-    ]  # fmt: skip
+        Bound("injection port", sends / _slowest(collective, topology, leaving[:workers])),
+        Bound("ejection port", receives / _slowest(collective, topology, entering[:workers])),
+        Bound("all ports", collective.volume(workers) * nbytes / narrowest),
+    ]
 
 
 def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
@@ -43,7 +41,7 @@ def best_bound(collective: Collective, topology: Topology, workers: int, nbytes:
     return max(bounds(collective, topology, workers, nbytes), key=lambda bound: bound.seconds)
 
 
-def port_groups(topology: Topology, end: np.ndarray) -> list[list[int]]:
+def port_groups(topology: Topology, end: Ints) -> list[list[int]]:
     """The links that start (or end) at the device of each rank."""
     links: dict[int, list[int]] = {}
     for link, device in enumerate(end.tolist()):
@@ -51,9 +49,10 @@ def port_groups(topology: Topology, end: np.ndarray) -> list[list[int]]:
     return [links.get(device, []) for device in topology.placement.tolist()]
 
 
-def _ports_of(collective: Collective, capacity: Floats, workers: int) -> Floats:
-    """A rooted collective spares its root, so only the slowest of the others counts."""
-    return capacity[1:workers] if collective.name in ("reduce", "broadcast") else capacity[:workers]
+def _slowest(collective: Collective, topology: Topology, links: list[list[int]]) -> float:
+    """Bytes/s of the slowest port; a rooted collective spares its root."""
+    spared = 1 if collective.name in ("reduce", "broadcast") else 0
+    return min(_capacity(topology, port) for port in links[spared:])
 
 
 def _capacity(topology: Topology, links: list[int]) -> float:

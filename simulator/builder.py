@@ -77,9 +77,16 @@ class ScheduleBuilder:
         self._phase = self._phases.setdefault(name, len(self._phases))
 
     def reduce(
-        self, rank: Index, peer: Index, *, slot: Index, target: Index | None = None, count: Index = 1, after: Index = ()
+        self,
+        rank: Index,
+        peer: Index,
+        *,
+        slot: Index,
+        target: Index | None = None,
+        count: Index = 1,
+        after: Index = (),
     ) -> Ints:
-        """`rank` sends `count` slots from `slot` on, and `peer` adds them to what it holds at `target` (the same slots).
+        """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target` (the same slots).
 
         Returns the numbers of the operations. `after` are operations to wait for besides what the slots imply: the same
         for all, shape (n,), or a row each, shape (operations, n), in which -1 is none.
@@ -87,7 +94,14 @@ class ScheduleBuilder:
         return self._transfer(rank, peer, slot, slot if target is None else target, count, True, after)
 
     def copy(
-        self, rank: Index, peer: Index, *, slot: Index, target: Index | None = None, count: Index = 1, after: Index = ()
+        self,
+        rank: Index,
+        peer: Index,
+        *,
+        slot: Index,
+        target: Index | None = None,
+        count: Index = 1,
+        after: Index = (),
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
         return self._transfer(rank, peer, slot, slot if target is None else target, count, False, after)
@@ -112,7 +126,15 @@ class ScheduleBuilder:
             raise InputError(f"a computation takes {seconds} s: it is 0 or more")
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
         return self._append(
-            after, kind=COMPUTE, rank=rank, peer=rank, source=reads, target=writes, count=count, seconds=seconds, lane=lane
+            after,
+            kind=COMPUTE,
+            rank=rank,
+            peer=rank,
+            source=reads,
+            target=writes,
+            count=count,
+            seconds=seconds,
+            lane=lane,
         )
 
     def inline(self, child: Schedule, *, ranks: Index | None = None, slot: int = 0, after: Index = ()) -> Ints:
@@ -169,13 +191,21 @@ class ScheduleBuilder:
         self._check_slots(rank, peer, slot, target, count, reduces)
         nbytes = self._bytes_of(slot, count)
         return self._append(
-            after, kind=TRANSFER, rank=rank, peer=peer, source=slot, target=target, count=count, reduces=reduces, nbytes=nbytes
+            after,
+            kind=TRANSFER,
+            rank=rank,
+            peer=peer,
+            source=slot,
+            target=target,
+            count=count,
+            reduces=reduces,
+            nbytes=nbytes,
         )
 
     def _bytes_of(self, slot: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
-            return count * self._slot_bytes
+            return np.asarray(count * self._slot_bytes, dtype=np.float64)
         sums = np.concatenate(([0.0], np.cumsum(self.shares)))
         return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
 
@@ -217,7 +247,7 @@ class ScheduleBuilder:
     def _check_ranks(self, *ends: object) -> None:
         for end in ends:
             ranks = np.asarray(end)
-            if ranks.size and not (0 <= ranks.min() and ranks.max() < self.ranks):
+            if ranks.size and not (ranks.min() >= 0 and ranks.max() < self.ranks):
                 raise InputError(f"rank {ranks.min()} to {ranks.max()}: ranks run from 0 to {self.ranks - 1}")
 
     def _wait(self, added: Ints, after: Ints) -> None:

@@ -171,7 +171,7 @@ NAIVE = CostModel(
 )
 NAIVE_SERIAL = CostModel(
     latex=r"p\left(\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + V\gamma\right)",
-    assumes="one root at a time, a barrier between turns costs nothing; Vγ ≤ g + V/β; with a port a peer p(α + g + V/β)",
+    assumes="one root at a time, free barriers between turns; Vγ ≤ g + V/β; with a port a peer p(α + g + V/β)",
     source="p reductions, one root after another",
     time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
     volume=lambda p, nbytes: p * (p - 1) * nbytes,
@@ -236,8 +236,8 @@ TREE_ALL_REDUCE = CostModel(
     redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 RECURSIVE_DOUBLING = CostModel(
-    latex=r"(\lfloor\log_2 p\rfloor + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\lfloor\log_2 p\rfloor + f)V\gamma",
-    assumes=f"{ASSUMES}; f = 1 off powers of two (a fold before, an unfold after), else 0",
+    latex=r"(\log_2 q + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\log_2 q + f)V\gamma",
+    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two (a fold before, an unfold after), else 0",
     source=THAKUR,
     time=_recursive_doubling,
     volume=lambda p, nbytes: ((1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p)))) * nbytes,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,20 +13,22 @@ from simulator.timeline import Timeline
 from topologies.topology import Floats
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
+T = TypeVar("T")
+Steps = Generator["Segment", None, T]
 PARTS: tuple[str, ...] = ("compute", "latency", "gap", "serialisation", "reduction", "copy", "queueing")
 
 
 class Segment(NamedTuple):
     """A piece of the critical path: `amount` of a parameter (1 latency or gap, bytes, or seconds of computation).
 
-    `index` is the link of a latency, the medium of a gap or serialisation, the rank of the rest. `queued` says that the
+    `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest. `queued` says that the
     operation did this for another one that queued behind it.
     """
 
     part: Part
     seconds: float
     operation: int
-    index: int
+    where: int
     amount: float
     queued: bool
 
@@ -59,7 +61,7 @@ def parts(path: list[Segment]) -> dict[str, float]:
 
 
 def worth(path: list[Segment]) -> dict[Part, float]:
-    """Seconds that each parameter contributes to the makespan, queues included: what it would save at zero, to first order."""
+    """Seconds of the makespan by parameter, queues included: what each would save at zero, to first order."""
     total: dict[Part, float] = dict.fromkeys(("compute", "latency", "gap", "serialisation", "reduction", "copy"), 0.0)
     for segment in path:
         total[segment.part] += segment.seconds
@@ -74,8 +76,8 @@ def sensitivities(timeline: Timeline, path: list[Segment] | None = None) -> Sens
 
     def count(part: Part, length: int) -> Floats:
         chosen = [segment for segment in rows if segment.part == part]
-        index = np.array([segment.index for segment in chosen], dtype=np.int64)
-        return np.bincount(index, [segment.amount for segment in chosen], length)
+        index = np.array([segment.where for segment in chosen], dtype=np.int64)
+        return np.asarray(np.bincount(index, [segment.amount for segment in chosen], length), dtype=np.float64)
 
     return Sensitivities(
         count("latency", len(topology.latency)),
@@ -99,12 +101,12 @@ class _Walk:
         """The segments from the finish of `operation` to time zero."""
         current: int | None = operation
         while current is not None:
-            node = yield from self.finished(current)
+            node: int | None = yield from self.finished(current)
             current = None
             while node is not None:
                 node, current = yield from self.started(node)
 
-    def finished(self, i: int) -> Iterator[Segment]:  # type: ignore[misc]
+    def finished(self, i: int) -> Steps[int]:
         """From a finish to the start of the node that determined it."""
         last = int(self.routed.node_indptr[i + 1]) - 1
         if self.is_hop(last):
@@ -112,8 +114,8 @@ class _Walk:
         yield from self.service(last, queued=False)
         return last
 
-    def started(self, node: int) -> Iterator[Segment]:  # type: ignore[misc]
-        """From the start of a node to the start of another node, or to the finish of an operation: (node, operation)."""
+    def started(self, node: int) -> Steps[tuple[int | None, int | None]]:
+        """From the start of a node to the start of another, or to the finish of an operation: (node, operation)."""
         occupant = int(self.timeline.node_cause[node])
         if occupant >= 0:
             yield from self.service(occupant, queued=True, start=self.timeline.node_start[node], of=node)
@@ -128,7 +130,7 @@ class _Walk:
         before = self.schedule.predecessors(i)
         return None, int(before[np.argmax(self.timeline.finish[before])]) if len(before) else None
 
-    def arrived(self, i: int) -> Iterator[Segment]:  # type: ignore[misc]
+    def arrived(self, i: int) -> Steps[int]:
         """From the arrival of a transfer to the start of the hop that attained the maximum."""
         links, first = self.routed.hops(i), int(self.routed.node_indptr[i])
         tail, slowest, medium = -1.0, 0, 0
@@ -177,7 +179,9 @@ class _Walk:
 
     def held(self, medium: int, i: int) -> float:
         """How long a transfer holds a medium."""
-        return float(self.topology.medium_gap[medium] + self.schedule.nbytes[i] / self.topology.medium_bandwidth[medium])
+        return float(
+            self.topology.medium_gap[medium] + self.schedule.nbytes[i] / self.topology.medium_bandwidth[medium]
+        )
 
     def slowest_medium(self, link: int, i: int) -> int:
         """The medium of a link that a transfer holds longest."""

@@ -42,7 +42,7 @@ def observe(routed: Routed) -> Fabric:
     seen = [_route(topology, links) for links in routes]
     latency, gap, bandwidth = min(seen, key=lambda route: (route[0], -route[2], route[1]))
     costs = {(float(a), float(b)) for a, b in zip(routed.reduction, routed.copy, strict=True)}
-    uniform = all(np.allclose(route, seen[0], rtol=1e-12, atol=0) for route in seen) and len(costs) == 1
+    uniform = bool(np.allclose(np.array(seen), seen[0], rtol=1e-12, atol=0)) and len(costs) == 1
     uniform = uniform and next(iter(costs))[1] == 0
     return Fabric(latency, gap, bandwidth, float(routed.reduction.max()), _ports(routed, routes), uniform)
 
@@ -65,7 +65,7 @@ def _ports(routed: Routed, routes: list[Ints]) -> Ports:
         return "bus" if everyone in shared and _role(ends, everyone) == "" else "blocking"
     if any(group not in shared for group in _groups(ends)):
         return "blocking"
-    entered_at_once = {users for users in _users(routed.topology, [route[:1] for route in routes]).values()}
+    entered_at_once = set(_users(routed.topology, [route[:1] for route in routes]).values())
     return "one" if any(_role(ends, users) == "in" for users in shared & entered_at_once) else "switch"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator import _kernels, semantics
 from simulator._compile import kernel
@@ -39,7 +40,7 @@ def trace(schedule: Schedule, timeline: Timeline) -> Memory:
 
     Resident are a worker's buffer always, scratch and a server's slots from the first use to the last, and the inbox
     of a reducing transfer from its start until it is merged. Redundant is what is resident less the bytes of distinct
-    live values: equal values count once, and a value dies when it is overwritten, or merged elsewhere and not read again.
+    live values: equal values count once; a value dies when it is overwritten, or merged elsewhere and not read again.
     """
     start, finish = timeline.start, timeline.finish
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
@@ -63,7 +64,13 @@ _Events = tuple[Floats, Floats, Ints]
 
 
 def _residence(
-    schedule: Schedule, start: Floats, finish: Floats, owned: np.ndarray, first: Floats, last: Floats, size: Floats
+    schedule: Schedule,
+    start: Floats,
+    finish: Floats,
+    owned: npt.NDArray[np.bool_],
+    first: Floats,
+    last: Floats,
+    size: Floats,
 ) -> _Events:
     cells = np.flatnonzero(owned | np.isfinite(first))
     begin = np.where(owned[cells], 0.0, first[cells])
@@ -75,9 +82,7 @@ def _residence(
     return times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank))
 
 
-def _live(
-    nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats
-) -> _Events:
+def _live(nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats) -> _Events:
     order = np.lexsort((begin, value))
     cover = kernel(_kernels.cover, len(value))
     rows, until = cover(value[order], begin[order], end[order], read[order], merged)
@@ -94,11 +99,25 @@ def _steps(ranks: int, makespan: float, held: _Events, live: _Events) -> Memory:
     step_of = np.cumsum(distinct) - 1
     times_of_steps = times[distinct]
 
-    def accumulate(events: _Events, rank: int | None = None) -> Floats:
-        chosen = np.isfinite(events[0]) if rank is None else np.isfinite(events[0]) & (events[2] == rank)
-        step = step_of[np.searchsorted(times, events[0][chosen])]
-        return np.cumsum(np.bincount(step, events[1][chosen], len(times_of_steps)))
+    def accumulate(events: _Events) -> tuple[Floats, Floats]:
+        """The sum over time of all ranks, and the most that each holds."""
+        finite = np.isfinite(events[0])
+        step = step_of[np.searchsorted(times, events[0][finite])]
+        change, rank = events[1][finite], events[2][finite]
+        total = np.cumsum(np.bincount(step, change, len(times_of_steps)))
+        return total.astype(np.float64), _peaks(ranks, rank, step, change)
 
-    resident = accumulate(held)
-    peaks = np.array([accumulate(held, rank).max() for rank in range(ranks)])
-    return Memory(times_of_steps, resident, resident - accumulate(live), peaks)
+    resident, peaks = accumulate(held)
+    return Memory(times_of_steps, resident, resident - accumulate(live)[0], peaks)
+
+
+def _peaks(ranks: int, rank: Ints, step: npt.NDArray[np.int64], change: Floats) -> Floats:
+    """The highest running sum of `change` of each rank, taken at the ends of steps."""
+    order = np.lexsort((step, rank))
+    rank, step, level = rank[order], step[order], np.cumsum(change[order])
+    last_of_step = np.append((np.diff(rank) != 0) | (np.diff(step) != 0), True)
+    before = np.concatenate(([0.0], level[np.append(np.diff(rank) != 0, False)]))
+    below = before[np.cumsum(np.concatenate(([0], np.diff(rank) != 0)))]
+    peaks = np.zeros(ranks)
+    np.maximum.at(peaks, rank[last_of_step], (level - below)[last_of_step])
+    return peaks

@@ -47,14 +47,25 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     np.cumsum(nodes, out=node_indptr[1:])
     placed = topology.placement[: schedule.ranks]
     return Routed(
-        schedule, topology, route_of, indptr, links, node_indptr, topology.reduction[placed], topology.copy[placed]
+        schedule,
+        topology,
+        route_of,
+        indptr,
+        links,
+        node_indptr,
+        topology.reduction[placed],
+        topology.copy[placed],
     )
 
 
 def _pairs(schedule: Schedule) -> tuple[Ints, Ints]:
     """The distinct pairs (sender * ranks + receiver) of remote transfers, and 1 + their index for every operation."""
     ranks = schedule.ranks
-    key = schedule.rank * ranks + schedule.peer if ranks < 2**15 else schedule.rank.astype(np.int64) * ranks + schedule.peer
+    key = (
+        schedule.rank * ranks + schedule.peer
+        if ranks < 2**15
+        else schedule.rank.astype(np.int64) * ranks + schedule.peer
+    )
     used = np.zeros(ranks * ranks + 1, dtype=np.int32)
     used[key] = schedule.kind == TRANSFER
     used[np.arange(ranks, dtype=np.int64) * (ranks + 1)] = 0

@@ -61,7 +61,7 @@ class Schedule:
     @cached_property
     def remote(self) -> npt.NDArray[np.bool_]:
         """Which operations are transfers between two ranks."""
-        return (self.kind == TRANSFER) & (self.rank != self.peer)
+        return np.asarray((self.kind == TRANSFER) & (self.rank != self.peer), dtype=np.bool_)
 
     @property
     def volume(self) -> float:
@@ -82,10 +82,10 @@ class Schedule:
 
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""
-        return np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks)
+        return np.asarray(np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks), dtype=np.float64)
 
     def scaled(self, nbytes: float) -> Schedule:
-        """The same schedule for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
+        """The same for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
         return replace(self, nbytes_total=nbytes, nbytes=moved)
 

@@ -79,10 +79,10 @@ class Timeline:
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""
         media = len(self.routed.topology.medium_names)
-        return np.bincount(self.occupancy.medium, self.occupancy.nbytes, media)
+        return np.asarray(np.bincount(self.occupancy.medium, self.occupancy.nbytes, media), dtype=np.float64)
 
     def utilisation(self) -> Floats:
         """The share of the makespan for which each medium was held."""
         media = len(self.routed.topology.medium_names)
         busy = np.bincount(self.occupancy.medium, self.occupancy.seconds, media)
-        return busy / self.makespan if self.makespan > 0 else busy
+        return np.asarray(busy / (self.makespan or 1.0), dtype=np.float64)

@@ -8,9 +8,7 @@ from topologies.errors import InputError
 from topologies.topology import Topology, TopologyBuilder
 
 
-def line(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+def line(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
     """A wire between neighbours, in both directions.
 
     >>> line(3, bandwidth=1e9).graph.number_of_edges()
@@ -19,9 +17,7 @@ def line(
     return tree(ranks, bandwidth=bandwidth, latency=latency, gap=gap, reduction=reduction, branching=1, name="line")
 
 
-def ring(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+def ring(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
     """A wire between neighbours and from the last to the first, in both directions; `ring(2)` is `line(2)`.
 
     >>> ring(5, bandwidth=1e9).graph.number_of_edges()
@@ -56,9 +52,7 @@ def tree(
     return builder.build(gpus)
 
 
-def star(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+def star(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
     """Every rank on one non-blocking switch: a route is two links, 2α.
 
     >>> star(4, bandwidth=1e9, latency=1e-6).route(0, 3)
@@ -105,9 +99,7 @@ def full_mesh_one_port(
     return full_mesh(ranks, bandwidth=bandwidth, latency=latency, gap=gap, reduction=reduction, ports="one")
 
 
-def bus(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+def bus(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
     """One shared medium: only one transfer at a time, whoever sends. A route costs one α.
 
     >>> bus(4, bandwidth=1e9).medium_names[-1]

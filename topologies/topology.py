@@ -151,7 +151,14 @@ class TopologyBuilder:
         self._links.append((*ends, bandwidth, latency, gap, kind, tuple(media)))
 
     def connect(
-        self, one: str, other: str, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, kind: str = "link"
+        self,
+        one: str,
+        other: str,
+        *,
+        bandwidth: float,
+        latency: float = 0.0,
+        gap: float = 0.0,
+        kind: str = "link",
     ) -> None:
         """Add a full-duplex link: one in each direction."""
         self.link(one, other, bandwidth=bandwidth, latency=latency, gap=gap, kind=kind)

@@ -51,7 +51,7 @@ def _positive(text: str, value: float) -> float:
 
 
 def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> float:
-    from quantiphy import Quantity, QuantiPhyError
+    from quantiphy import QuantiPhyError, Quantity
 
     text = text.strip()
     if text == "0":

@@ -7,7 +7,16 @@ from importlib import import_module
 from simulator.collectives.collective import Algorithm, Collective
 from topologies.errors import InputError
 
-FAMILIES = ("ring", "naive", "parameter_server", "tree", "recursive_doubling", "halving_doubling", "all_to_all", "shift")
+FAMILIES = (
+    "ring",
+    "naive",
+    "parameter_server",
+    "tree",
+    "recursive_doubling",
+    "halving_doubling",
+    "all_to_all",
+    "shift",
+)
 """Modules of this package, in the order in which `simctl algos` lists what they declare."""
 
 

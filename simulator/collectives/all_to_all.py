@@ -23,5 +23,7 @@ def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm("pairwise", ALL_TO_ALL, pairwise_all_to_all, cost_models.PAIRWISE_ALL_TO_ALL, "every block straight to its rank"),
-)  # fmt: skip
+    Algorithm(
+        "pairwise", ALL_TO_ALL, pairwise_all_to_all, cost_models.PAIRWISE_ALL_TO_ALL, "every block straight to its rank"
+    ),
+)

@@ -66,7 +66,8 @@ def _owned(before: Data) -> npt.NDArray[np.bool_]:
     ranks, slots = before.shape
     if slots % ranks:
         raise ValueError(f"{slots} slots do not cut into {ranks} chunks: make them a multiple")
-    return np.arange(slots) // (slots // ranks) == np.arange(ranks)[:, None]
+    owner = np.arange(slots) // (slots // ranks)
+    return np.asarray(owner == np.arange(ranks)[:, None], dtype=np.bool_)
 
 
 def _all_reduce(before: Data) -> Promise:

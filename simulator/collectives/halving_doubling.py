@@ -37,5 +37,11 @@ def _half(rank: np.ndarray, level: int) -> np.ndarray:
 
 
 ALGORITHMS = (
-    Algorithm("halving_doubling", ALL_REDUCE, halving_doubling_all_reduce, cost_models.HALVING_DOUBLING, "Rabenseifner: recursive halving, then recursive doubling"),
-)  # fmt: skip
+    Algorithm(
+        "halving_doubling",
+        ALL_REDUCE,
+        halving_doubling_all_reduce,
+        cost_models.HALVING_DOUBLING,
+        "Rabenseifner: recursive halving, then recursive doubling",
+    ),
+)

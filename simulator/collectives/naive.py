@@ -40,6 +40,10 @@ def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm("naive", ALL_REDUCE, naive_all_reduce, cost_models.NAIVE, "everyone sends everything to everyone at once"),
-    Algorithm("naive_serial", ALL_REDUCE, naive_serial_all_reduce, cost_models.NAIVE_SERIAL, "one root reduces at a time"),
-)  # fmt: skip
+    Algorithm(
+        "naive", ALL_REDUCE, naive_all_reduce, cost_models.NAIVE, "everyone sends everything to everyone at once"
+    ),
+    Algorithm(
+        "naive_serial", ALL_REDUCE, naive_serial_all_reduce, cost_models.NAIVE_SERIAL, "one root reduces at a time"
+    ),
+)

@@ -31,6 +31,19 @@ def parameter_server_apart_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm("parameter_server", ALL_REDUCE, parameter_server_all_reduce, cost_models.PARAMETER_SERVER, "push to rank 0, pull from it"),
-    Algorithm("parameter_server_apart", ALL_REDUCE, parameter_server_apart_all_reduce, cost_models.PARAMETER_SERVER_APART, "push to a server besides the workers, pull from it", servers=1),
-)  # fmt: skip
+    Algorithm(
+        "parameter_server",
+        ALL_REDUCE,
+        parameter_server_all_reduce,
+        cost_models.PARAMETER_SERVER,
+        "push to rank 0, pull from it",
+    ),
+    Algorithm(
+        "parameter_server_apart",
+        ALL_REDUCE,
+        parameter_server_apart_all_reduce,
+        cost_models.PARAMETER_SERVER_APART,
+        "push to a server besides the workers, pull from it",
+        servers=1,
+    ),
+)

@@ -30,5 +30,11 @@ def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm("recursive_doubling", ALL_REDUCE, recursive_doubling_all_reduce, cost_models.RECURSIVE_DOUBLING, "exchange everything with the rank 2^k away"),
-)  # fmt: skip
+    Algorithm(
+        "recursive_doubling",
+        ALL_REDUCE,
+        recursive_doubling_all_reduce,
+        cost_models.RECURSIVE_DOUBLING,
+        "exchange everything with the rank 2^k away",
+    ),
+)

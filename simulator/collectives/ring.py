@@ -49,7 +49,21 @@ def _all_gather(ring: ScheduleBuilder) -> None:
 
 
 ALGORITHMS = (
-    Algorithm("ring", ALL_REDUCE, ring_all_reduce, cost_models.RING_ALL_REDUCE, "reduce-scatter, then all-gather, round a ring"),
-    Algorithm("ring_reduce_scatter", REDUCE_SCATTER, ring_reduce_scatter, cost_models.RING_REDUCE_SCATTER, "chunks added to on the way round a ring"),
-    Algorithm("ring_all_gather", ALL_GATHER, ring_all_gather, cost_models.RING_ALL_GATHER, "chunks passed on round a ring"),
-)  # fmt: skip
+    Algorithm(
+        "ring",
+        ALL_REDUCE,
+        ring_all_reduce,
+        cost_models.RING_ALL_REDUCE,
+        "reduce-scatter, then all-gather, round a ring",
+    ),
+    Algorithm(
+        "ring_reduce_scatter",
+        REDUCE_SCATTER,
+        ring_reduce_scatter,
+        cost_models.RING_REDUCE_SCATTER,
+        "chunks added to on the way round a ring",
+    ),
+    Algorithm(
+        "ring_all_gather", ALL_GATHER, ring_all_gather, cost_models.RING_ALL_GATHER, "chunks passed on round a ring"
+    ),
+)

@@ -59,7 +59,9 @@ def _partner(extra: np.ndarray, rounds: int) -> np.ndarray:
 
 
 ALGORITHMS = (
-    Algorithm("tree", ALL_REDUCE, tree_all_reduce, cost_models.TREE_ALL_REDUCE, "binomial reduce, then binomial broadcast"),
+    Algorithm(
+        "tree", ALL_REDUCE, tree_all_reduce, cost_models.TREE_ALL_REDUCE, "binomial reduce, then binomial broadcast"
+    ),
     Algorithm("tree_reduce", REDUCE, binomial_reduce, cost_models.TREE_REDUCE, "binomial tree towards rank 0"),
     Algorithm("tree_broadcast", BROADCAST, binomial_broadcast, cost_models.TREE_BROADCAST, "binomial tree from rank 0"),
-)  # fmt: skip
+)

@@ -11,29 +11,26 @@ from topologies.topology import Topology
 
 Engine = Literal["auto", "reference", "compiled"]
 
+REFERENCE_COST = 8
+"""An operation in the reference engine takes as long as about this many in an uncompiled kernel."""
 
-def simulate(schedule: Schedule, topology: Topology, engine: Engine = "auto", *, operations: int = 0) -> Timeline:
+
+def simulate(schedule: Schedule, topology: Topology, engine: Engine = "auto") -> Timeline:
     """Simulate every operation of `schedule` on `topology`.
 
-    "auto" takes the reference for little work and the compiled engine for much; `operations` is the work of the whole
-    request, where that is more than this schedule. Raises InputError if a rank has no device or no route.
+    "auto" takes the reference while a process has little to do and the compiled engine from then on: they agree to the
+    bit. Raises InputError if a rank has no device or no route.
     """
-    return choose(engine, max(operations, len(schedule)))(route(schedule, topology))
-
-
-def choose(engine: Engine, operations: int):  # type: ignore[no-untyped-def]
-    """The run function of an engine."""
     if engine not in ("auto", "reference", "compiled"):
         raise InputError(f"engine is {engine!r}: it is auto, reference or compiled")
-    if engine == "auto":
-        engine = "compiled" if operations > _compile.CROSSOVER or _compile.is_loaded() else "reference"
-    if engine == "reference":
-        from simulator.engines import reference
+    routed = route(schedule, topology)
+    if engine == "compiled" or (engine == "auto" and _compile.pays(REFERENCE_COST * len(schedule))):
+        from simulator.engines import compiled
 
-        return reference.run
-    from simulator.engines import compiled
+        return compiled.run(routed)
+    from simulator.engines import reference
 
-    return compiled.run
+    return reference.run(routed)
 
 
 __all__ = ["Engine", "Routed", "simulate"]

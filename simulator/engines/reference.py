@@ -10,7 +10,7 @@ from heapq import heappush
 
 import numpy as np
 import simpy
-from simpy.events import NORMAL, Event
+from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.routed import Routed
 from simulator.schedule import COMPUTE
@@ -27,7 +27,7 @@ class Clock(simpy.Environment):
         event = Event(self)
         event._ok, event._value = True, None
         priority = NORMAL if node is None else NORMAL + 1 + node
-        heappush(self._queue, (time, priority, next(self._eid), event))  # type: ignore[arg-type]
+        heappush(self._queue, (time, EventPriority(priority), next(self._eid), event))
         return event
 
 

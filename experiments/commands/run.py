@@ -1,0 +1,122 @@
+"""`simctl run`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from experiments import output
+from experiments.commands.sweep import FIGURES, Shape, parse_ranks
+from experiments.sweep import Case, Row, judge
+from simulator.collectives import find
+from simulator.critical_path import Segment, critical_path, parts, worth
+from simulator.engines import Engine, simulate
+from simulator.timeline import Timeline
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_bytes
+
+BUSIEST = 8
+PARAMETERS = {
+    "latency": "α",
+    "gap": "g",
+    "serialisation": "1/β",
+    "reduction": "γ",
+    "copy": "copy",
+    "compute": "compute",
+}
+
+
+def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Path | None, how: str) -> int:
+    """Print one collective in full; 1 if a check failed."""
+    algorithm, ranks = find(algo), parse_ranks(p)
+    if len(ranks) != 1:
+        raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
+    output.check_writable(timeline, FIGURES)
+    case = Case(algorithm, ranks[0], machine(ranks[0] + algorithm.servers))
+    result = simulate(case.schedule.scaled(parse_bytes(size)), case.topology, cast(Engine, engine))
+    row, path = judge(case, result), critical_path(result)
+    if timeline:
+        from experiments import figures
+
+        output.write(timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:]))
+    report = {
+        "summary": asdict(row),
+        "critical_path_s": parts(path),
+        "busiest": _busiest(result),
+        "worth_s": dict(worth(path)),
+    }
+    output.say(json.dumps(report, indent=1) if how == "json" else _text(row, machine, report, path, how))
+    return 1 if row.failed else 0
+
+
+def _title(row: Row, machine: Shape) -> str:
+    what = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
+    return f"{what} on {machine.topology}: {format_seconds(row.time_s)}"
+
+
+def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
+    """The media that carried most, most used first."""
+    topology, share, nbytes = timeline.routed.topology, timeline.utilisation(), timeline.medium_bytes()
+    order = np.lexsort((np.arange(len(share)), -nbytes, -np.round(share, 12)))
+    return [
+        {"medium": topology.medium_names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
+        for m in order[:BUSIEST].tolist()
+        if nbytes[m] > 0
+    ]
+
+
+def _text(row: Row, machine: Shape, report: Mapping[str, object], path: list[Segment], how: str) -> str:
+    busiest = cast(list[dict[str, output.Value]], report["busiest"])
+    if how == "csv":
+        return output.to_csv([asdict(row)]).rstrip("\n")
+    blocks = [
+        _title(row, machine),
+        output.align(_summary(row)),
+        "where the time goes (the critical path)\n" + output.align(_shares(parts(path), row.time_s)),
+        "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
+        "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _summary(row: Row) -> list[list[str]]:
+    difference = "equal to the formula" if abs(row.difference) <= 1e-9 else f"{row.difference:+.2%} off the formula"
+    return [
+        ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
+        ["  best bound", format_seconds(row.bound_s), f"{row.bound}; time is {row.over_bound:.3f} of it"],
+        ["  bandwidth", format_bandwidth(row.algbw_Bps), f"algbw; busbw {format_bandwidth(row.busbw_Bps)}"],
+        ["  bytes moved", format_bytes(row.volume_B), f"formula {format_bytes(row.volume_formula_B)}"],
+        ["  steps", str(row.steps), f"formula {row.steps_formula}"],
+        ["  peak memory", format_bytes(row.peak_B), f"a rank; formula {format_bytes(row.peak_formula_B)}"],
+        [
+            "  redundant",
+            format_bytes(row.redundant_B),
+            f"all ranks; formula {format_bytes(row.redundant_formula_B)}",
+        ],
+        ["  verdict", row.verdict, ""],
+    ]
+
+
+def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
+    present = {part: value for part, value in seconds.items() if value > 0} or seconds
+    return [[f"  {part}", format_seconds(value), f"{value / total:.1%}"] for part, value in present.items()]
+
+
+def _medium(medium: dict[str, output.Value]) -> list[str]:
+    busy, nbytes = cast(float, medium["busy"]), cast(float, medium["bytes_B"])
+    return [f"  {medium['medium']}", f"{busy:.1%} busy", format_bytes(nbytes)]
+
+
+def _worth(row: Row, path: list[Segment]) -> list[list[str]]:
+    """What half of each parameter saves; for β and γ that is twice the speed."""
+    lines = []
+    for part, seconds in worth(path).items():
+        if seconds > 0:
+            saved = f"halving it saves {format_seconds(seconds / 2)} ({seconds / 2 / row.time_s:.1%})"
+            lines.append([f"  {PARAMETERS[part]}", format_seconds(seconds), saved])
+    return lines
