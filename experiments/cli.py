@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -161,6 +162,14 @@ def run(
     raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
 
 
+@app.command(epilog="Example: simctl doctor")
+def doctor() -> None:
+    """Say which versions run, where they were imported from and where compiled code is kept."""
+    from experiments.commands import doctor as command
+
+    command.run()
+
+
 @app.command(epilog="Example: simctl algos --format json")
 def algos(format: Output = Format.table) -> None:
     """List the algorithms with formula, model, assumptions and source."""
@@ -195,6 +204,7 @@ def validate(
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
     warnings.showwarning = _show_warning
+    logging.basicConfig(format="note: %(message)s", level=logging.INFO, stream=sys.stderr)
     try:
         code = app(standalone_mode=False)
     except InputError as error:

@@ -1,5 +1,6 @@
 """Kernels as they are, or compiled by Numba on first use and cached across processes."""
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-CROSSOVER = 60_000
+logger = logging.getLogger("simctl")
+CROSSOVER = 120_000
 """Operations through kernels after which a process loads the compiler: `python -m experiments.benchmarks crossover`."""
 
 Kernel = Callable[..., Any]
@@ -38,6 +40,7 @@ def compiled(function: Kernel) -> Kernel:
     """The Numba form of a kernel, from the cache folder where one can be written."""
     import numba
 
+    _announce(numba.__version__)
     settings: Any = numba.config
     before = settings.CACHE_DIR
     try:
@@ -57,6 +60,12 @@ def cache_folder(numba_version: str) -> Path:
 
     root = os.environ.get("SIMCTL_CACHE_DIR") or platformdirs.user_cache_dir("simctl", appauthor=False)
     return Path(root) / f"simctl-{metadata.version('simctl-collectives')}-numba-{numba_version}"
+
+
+@cache
+def _announce(numba_version: str) -> None:
+    if not any(cache_folder(numba_version).glob("**/*.nbi")):
+        logger.info("compiling for this machine, once: up to 20 s")
 
 
 @cache

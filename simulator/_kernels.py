@@ -140,8 +140,8 @@ def lifetimes(
     """When which value was held where, and when a cell (rank, slot) was in use.
 
     `order` is that of the finishes; `data` and `owned` have a row a cell. Returns, of every version of a cell, the
-    cell, its value, begin and end (when it is overwritten; at once if that happens unread) and the place in `order` of its last
-    read, or -1; then the first and last use of every cell.
+    cell, its value, begin and end (when it is overwritten; at once if that happens unread) and the place in
+    `order` of its last read, or -1; then the first and last use of every cell.
     """
     cells = len(data)
     total = cells

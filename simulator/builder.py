@@ -74,7 +74,7 @@ class ScheduleBuilder:
 
     def phase(self, name: str) -> None:
         """Name the phase of the operations that follow: what pictures are coloured by."""
-        self._phase = self._phases.setdefault(name, len(self._phases))
+        self._phase = name
 
     def reduce(
         self,
@@ -236,9 +236,11 @@ class ScheduleBuilder:
         size = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (1,))[0]
         self._check_ranks(values["rank"], values["peer"])
         first, last = self._size, self._size + size
+        if size and "phase" not in values:
+            values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
         self._grow(last)
         for name, column in self._columns.items():
-            column[first:last] = values.get(name, self._phase if name == "phase" else 0)
+            column[first:last] = values.get(name, 0)
         self._size = last
         added = np.arange(first, last, dtype=np.int32)
         self._wait(added, np.asarray(after, dtype=np.int32))

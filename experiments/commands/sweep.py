@@ -41,13 +41,17 @@ class Shape:
 
     def __call__(self, devices: int) -> Topology:
         """The machine. Raises InputError for a name or a quantity that is none."""
+        return self.build(devices, None, None)
+
+    def build(self, devices: int, latency: float | None, bandwidth: float | None) -> Topology:
+        """The machine with other α (seconds) or β (bytes/s) than the options say."""
         if self.topology not in SHAPES:
             near = get_close_matches(self.topology, SHAPES, n=1, cutoff=0.0)[0]
             raise InputError(f"{self.topology!r} is no topology: did you mean {near!r}? ({', '.join(SHAPES)})")
         return SHAPES[self.topology](
             devices,
-            bandwidth=parse_bandwidth(self.bandwidth),
-            latency=parse_seconds(self.latency),
+            bandwidth=parse_bandwidth(self.bandwidth) if bandwidth is None else bandwidth,
+            latency=parse_seconds(self.latency) if latency is None else latency,
             gap=parse_seconds(self.gap),
             reduction=0.0 if self.reduction is None else 1 / parse_bandwidth(self.reduction),
         )

@@ -48,9 +48,7 @@ def by_name(stem: str) -> About:
     """
     words = _SPELLED.sub(lambda pair: pair[0].replace("_", ""), stem.lower()).replace("-", "_").split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
-    ranks = (
-        next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None) or None
-    )
+    ranks = next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None) or None
     known = [what for what, value in (("collective", collective), ("ranks", ranks)) if value]
     return About(collective, ranks, None, (f"{' and '.join(known)} by the file's name",) if known else ())
 
@@ -65,9 +63,7 @@ def _by_index(entry: dict[str, str], index: Path) -> About:
     notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
     if printed and canonical(printed) is None:
         notes.append(f"collective {printed!r} of {index.name} is none that is known here")
-    return About(
-        canonical(printed) or UNKNOWN, _whole(entry.get("ranks")), _whole(entry.get("nodes")), tuple(notes)
-    )
+    return About(canonical(printed) or UNKNOWN, _whole(entry.get("ranks")), _whole(entry.get("nodes")), tuple(notes))
 
 
 def _whole(text: str | None) -> int | None:

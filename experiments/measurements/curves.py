@@ -67,9 +67,7 @@ def parse_csv(text: str, path: Path) -> Measurements:
         more = f"; and {len(table.mistakes) - _SHOWN} more" if len(table.mistakes) > _SHOWN else ""
         raise InputError(f"{path} {'; '.join(table.mistakes[:_SHOWN])}{more}")
     if not table.points:
-        raise InputError(
-            f"{path}: a header and no rows with a size and a time above 0: expected at least one"
-        )
+        raise InputError(f"{path}: a header and no rows with a size and a time above 0: expected at least one")
     known = about(path)
     curves = tuple(_curve(table, key, known, path) for key in table.points)
     return Measurements(curves, (tally("row", "of size or time 0", table.empty),) if table.empty else ())
@@ -102,14 +100,14 @@ def _read_row(table: _Table, line: int, row: dict[str, str]) -> None:
         return
     if size == 0 or time_us == 0:
         table.empty.append(line)
-    elif size in table.points.setdefault(key, {}):
+        return
+    if size in table.points.setdefault(key, {}):
         table.mistakes.append(f"line {line}: size_bytes {size} a second time: expected each size once")
-    else:
-        table.points[key][size] = Point(size, time_us / 1e6)
-        if in_place_us:
-            table.in_place.setdefault(key, {})[size] = Point(size, in_place_us / 1e6)
-        if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
-            table.disagree.append(line)
+    table.points[key][size] = Point(size, time_us / 1e6)
+    if in_place_us:
+        table.in_place.setdefault(key, {})[size] = Point(size, in_place_us / 1e6)
+    if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
+        table.disagree.append(line)
 
 
 def _number(name: str, text: str) -> float:
@@ -165,8 +163,6 @@ def _curve(table: _Table, key: _Key, known: About, path: Path) -> Curve:
     if 0 < len(in_place) < len(points):
         notes += (f"in-place times for {len(in_place)} of {len(points)} sizes",)
     if table.disagree:
-        notes += (
-            tally("row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", table.disagree),
-        )
+        notes += (tally("row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", table.disagree),)
     collective, ranks = key[0] or known.collective or UNKNOWN, key[1] or known.ranks
     return Curve(collective, ranks, known.nodes, tuple(points), tuple(in_place), str(path), notes)

@@ -11,8 +11,9 @@ from experiments.measurements.table import Row
 
 _DEVICE = re.compile(
     r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
-    r"on\s{1,90}(\S{1,255})\s{1,9}device\s{1,9}([0-9]{1,5})"
+    r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]"
 )
+_TORN = re.compile(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s")
 _PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
 _TWICE = ("all_reduce",)
 _PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "hypercube")
@@ -21,12 +22,11 @@ _NEVER_IN_PLACE = ("all_to_all", "send_recv")
 
 @dataclass(frozen=True)
 class Device:
-    """One rank of a device list."""
+    """One rank of a list of devices; `rank` is -1 if all that is left of its line is a piece."""
 
     rank: int
-    group: int
-    host: str
-    device: int
+    group: int = 0
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Ranks:
 
 def device(text: str) -> Device | None:
     """The device in a line of the list of devices."""
-    found = _DEVICE.search(text)
-    return Device(int(found[1]), int(found[2] or 0), found[3], int(found[4])) if found else None
+    if found := _DEVICE.search(text):
+        return Device(int(found[1]), int(found[2] or 0), found[3] or "")
+    return Device(-1) if _TORN.search(text) else None
 
 
 def programs(text: str) -> list[str]:
@@ -70,32 +71,20 @@ def count_ranks(devices: Sequence[Device]) -> Ranks:
     if reason := _doubt(devices):
         return Ranks(None, None, (f"number of ranks unknown: {reason}",))
     mine = [entry for entry in devices if entry.group == min(devices, key=lambda entry: entry.rank).group]
-    notes = (
-        ()
-        if len(mine) == len(devices)
-        else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
-    )
+    notes = () if len(mine) == len(devices) else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
     return Ranks(len(mine), len({entry.host for entry in mine}), notes)
 
 
-def name_collective(
-    named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float
-) -> tuple[str, str]:
+def name_collective(named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float) -> tuple[str, str]:
     """The collective and a note on how it is known, empty where the log names it."""
     names = {name: canonical(name) for name in named}
     if len(names) == 1:
         ((printed, name),) = names.items()
-        return (
-            (name, "")
-            if name
-            else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
-        )
+        return (name, "") if name else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
     pool = _pool(rows, bus_ratio(rows, per_second), ranks, per_second)
     likely = [name for name in pool if name in names.values()] or pool
     if len(likely) == 1:
-        return likely[
-            0
-        ], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
+        return likely[0], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
     fits = f"redop, root and busbw fit {' or '.join(likely)}" if likely else "busbw fits none"
     return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
 
@@ -111,13 +100,13 @@ def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float
     ratio = bus_ratio(rows, per_second)
     if ratio is None or collective not in (*_TWICE, *_PARTS):
         return False
-    return [near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)] == [
-        ranks
-    ]
+    return [near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)] == [ranks]
 
 
 def _doubt(devices: Sequence[Device]) -> str:
     ranks = [entry.rank for entry in devices]
+    if -1 in ranks:
+        return "a line of the list of devices is torn"
     if len(set(ranks)) < len(ranks):
         twice = Counter(ranks).most_common(1)[0][0]
         return f"rank {twice} is listed twice (processes that did not join in one job?)"

@@ -14,20 +14,16 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def load(path: Path) -> str:
     """The text of the file at `path`.
 
-    Raises InputError when there is no such file, when it is a directory, unreadable, empty, binary (a NUL byte,
-    or not UTF-8) or larger than 64 MiB.
+    Raises InputError when there is no such file, or it is a directory, unreadable, empty, binary (a NUL byte, or
+    not UTF-8) or larger than 64 MiB.
     """
     data = _bytes(path)
     if len(data) > LIMIT:
-        raise InputError(
-            f"{path} is larger than 64 MiB: expected one log or one table, cut to the tests in question"
-        )
+        raise InputError(f"{path} is larger than 64 MiB: expected one log or one table, cut to the tests in question")
     if not data.strip():
         raise InputError(f"{path} is empty: expected an nccl-tests log or a CSV with size_bytes and time_us")
     if (at := data.find(b"\0")) >= 0:
-        raise InputError(
-            f"{path} line {_line(data, at)}: a NUL byte, so binary (or UTF-16): expected UTF-8 text"
-        )
+        raise InputError(f"{path} line {_line(data, at)}: a NUL byte, so binary (or UTF-16): expected UTF-8 text")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

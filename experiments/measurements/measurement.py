@@ -60,9 +60,9 @@ class Point:
 class Curve:
     """One collective on one set of ranks over several sizes, in ascending order of size.
 
-    `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one
-    of `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the
-    file, and for a log the line of the table's header. `notes` say what a reader of the numbers should know.
+    `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one of
+    `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the
+    file, and in a log the line of the table's header. `notes` say what a reader of the numbers should know.
     """
 
     collective: str

@@ -36,9 +36,9 @@ _Skipped = dict[str, list[int]]
 
 
 def read_log(path: Path) -> Measurements:
-    """The curves in the log at `path`: one a test, or more where a test has several types, reductions or roots.
+    """The curves in the log at `path`: one a test, or more if it has several types, reductions or roots.
 
-    Raises InputError when the file cannot be read as text (see `loading.load`), has no table or no usable row.
+    Raises InputError when the file cannot be read (see `loading.load`), has no table or no usable row.
     """
     return parse_log(load(path), str(path))
 
@@ -51,9 +51,7 @@ def parse_log(text: str, source: str) -> Measurements:
     curves = [
         curve
         for test, header in sections.tables()
-        for curve in _curves(
-            test, header, read_rows(header, test.lines, test.step, unfinished), source, skipped
-        )
+        for curve in _curves(test, header, read_rows(header, test.lines, test.step, unfinished), source, skipped)
     ]
     counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
     told = tuple(tally(*_REASONS[reason], lines) for reason, lines in counted.items() if lines)
@@ -133,9 +131,7 @@ def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, .
     plain, old = (sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts))
     if old <= plain or old * 2 <= len(rows):
         return 1.0, ()
-    return parts, (
-        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version before 2.0.9",
-    )
+    return parts, (f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version before 2.0.9",)
 
 
 def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve:
@@ -144,19 +140,11 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve:
     for at, place in enumerate(table.test.places):
         timed = [row for row in table.rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
-        series[place], more = _points(
-            [row for row in timed if measured(row.cells[at])], at, place, table.header.per_second
-        )
+        usable = [row for row in timed if measured(row.cells[at])]
+        series[place], more = _points(usable, at, place, table.header.per_second)
         notes += more
-    return Curve(
-        collective=collective,
-        ranks=ranks.ranks,
-        nodes=ranks.nodes,
-        points=series["out-of-place"],
-        in_place=series["in-place"],
-        source=f"{source}:{table.header.line}",
-        notes=notes,
-    )
+    where = f"{source}:{table.header.line}"
+    return Curve(collective, ranks.ranks, ranks.nodes, series["out-of-place"], series["in-place"], where, notes)
 
 
 def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
@@ -167,9 +155,7 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     named = [test.started] if test.started else test.named
     collective, note = name_collective(named, rows, ranks.ranks, per_second)
     if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
-        ranks = Ranks(
-            None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",)
-        )
+        ranks = Ranks(None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",))
     elif ranks.ranks is None and not ranks.notes:
         ranks = _by_threads(test, collective, rows, per_second)
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
@@ -177,27 +163,21 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
 
 def _by_threads(test: Test, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
     if test.threads and confirms(collective, test.threads, rows, per_second):
-        return Ranks(
-            test.threads, 1, (f"no list of devices: {test.threads} ranks by nThread x nGpus and busbw",)
-        )
+        return Ranks(test.threads, 1, (f"no list of devices: {test.threads} ranks by nThread x nGpus and busbw",))
     return Ranks(None, None, ("number of ranks unknown: no list of devices",))
 
 
-def _points(
-    rows: Sequence[Row], at: int, place: str, per_second: float
-) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+def _points(rows: Sequence[Row], at: int, place: str, per_second: float) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     """The points of one half of the table, one a size, and notes on wrong results and repeated sizes."""
     points = sorted((_point(row, at, per_second) for row in rows), key=lambda point: (point.size, point.time_s))
     wrong = [row.line for row in rows if _point(row, at, per_second).wrong]
     notes: tuple[str, ...] = ()
     if wrong:
-        notes += (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong)}",) if wrong else ()
+        notes += (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong)}",)
     sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
     if len(sizes) < len(points):
         most = max(map(len, sizes))
-        notes += (
-            f"sizes measured up to {most} times {place}: the median time of each (the lower of two) is kept",
-        )
+        notes += (f"sizes measured up to {most} times {place}: the (lower) median time of each is kept",)
     return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
 
 

@@ -1,15 +1,15 @@
 """The rows of one table from its lines, those torn in two by another program's line included.
 
-A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly; and where
-its bandwidth has too few digits to tell which size the time belongs to, only if the next row is the next size.
-Else the halves of two rows, with lines missing between them, could pass for one.
+A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly. Where its
+bandwidth has too few digits to tell which size the time belongs to, the next row must be the next size too: else
+the halves of two rows, with lines missing between them, could pass for one.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from experiments.measurements.checks import agrees, copies, row_agrees
 from experiments.measurements.table import Header, Row, aligned, fits, spans
@@ -54,9 +54,11 @@ class Rows:
 
 def read_rows(header: Header, lines: Sequence[Line], step: Step | None, unfinished: int | None) -> Rows:
     """The rows in `lines` (without prefixes); `unfinished` is a last line that has no line end."""
-    reader = _Reader(_calibrated(header, lines), _usual_copies(header, lines), unfinished)
-    for line, text in lines:
-        reader.feed(line, text)
+    whole = [header.row(line, text) for line, text in lines]
+    full = [row for row in whole if row is not None]
+    reader = _Reader(_calibrated(header, full), _usual_copies(full), unfinished)
+    for (line, text), row in zip(lines, whole, strict=True):
+        reader.feed(line, text, row)
     reader.flush()
     return _settled(reader.found, header.per_second, step)
 
@@ -67,26 +69,25 @@ def may_matter(text: str) -> bool:
     return len(text) <= _LONGEST and bool(last) and (_FIRST.match(text) is not None or fits("wrong", last[0]))
 
 
-def _calibrated(header: Header, lines: Sequence[Line]) -> Header:
+def _calibrated(header: Header, rows: Sequence[Row]) -> Header:
     """The header with the column ends that its rows have, where they have them in common."""
-    full = [row for line, text in lines if (row := header.row(line, text)) and row.columns == header.columns]
+    full = [row for row in rows if row.columns == header.columns]
     ends = Counter(tuple(end for _, end in row.spans) for row in full).most_common(1)
     at = header.columns.index("busbw") + 1
     if not ends or ends[0][1] < 2 or ends[0][0][:at] != header.ends[:at]:
         return header
-    return Header(header.line, header.columns, ends[0][0], header.prefix, header.per_second, header.cpu_time)
+    return replace(header, ends=ends[0][0])
 
 
-def _usual_copies(header: Header, lines: Sequence[Line]) -> float | None:
-    found = [row for line, text in lines if (row := header.row(line, text))]
-    usual = Counter(number for row in found if (number := copies(row))).most_common(1)
+def _usual_copies(rows: Sequence[Row]) -> float | None:
+    usual = Counter(number for row in rows if (number := copies(row))).most_common(1)
     return usual[0][0] if usual and usual[0][0] >= 1 else None
 
 
 def _settled(found: Rows, per_second: float, step: Step | None) -> Rows:
     """Without the rows put together from pieces that nothing proves to belong together."""
     doubtful = set()
-    for row, later in zip(found.rows, [*found.rows[1:], None], strict=True):
+    for row, later in zip(found.rows, [*found.rows, None][1:], strict=True):
         if row.line in found.joined and not _proven(row, later, per_second, step):
             doubtful.add(row.line)
     rows = [row for row in found.rows if row.line not in doubtful]
@@ -107,16 +108,18 @@ class _Reader:
         self._header, self._usual, self._unfinished = header, usual, unfinished
         self._head: Line | None = None
 
-    def feed(self, line: int, text: str) -> None:
+    def feed(self, line: int, text: str, row: Row | None) -> None:
+        """Take the next line, which `row` is if it is a whole one."""
         if self._head and (joined := self._joined(*self._head, text)):
             self._head = None
-            self._accept(joined, joined=True)
+            self._join(joined)
             return
-        row = self._header.row(line, text)
-        if row is None and self._is_tail(text):
-            self._tear(self._head[0] if self._head else line)
-        elif row is not None or self._is_head(text) or (self._head is None and self._begins(text)):
+        if row is not None or self._is_head(text):
             self.flush()
+            self._start(line, text, row)
+        elif self._is_tail(text):
+            self._tear(self._head[0] if self._head else line)
+        elif self._head is None and self._begins(text):
             self._start(line, text, row)
 
     def flush(self) -> None:
@@ -126,7 +129,7 @@ class _Reader:
         line, text = self._head
         row = self._header.row(line, text)
         if row is not None and self._whole(row):
-            self._accept(row)
+            self.found.rows.append(row)
         elif row is not None or self._is_head(text):
             self._tear(line)
         self._head = None
@@ -134,13 +137,15 @@ class _Reader:
     def _start(self, line: int, text: str, row: Row | None) -> None:
         cut = row or self._joined(line, text, "")
         if cut is not None and self._aligned(cut) and not cut.doubtful_end():
-            self._accept(cut)
+            self.found.rows.append(cut)
         else:
             self._head = line, text
 
-    def _accept(self, row: Row, joined: bool = False) -> None:
-        self.found.rows.append(row)
-        if joined:
+    def _join(self, row: Row) -> None:
+        if row.doubtful_end():
+            self._tear(row.line)
+        else:
+            self.found.rows.append(row)
             self.found.joined.append(row.line)
 
     def _tear(self, line: int) -> None:
@@ -157,16 +162,21 @@ class _Reader:
         return copies(row) is not None and copies(row) == self._usual and not row.doubtful_end()
 
     def _joined(self, line: int, head: str, tail: str) -> Row | None:
-        """The row that begins in `head` (another program's text may follow there) and ends with `tail`."""
-        tail = tail.rstrip()
-        for extra in range(_WIDEST):
-            cut = self._header.ends[-1] + extra - len(tail)
+        """The one row that begins in `head` (another program's text may follow there) and ends with `tail`."""
+        found = []
+        for cut in range(_WIDEST):
+            cut += self._header.ends[-1] - len(tail.rstrip())
             if cut <= 0 or (head[cut:].strip() and not _FOREIGN.search(head[cut:])):
                 continue
             row = self._header.row(line, head.ljust(cut)[:cut] + tail)
-            if row is not None and self._aligned(row) and copies(row) in (None, self._usual):
-                return row
-        return None
+            if row is not None and self._aligned(row) and self._counts(row):
+                found.append(row)
+        return found[0] if len(found) == 1 else None
+
+    def _counts(self, row: Row) -> bool:
+        """Whether the size is what the count makes it in the other rows, if there are any and the type is known."""
+        number = copies(row)
+        return number is None or number == self._usual or (self._usual is None and number.is_integer())
 
     def _begins(self, text: str) -> bool:
         first = _FIRST.match(text)

@@ -10,7 +10,7 @@ from experiments.measurements.rows import Line, Step, may_matter
 from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
-    r"algbw|_perf|\bRank\b|nranks|nThread|Using devices|nccl-tests version|Out of bounds|Avg bus|Reducing|-place"
+    r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
 )
 _RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
 _THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
@@ -20,7 +20,7 @@ _FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
 _ROW = re.compile(
     r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}(?:u?int|float|half|double|bfloat|char|f8|fp8)\w{0,9} "
 )
-_KINDS = ("float", "half", "double", "int", "char", "f8", "fp8")
+_LONGEST_ROW = 4096
 _PLACES = ("out-of-place", "in-place")
 _PREAMBLE = ("nThread", "Using devices", "nccl-tests version", "Collective test starting")
 
@@ -75,7 +75,7 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
     """Keep what may be a row."""
     test = sections.tests[-1]
     if test.header is None or test.closed:
-        if any(kind in content for kind in _KINDS) and _ROW.search(content[:4096]):
+        if _ROW.search(content[:_LONGEST_ROW]):
             sections.orphans.append(line)
         return
     text = test.header.strip(content)

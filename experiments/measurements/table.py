@@ -142,20 +142,14 @@ def find_header(line: int, text: str) -> Header | None:
     start = _START.search(text)
     if start is None:
         return None
-    prefix, rest = (
-        text[: start.start()],
-        text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0),
-    )
+    rest = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
     rest = _UNIT.sub(lambda unit: " " * len(unit[0]), rest)
-    found = spans(rest)
-    printed = [rest[begin:end] for begin, end in found]
-    columns = tuple(_ALIASES.get(name, name) for name in printed)
+    columns = tuple(_ALIASES.get(name, name) for name in rest.split())
     if not _is_table(columns):
         return None
-    per_second = 1e3 if "bytes" in printed else 1e6
-    return Header(
-        line, columns, tuple(end for _, end in found), _pattern(prefix), per_second, "cputime" in printed
-    )
+    ends = tuple(end for _, end in spans(rest))
+    per_second = 1e3 if "bytes" in rest.split() else 1e6
+    return Header(line, columns, ends, _pattern(text[: start.start()]), per_second, "cputime" in rest.split())
 
 
 def _is_table(columns: tuple[str, ...]) -> bool:
@@ -165,9 +159,12 @@ def _is_table(columns: tuple[str, ...]) -> bool:
 
 
 def _pattern(prefix: str) -> re.Pattern[str]:
-    """Digits vary from line to line (time stamps); the rest of a launcher's prefix does not."""
+    """Digits vary from line to line (time stamps), the rest of a launcher's prefix does not."""
     parts = re.split(r"([0-9]+)", prefix)
-    return re.compile("".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts))
+    varied = "".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts)
+    if prefix[-1:].isdigit():  # or the digits that begin a row would go with it
+        varied = varied.removesuffix("+") + f"{{{len(parts[-2])}}}"
+    return re.compile(varied)
 
 
 def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Span]) -> Row:

@@ -1,0 +1,1 @@
+"""The speed of this project itself: `python -m experiments.benchmarks`."""

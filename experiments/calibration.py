@@ -1,0 +1,133 @@
+"""What a machine's links must be like for the simulator to reproduce measured times: α and β, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from simulator.critical_path import sensitivities
+from simulator.engines import Engine, simulate
+from simulator.schedule import Schedule
+from topologies.errors import InputError
+from topologies.topology import Floats, Topology
+
+Links = Callable[[float, float], Topology]
+"""From α in seconds and β in bytes/s to the machine."""
+
+Interval = tuple[float, float]
+ROUNDS = 8
+SMALLEST = 1e-12
+"""Seconds: an α that is fitted to zero is simulated as this."""
+
+
+class Fit(NamedTuple):
+    """α in seconds and β in bytes/s, each with its 95% interval (low, high); nan where the data are too few."""
+
+    latency: float
+    latency_interval: Interval
+    bandwidth: float
+    bandwidth_interval: Interval
+
+    @property
+    def notes(self) -> list[str]:
+        """What the data do not say."""
+        notes = []
+        for name, (low, high), value in (
+            ("α", self.latency_interval, self.latency),
+            ("β", self.bandwidth_interval, self.bandwidth),
+        ):
+            if not (low > 0 and high < np.inf and high - low <= value * 2):
+                notes.append(f"{name} is not identified by these sizes: its 95% interval is wider than itself")
+        return notes
+
+
+def fit_links(
+    schedule: Schedule, sizes: Sequence[float], seconds: Sequence[float], links: Links, engine: Engine = "auto"
+) -> Fit:
+    """Least squares of relative errors: |simulated/measured - 1| over `sizes` (bytes) and `seconds`.
+
+    The critical path's counts are the gradient. Within a region of unchanged service order the time is linear in α and
+    1/β, so one step is exact; where the order changes, steps are halved until the simulated error falls.
+    Raises InputError for fewer than two distinct sizes.
+    """
+    if len(set(sizes)) < 2:
+        raise InputError(f"{len(set(sizes))} sizes to fit: α and β need at least 2")
+    problem = _Problem(schedule, np.array(sizes), np.array(seconds), links, engine)
+    x = np.array([min(seconds) / (4 * max(schedule.steps, 1)), min(np.divide(seconds, sizes))])
+    counts, error = problem.at(x)
+    for _ in range(ROUNDS):
+        x, counts, better = problem.step(x, counts, error)
+        if better >= error * (1 - 1e-9):
+            break
+        error = better
+    return _fit(x, counts / problem.seconds[:, None])
+
+
+class _Problem:
+    """Simulated times as a function of x = (α, 1/β)."""
+
+    def __init__(self, schedule: Schedule, sizes: Floats, seconds: Floats, links: Links, engine: Engine) -> None:
+        self.schedules = [schedule.scaled(float(size)) for size in sizes]
+        self.seconds, self.links, self.engine = seconds, links, engine
+        unit = links(1.0, 1.0)
+        self.fitted_links, self.fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
+
+    def at(self, x: Floats) -> tuple[Floats, float]:
+        """Counts of α and 1/β, shape (sizes, 2), and the sum of squared relative errors."""
+        machine = self.links(max(float(x[0]), SMALLEST), 1 / float(x[1]) if x[1] > 0 else np.inf)
+        counts, times = np.zeros((len(self.schedules), 2)), np.zeros(len(self.schedules))
+        for k, schedule in enumerate(self.schedules):
+            timeline = simulate(schedule, machine, self.engine)
+            gradient = sensitivities(timeline)
+            counts[k] = (
+                gradient.latency[self.fitted_links].sum(),
+                gradient.inverse_bandwidth[self.fitted_media].sum(),
+            )
+            times[k] = timeline.makespan
+        return counts, float(((times / self.seconds - 1) ** 2).sum())
+
+    def step(self, x: Floats, counts: Floats, error: float) -> tuple[Floats, Floats, float]:
+        """The best point on the way to the least squares of the linear model, if it is better than `x`."""
+        goal = solve(counts / self.seconds[:, None])
+        for shrink in (1.0, 0.5, 0.25, 0.125):
+            candidate = x + shrink * (goal - x)
+            new_counts, new_error = self.at(candidate)
+            if new_error <= error:
+                return candidate, new_counts, new_error
+        return x, counts, error
+
+
+def solve(design: Floats) -> Floats:
+    """The x ≥ 0 of two parameters that brings `design @ x` nearest to ones, in least squares."""
+    ones = np.ones(len(design))
+    both = np.linalg.lstsq(design, ones, rcond=None)[0]
+    if np.all(both >= 0):
+        return np.asarray(both)
+    alone = [max(0.0, float(column @ ones / (column @ column))) if np.any(column) else 0.0 for column in design.T]
+    candidates = np.array([[alone[0], 0.0], [0.0, alone[1]]])
+    misfit = ((candidates @ design.T - 1) ** 2).sum(axis=1)
+    return np.asarray(candidates[np.argmin(misfit)])
+
+
+def _fit(x: Floats, design: Floats) -> Fit:
+    half = _half_widths(x, design)
+    (latency_low, latency_high), (slow, fast) = (
+        (max(0.0, float(value - width)), float(value + width)) for value, width in zip(x, half, strict=True)
+    )
+    bandwidth = 1 / float(x[1]) if x[1] > 0 else np.inf
+    bounds = (1 / fast if fast > 0 else np.inf, 1 / slow if slow > 0 else np.inf)
+    return Fit(float(x[0]), (latency_low, latency_high), bandwidth, bounds)
+
+
+def _half_widths(x: Floats, design: Floats) -> npt.NDArray[np.float64]:
+    """Half of the 95% intervals, from the residuals."""
+    free = len(design) - 2
+    if free < 1 or np.linalg.matrix_rank(design) < 2:
+        return np.full(2, np.nan)
+    variance = float(((design @ x - 1) ** 2).sum()) / free
+    covariance = variance * np.linalg.inv(design.T @ design)
+    return np.asarray(stdtrit(free, 0.975) * np.sqrt(np.diag(covariance)))

@@ -1,0 +1,23 @@
+"""`simctl doctor`."""
+
+from __future__ import annotations
+
+import platform
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+from experiments import output
+from simulator import _compile
+
+PACKAGES = ("simctl-collectives", "numpy", "simpy", "networkx", "pandas", "matplotlib", "typer", "numba", "scipy")
+FLOORS = ("topologies", "simulator", "experiments")
+
+
+def run() -> None:
+    """Print what a bug report needs."""
+    rows = [["python", platform.python_version(), platform.platform()]]
+    rows += [[package, version(package), ""] for package in PACKAGES]
+    rows += [[floor, "", str(Path(import_module(floor).__file__ or "").parent)] for floor in FLOORS]
+    rows.append(["compiled code", "", str(_compile.cache_folder(version("numba")))])
+    output.say(output.align(rows))

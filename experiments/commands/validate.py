@@ -1,0 +1,150 @@
+"""`simctl validate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from experiments import output
+from experiments.commands.sweep import FIGURES, Shape, parse_ranks
+from experiments.measurements import Curve, Measurements, read
+from experiments.validation import Validation, validate
+from simulator.collectives import Algorithm, algorithms, find
+from simulator.engines import Engine
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+
+def run(
+    log: Path,
+    algo: str | None,
+    fit: bool,
+    p: str | None,
+    in_place: bool,
+    machine: Shape,
+    engine: str,
+    plot: Path | None,
+    how: str,
+) -> int:
+    """Print every curve of the file beside its simulation."""
+    output.check_writable(plot, FIGURES)
+    machine(2)
+    chosen, ranks = find(algo) if algo else None, parse_ranks(p)[0] if p else None
+    measurements = read(log)
+    results = []
+    for curve, algorithm in _pair(measurements, chosen, log):
+        count = ranks or curve.ranks
+        if count is None:
+            raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
+        results.append(
+            validate(curve, algorithm, count, machine.build, fit=fit, in_place=in_place, engine=cast(Engine, engine))
+        )
+    if not results:
+        raise InputError(
+            f"{str(log)!r}: no curve to simulate: {'; '.join(measurements.skipped) or 'other collectives'}"
+        )
+    if plot:
+        _draw(results, plot)
+    for line in measurements.skipped:
+        output.note(f"skipped {line}")
+    output.say(_render(results, machine, how))
+    return 0
+
+
+def _pair(measurements: Measurements, chosen: Algorithm | None, log: Path) -> Iterator[tuple[Curve, Algorithm]]:
+    """Each curve with the algorithm to simulate; the others are named."""
+    for curve in measurements.curves:
+        algorithm = chosen or _default(curve.collective)
+        if algorithm is None:
+            output.note(f"skipped {curve.collective} of {log.name}: no algorithm for it, choose one with --algo")
+        elif curve.collective not in (algorithm.collective.name, "unknown"):
+            output.note(f"skipped {curve.collective} of {log.name}: {algorithm.name} is {algorithm.collective.name}")
+        else:
+            yield curve, algorithm
+
+
+def _default(collective: str) -> Algorithm | None:
+    """The first algorithm declared for a collective."""
+    return next((a for a in algorithms().values() if a.collective.name == collective), None)
+
+
+def _draw(results: list[Validation], plot: Path) -> None:
+    """One picture, or one a curve with its number before the ending."""
+    from experiments import figures
+
+    for number, result in enumerate(results, 1):
+        path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}-{result.collective}{plot.suffix}")
+        output.write(path, figures.validation_figure(result, plot.suffix[1:]))
+        if len(results) > 1:
+            output.note(f"drew {path}")
+
+
+def _render(results: list[Validation], machine: Shape, how: str) -> str:
+    if how == "json":
+        return json.dumps([_record(result) for result in results], indent=1)
+    if how == "csv":
+        return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
+    return "\n\n".join(_text(result, machine) for result in results)
+
+
+def _record(result: Validation) -> dict[str, object]:
+    fit = result.fit._asdict() if result.fit else None
+    return asdict(replace(result, fit=None)) | {"fit": fit, "mean_abs_error": _means(result)}
+
+
+def _means(result: Validation) -> dict[str, float | None]:
+    errors = {name: result.errors(fitted) for name, fitted in (("fitted", True), ("unseen", False))}
+    return {name: float(values.mean()) if len(values) else None for name, values in errors.items()}
+
+
+def _rows(result: Validation) -> list[dict[str, output.Value]]:
+    about: dict[str, output.Value] = {
+        "title": result.title,
+        "algorithm": result.algorithm,
+        "ranks": result.ranks,
+    }
+    return [about | asdict(point) for point in result.points]
+
+
+def _text(result: Validation, machine: Shape) -> str:
+    lines = [f"{result.title}: {result.algorithm} on {machine.topology}"]
+    lines += [f"  note: {note}" for note in result.notes]
+    if result.fit:
+        lines += _parameters(result, machine)
+    lines.append(output.align(_table(result)))
+    for name, fitted in (("fitted", True), ("unseen", False)):
+        errors = result.errors(fitted)
+        if len(errors):
+            summary = f"mean {errors.mean():.1%}, median {np.median(errors):.1%}, worst {errors.max():.1%}"
+            lines.append(f"  |error| of {len(errors)} {name} sizes: {summary}")
+    return "\n".join(lines)
+
+
+def _table(result: Validation) -> list[list[str]]:
+    rows = [["  size", "measured", "predicted", "error", "the fit"]]
+    for point in result.points:
+        role = "has seen it" if point.fitted else "has not"
+        error = f"{point.error:+.1%}"
+        cells = [format_bytes(point.size_B), format_seconds(point.measured_s), format_seconds(point.predicted_s), error]
+        rows.append([f"  {cells[0]}", *cells[1:], "wrong result" if point.wrong else role if result.fit else ""])
+    return rows
+
+
+def _parameters(result: Validation, machine: Shape) -> list[str]:
+    """What was found, and the sweep that uses it."""
+    assert result.fit is not None
+    (a_low, a_high), (b_low, b_high) = result.fit.latency_interval, result.fit.bandwidth_interval
+    latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
+    lines = [
+        f"  α of a link {latency} (95%: {format_seconds(a_low)} to {format_seconds(a_high)})",
+        f"  β of a link {bandwidth} (95%: {format_bandwidth(b_low)} to {format_bandwidth(b_high)})",
+    ]
+    if np.isfinite(result.fit.bandwidth):
+        links = f"--bandwidth {bandwidth} --latency {latency}"
+        lines.append(f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}")
+    return lines

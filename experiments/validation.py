@@ -1,0 +1,85 @@
+"""Measured beside simulated: a curve's points, those that a fit has seen and those that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.calibration import Fit, fit_links
+from experiments.measurements import Curve
+from experiments.measurements import Point as Measured
+from simulator.collectives import Algorithm
+from simulator.engines import Engine, simulate
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+Links = Callable[[int, float | None, float | None], Topology]
+"""From the number of devices, and α and β where they are not as the user says, to the machine."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size: `error` is predicted / measured - 1; `fitted` says whether the fit has seen it."""
+
+    size_B: float
+    measured_s: float
+    predicted_s: float
+    error: float
+    fitted: bool
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A curve held against an algorithm on a machine."""
+
+    title: str
+    collective: str
+    algorithm: str
+    ranks: int
+    points: tuple[Point, ...]
+    fit: Fit | None
+    notes: tuple[str, ...]
+
+    def errors(self, fitted: bool) -> np.ndarray:
+        """|error| of the points with right results that the fit has seen, or has not."""
+        return np.array([abs(point.error) for point in self.points if point.fitted is fitted and not point.wrong])
+
+
+def validate(
+    curve: Curve, algorithm: Algorithm, ranks: int, links: Links, *, fit: bool, in_place: bool, engine: Engine
+) -> Validation:
+    """Simulate every size of `curve`; with `fit`, on links fitted to every other size.
+
+    A size whose result was wrong is predicted but not fitted. Raises InputError if there is too little to fit.
+    """
+    measured = curve.in_place if in_place else curve.points
+    if not measured:
+        raise InputError(f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the other ones")
+    schedule, devices = algorithm.build(ranks, 1.0), ranks + algorithm.servers
+    seen = set(_every_other(measured)) if fit else set()
+    found = None
+    if fit:
+        fitted = [measured[k] for k in sorted(seen)]
+        sizes, seconds = [float(point.size) for point in fitted], [point.time_s for point in fitted]
+        found = fit_links(schedule, sizes, seconds, lambda a, b: links(devices, a, b), engine)
+    machine = links(devices, found.latency, found.bandwidth) if found else links(devices, None, None)
+    points = tuple(
+        _point(point, simulate(schedule.scaled(float(point.size)), machine, engine).makespan, k in seen)
+        for k, point in enumerate(measured)
+    )
+    title = f"{curve.collective}, {ranks} ranks, {curve.source}"
+    notes = (*curve.notes, *(found.notes if found else ()))
+    return Validation(title, curve.collective, algorithm.name, ranks, points, found, notes)
+
+
+def _every_other(points: tuple[Measured, ...]) -> list[int]:
+    """The places of every other point, of those whose results were right."""
+    return [k for k, point in enumerate(points) if not point.wrong][::2]
+
+
+def _point(point: Measured, predicted: float, fitted: bool) -> Point:
+    error = predicted / point.time_s - 1
+    return Point(float(point.size), point.time_s, predicted, error, fitted, bool(point.wrong))
