@@ -35,14 +35,12 @@ class Fit(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What the data do not say."""
-        notes = []
-        for name, (low, high), value in (
-            ("α", self.latency_interval, self.latency),
-            ("β", self.bandwidth_interval, self.bandwidth),
-        ):
-            if not (low > 0 and high < np.inf and high - low <= value * 2):
-                notes.append(f"{name} is not identified by these sizes: its 95% interval is wider than itself")
-        return notes
+        given = (("α", self.latency, self.latency_interval), ("β", self.bandwidth, self.bandwidth_interval))
+        return [
+            f"{name} is not identified by these sizes: its 95% interval is wider than itself, or needs more of them"
+            for name, value, (low, high) in given
+            if not high - low <= 2 * value
+        ]
 
 
 def fit_links(
@@ -114,13 +112,15 @@ def solve(design: Floats) -> Floats:
 
 
 def _fit(x: Floats, design: Floats) -> Fit:
-    half = _half_widths(x, design)
-    (latency_low, latency_high), (slow, fast) = (
-        (max(0.0, float(value - width)), float(value + width)) for value, width in zip(x, half, strict=True)
+    latency, slowness = (
+        (max(0.0, float(value - width)) if width == width else float("nan"), float(value + width))
+        for value, width in zip(x, _half_widths(x, design), strict=True)
     )
-    bandwidth = 1 / float(x[1]) if x[1] > 0 else np.inf
-    bounds = (1 / fast if fast > 0 else np.inf, 1 / slow if slow > 0 else np.inf)
-    return Fit(float(x[0]), (latency_low, latency_high), bandwidth, bounds)
+    return Fit(float(x[0]), latency, _inverse(float(x[1])), (_inverse(slowness[1]), _inverse(slowness[0])))
+
+
+def _inverse(slowness: float) -> float:
+    return np.inf if slowness == 0 else 1 / slowness
 
 
 def _half_widths(x: Floats, design: Floats) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ from topologies.errors import InputError
 app = typer.Typer(
     name="simctl",
     help="Simulate the communication of distributed training: how long, why, how far from the best, is it normal?",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -108,11 +108,13 @@ def _version(shown: bool) -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command(
@@ -162,22 +164,6 @@ def run(
     raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
 
 
-@app.command(epilog="Example: simctl doctor")
-def doctor() -> None:
-    """Say which versions run, where they were imported from and where compiled code is kept."""
-    from experiments.commands import doctor as command
-
-    command.run()
-
-
-@app.command(epilog="Example: simctl algos --format json")
-def algos(format: Output = Format.table) -> None:
-    """List the algorithms with formula, model, assumptions and source."""
-    from experiments.commands import algos as command
-
-    command.run(format.value)
-
-
 @app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")
 def validate(
     log: Annotated[Path, typer.Argument(help="An nccl-tests log, or a CSV with size_bytes and time_us.")],
@@ -201,6 +187,22 @@ def validate(
     raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
 
 
+@app.command(epilog="Example: simctl algos --format json")
+def algos(format: Output = Format.table) -> None:
+    """List the algorithms with formula, model, assumptions and source."""
+    from experiments.commands import algos as command
+
+    command.run(format.value)
+
+
+@app.command(epilog="Example: simctl doctor")
+def doctor() -> None:
+    """Say which versions run, where they were imported from and where compiled code is kept."""
+    from experiments.commands import doctor as command
+
+    command.run()
+
+
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
     warnings.showwarning = _show_warning
@@ -211,6 +213,8 @@ def main() -> None:
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
+    except MemoryError:
+        _fail("this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers")
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:

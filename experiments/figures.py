@@ -90,7 +90,7 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     size = [point.size_B for point in validation.points]
     predicted = [point.predicted_s for point in validation.points]
-    upper.plot(size, predicted, color="C0", label=f"{validation.algorithm}, simulated")
+    upper.plot(size, predicted, color="C0", label=f"predicted: {validation.algorithm}, simulated")
     for fitted, colour, label in ((True, "C7", "measured, fitted"), (False, "C3", "measured, unseen")):
         points = [point for point in validation.points if point.fitted is fitted]
         if points:
@@ -103,7 +103,7 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
     lower.axhline(0, color=GREY, linewidth=0.8)
-    lower.set_ylabel("predicted / measured - 1")
+    lower.set_ylabel("error")
     lower.set_xlabel("size V")
     upper.set_ylabel("time")
     upper.set_title(validation.title)

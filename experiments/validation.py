@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def validate(
         _point(point, simulate(schedule.scaled(float(point.size)), machine, engine).makespan, k in seen)
         for k, point in enumerate(measured)
     )
-    title = f"{curve.collective}, {ranks} ranks, {curve.source}"
+    title = f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
     notes = (*curve.notes, *(found.notes if found else ()))
     return Validation(title, curve.collective, algorithm.name, ranks, points, found, notes)
 

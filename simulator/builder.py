@@ -14,6 +14,8 @@ from topologies.errors import InputError
 from topologies.topology import Ints
 
 Index = int | Sequence[int] | npt.NDArray[np.integer]
+LIMIT = 2**30
+"""Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 _COLUMNS = {
     "kind": np.int8,
     "rank": np.int32,
@@ -63,8 +65,12 @@ class ScheduleBuilder:
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
         self._after: list[tuple[Ints, Ints]] = []
-        self._writes = 0
-        self._written = np.full(self.ranks * len(self.shares), -1, dtype=np.int64)
+        if self.ranks * len(self.shares) > LIMIT:
+            raise InputError(
+                f"{self.ranks} ranks of {len(self.shares)} slots: at most {LIMIT} slots in all, take fewer ranks"
+            )
+        self._writes = 1
+        self._written = np.zeros(self.ranks * len(self.shares), dtype=np.int64)
         self._phases: dict[str, int] = {}
         self._lanes = 1
         self.phase(phase)
@@ -263,6 +269,8 @@ class ScheduleBuilder:
 
     def _grow(self, size: int) -> None:
         capacity = len(self._columns["kind"])
+        if size > LIMIT:
+            raise InputError(f"{size} operations: a schedule has at most {LIMIT}, take fewer ranks")
         if size > capacity:
             for column in self._columns.values():
                 column.resize(max(size, 2 * capacity), refcheck=False)

@@ -1,4 +1,7 @@
-"""`python -m experiments.benchmarks [engine|commands|crossover]`: a table each; medians, and ratios within the run."""
+"""`python -m experiments.benchmarks [engine|commands|crossover]`: a table each; medians, and ratios within the run.
+
+`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +98,11 @@ def _median(line: Sequence[str]) -> float:
 BENCHMARKS = {"engine": engine, "commands": commands, "crossover": crossover}
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["accuracy"] and len(sys.argv) == 3:
+        from experiments.benchmarks.accuracy import table
+
+        output.say(table(Path(sys.argv[2])))
+        sys.exit()
     chosen = sys.argv[1:] or ["engine", "commands"]
     unknown = [name for name in chosen if name not in BENCHMARKS]
     if unknown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from experiments import output
+from experiments.calibration import Interval
 from experiments.commands.sweep import FIGURES, Shape, parse_ranks
 from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
@@ -138,13 +139,17 @@ def _table(result: Validation) -> list[list[str]]:
 def _parameters(result: Validation, machine: Shape) -> list[str]:
     """What was found, and the sweep that uses it."""
     assert result.fit is not None
-    (a_low, a_high), (b_low, b_high) = result.fit.latency_interval, result.fit.bandwidth_interval
     latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
     lines = [
-        f"  α of a link {latency} (95%: {format_seconds(a_low)} to {format_seconds(a_high)})",
-        f"  β of a link {bandwidth} (95%: {format_bandwidth(b_low)} to {format_bandwidth(b_high)})",
+        f"  α of a link {latency}{_interval(result.fit.latency_interval, format_seconds)}",
+        f"  β of a link {bandwidth}{_interval(result.fit.bandwidth_interval, format_bandwidth)}",
     ]
     if np.isfinite(result.fit.bandwidth):
         links = f"--bandwidth {bandwidth} --latency {latency}"
         lines.append(f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}")
     return lines
+
+
+def _interval(interval: Interval, show: Callable[[float], str]) -> str:
+    low, high = interval
+    return f" (95%: {show(low)} to {show(high)})" if high == high else ""

@@ -1,0 +1,80 @@
+"""How far one α and one β a curve carry: unseen sizes of every curve in a folder with an index.csv, by family."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments import output
+from experiments.measurements import read
+from experiments.validation import validate
+from simulator.collectives import Algorithm, algorithms, find
+from topologies.errors import InputError
+from topologies.shapes import star
+from topologies.topology import Topology
+
+FORCED = {
+    "recursive_doubling": "recursive_doubling",
+    "rabenseifner": "halving_doubling",
+    "tree": "tree",
+    "ring": "ring",
+}
+"""What a forced algorithm is called in the index, and here; all else is simulated as the first of its collective."""
+
+
+class Accuracy(NamedTuple):
+    """Mean |error| of the sizes of one curve that its fit has not seen."""
+
+    family: str
+    case: str
+    algorithm: str
+    ranks: int
+    unseen: float
+
+
+def table(folder: Path) -> str:
+    """A line a family: curves, and the median and worst of their mean errors on unseen sizes."""
+    families: dict[str, list[Accuracy]] = {}
+    for accuracy in accuracies(folder):
+        families.setdefault(accuracy.family, []).append(accuracy)
+    rows = [["family", "curves", "median", "worst", "worst curve"]]
+    for family, curves in sorted(families.items()):
+        worst = max(curves, key=lambda curve: curve.unseen)
+        median = float(np.median([curve.unseen for curve in curves]))
+        rows.append([family, str(len(curves)), f"{median:.1%}", f"{worst.unseen:.1%}", worst.case])
+    return output.align(rows)
+
+
+def accuracies(folder: Path) -> Iterator[Accuracy]:
+    """Every curve with enough sizes and an algorithm to simulate; the others are named on stderr."""
+    cases = list(csv.DictReader((folder / "index.csv").read_text().splitlines()))
+    progress = output.Progress("curves")
+    for done, case in enumerate(cases):
+        progress(done, len(cases))
+        curve = read(folder / "curves" / f"{case['case']}.csv").curves[0]
+        algorithm = _algorithm(curve.collective, case["algorithm"])
+        if algorithm is None or curve.ranks is None:
+            output.note(f"{case['case']}: nothing to simulate {curve.collective} with")
+            continue
+        try:
+            result = validate(curve, algorithm, curve.ranks, _links, fit=True, in_place=False, engine="auto")
+        except InputError as error:
+            output.note(f"{case['case']}: {error}")
+            continue
+        unseen = result.errors(fitted=False)
+        if len(unseen):
+            yield Accuracy(case["family"], case["case"], algorithm.name, curve.ranks, float(unseen.mean()))
+
+
+def _algorithm(collective: str, forced: str) -> Algorithm | None:
+    if collective == "all_reduce":
+        return find(next((name for word, name in FORCED.items() if word in forced.lower()), "ring"))
+    return next((a for a in algorithms().values() if a.collective.name == collective), None)
+
+
+def _links(devices: int, latency: float | None, bandwidth: float | None) -> Topology:
+    return star(devices, latency=latency or 0.0, bandwidth=bandwidth or 1.0)

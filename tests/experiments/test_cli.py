@@ -1,0 +1,153 @@
+"""The command line as a user meets it: tables, files, one line for a mistake, exit codes."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
+
+
+def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    script = "from experiments.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=cwd, env=os.environ, check=False
+    )
+
+
+def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
+    done = simctl("sweep", "--algo", "ring,naive", "--p", "2..4", "--size", "1MiB,1GiB", "--topology", "star")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert len(lines) == 1 + 2 * 3 * 2
+    assert all(line.endswith(" ok") for line in lines[1:])
+    assert len({len(line.rpartition("  ")[0]) for line in lines}) == 1, "columns are aligned"
+
+
+def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
+    done = simctl("sweep", "--p", "4", "--out", "sweep.csv", "--format", "csv", cwd=tmp_path)
+    assert done.returncode == 0
+    written = (tmp_path / "sweep.csv").read_text()
+    assert written == done.stdout
+    row = next(csv.DictReader(io.StringIO(written)))
+    # 2(p-1)(α + V/(pβ)) of the default machine
+    assert float(row["time_s"]) == pytest.approx(6 * (1e-6 + 2**26 / 4 / 50e9), rel=1e-9)
+    assert row["verdict"] == "ok"
+    made = json.loads((tmp_path / "sweep.csv.meta.json").read_text())
+    assert made["parameters"]["bandwidth"] == "50GB/s"
+    assert set(made["versions"]) >= {"simctl-collectives", "numpy"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
+
+
+def test_json_is_json() -> None:
+    rows = json.loads(simctl("sweep", "--p", "2", "--format", "json").stdout)
+    assert rows[0]["ranks"] == 2
+    assert json.loads(simctl("run", "--p", "4", "--format", "json").stdout)["summary"]["steps"] == 6
+    assert {entry["algorithm"] for entry in json.loads(simctl("algos", "--format", "json").stdout)} >= {"ring", "tree"}
+
+
+def test_run_explains_all_of_the_time() -> None:
+    report = json.loads(simctl("run", "--algo", "naive", "--topology", "star", "--p", "5", "--format", "json").stdout)
+    assert sum(report["critical_path_s"].values()) == pytest.approx(report["summary"]["time_s"], rel=1e-12)
+    assert report["critical_path_s"]["queueing"] > 0
+
+
+def test_validate_fits_and_shows_unseen_sizes() -> None:
+    result = json.loads(simctl("validate", str(LOG), "--fit", "--format", "json").stdout)[0]
+    assert [point["fitted"] for point in result["points"]] == [True, False] * 5
+    assert result["mean_abs_error"]["unseen"] < 0.02
+    assert 48e9 < result["fit"]["bandwidth"] < 50e9
+
+
+def test_validate_without_a_fit_predicts_every_size() -> None:
+    done = simctl("validate", str(LOG), "--bandwidth", "49GB/s", "--latency", "5us")
+    assert done.returncode == 0
+    assert "of 10 unseen sizes" in done.stdout
+
+
+def test_pictures_are_written(tmp_path: Path) -> None:
+    commands = {
+        "sweep.png": ("sweep", "--p", "2..4", "--plot"),
+        "busbw.svg": ("sweep", "--p", "2..4", "--metric", "busbw", "--plot"),
+        "run.pdf": ("run", "--p", "4", "--timeline"),
+        "fit.png": ("validate", str(LOG), "--fit", "--plot"),
+    }
+    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    for name, command in commands.items():
+        assert simctl(*command, name, cwd=tmp_path).returncode == 0
+        assert (tmp_path / name).read_bytes().startswith(starts[Path(name).suffix])
+
+
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "unknown algorithm": (("sweep", "--algo", "rnig"), "did you mean 'ring'"),
+    "unknown topology": (("sweep", "--topology", "strr"), "did you mean 'star'"),
+    "one rank": (("sweep", "--p", "1"), "at least 2, got 1"),
+    "one rank in a range": (("sweep", "--p", "1..4"), "at least 2, got 1"),
+    "no ranks": (("sweep", "--p", "0"), "at least 2, got 0"),
+    "negative ranks": (("sweep", "--p=-3"), "at least 2, got -3"),
+    "backwards": (("sweep", "--p", "2..1"), "'2..1' runs backwards"),
+    "not a range": (("sweep", "--p", "2.."), "'2..'"),
+    "ranks as words": (("sweep", "--p", "two"), "'two' is not a whole number"),
+    "too many ranks at once": (("sweep", "--p", "2..900000000"), "at most"),
+    "size without a unit": (("sweep", "--size", "64"), "'64' has no unit"),
+    "size with half a unit": (("sweep", "--size", "64M"), "64MB or 64MiB"),
+    "size misspelt": (("sweep", "--size", "64mib"), "write 64MiB"),
+    "size in seconds": (("sweep", "--size", "64s"), "'64s'"),
+    "size zero": (("sweep", "--size", "0B"), "not positive"),
+    "size empty": (("sweep", "--size", ""), "''"),
+    "nan": (("sweep", "--bandwidth", "nan"), "'nan' is not finite"),
+    "infinite": (("sweep", "--bandwidth", "infB/s"), "'infB/s'"),
+    "zero bandwidth": (("sweep", "--bandwidth", "0GB/s"), "not positive"),
+    "negative bandwidth": (("sweep", "--bandwidth=-5GB/s"), "not positive"),
+    "negative latency": (("sweep", "--latency=-5us"), "negative"),
+    "latency in bytes": (("sweep", "--latency", "5B"), "'5B' is not a time"),
+    "unknown engine": (("sweep", "--engine", "fast"), "'fast'"),
+    "unknown option": (("sweep", "--frob"), "--frob"),
+    "unknown command": (("frob",), "frob"),
+    "unwritable file": (("sweep", "--p", "2", "--out", "/proc/none/x.csv"), "cannot write"),
+    "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
+    "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
+    "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
+    "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
+    "two algorithms for run": (("run", "--algo", "ring,tree"), "'ring,tree'"),
+    "no log": (("validate", "none.log"), "none.log"),
+    "log is a folder": (("validate", "/"), "/"),
+    "algorithm for another collective": (("validate", str(LOG), "--algo", "ring_all_gather"), "no curve"),
+    "no in-place times": (("validate", str(LOG), "--in-place"), "no in-place times"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD.keys())
+def test_a_mistake_gets_one_line_and_exit_code_2(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = simctl(*arguments, cwd=tmp_path)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    assert done.returncode == 2, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert said in lines[0]
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == [], "nothing half-written"
+
+
+def test_alone_it_shows_its_help() -> None:
+    done = simctl()
+    assert done.returncode == 0
+    assert "sweep" in done.stdout
+
+
+def test_a_broken_pipe_is_quiet() -> None:
+    shell = f'{sys.executable} -c "from experiments.cli import main; main()" algos | head -1'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_completion_knows_algorithms_and_shapes() -> None:
+    from experiments import cli
+
+    assert cli._complete(cli._algorithm_names)("ring,tre") == ["ring,tree", "ring,tree_reduce", "ring,tree_broadcast"]
+    assert "star" in cli._complete(cli._shape_names)("s")

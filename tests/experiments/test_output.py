@@ -1,0 +1,46 @@
+"""Tables and files."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from experiments import output
+from topologies.errors import InputError
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+    assert output.align([["name", "n"], ["a", "1"], ["bcd", "23"]]) == "name   n\na      1\nbcd   23"
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    output.write(path, "one")
+    output.write(path, b"two")
+    assert path.read_text() == "two"
+    assert [file.name for file in tmp_path.iterdir()] == ["x.txt"]
+    blocked = tmp_path / "folder"
+    blocked.mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        output.write(blocked, "three")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "x.txt"]
+
+
+def test_infinity_is_null_in_json() -> None:
+    assert output.render([{"x": float("inf"), "y": 1}], {}, "json") == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
+
+
+def test_progress_speaks_only_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("experiments.output.time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    progress = output.Progress("points", stream)
+    progress(1, 10)
+    assert stream.getvalue() == ""
+    now[0] = 2.5
+    progress(2, 10)
+    progress(3, 10)
+    now[0] = 13.0
+    progress(9, 10)
+    progress(10, 10)
+    assert stream.getvalue() == "points: 2 of 10\npoints: 9 of 10\n"

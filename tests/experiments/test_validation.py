@@ -1,0 +1,71 @@
+"""Validation on the shipped example, on the shared measurements where they are, and on hostile curves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.measurements import Curve, Point, read
+from experiments.validation import Validation, validate
+from simulator.collectives import find
+from topologies.errors import InputError
+from topologies.shapes import star
+from topologies.topology import Topology
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "measured"
+CURVES = {
+    "mn5acc_nccl_ring_ar_p16": ("ring", 0.30),
+    "leo_ring_ompi_ar_p128": ("ring", 0.25),
+    "mn5_ring_ompi_ar_p32": ("ring", 0.25),
+    "lumi_ring_over_ar_p16": ("ring", 0.25),
+    "lumi_rabenseifner_over_ar_p16": ("halving_doubling", 0.20),
+    "abci_v100_nccl_ar_p8": ("ring", 0.40),
+    "h100x_10n_g1_ag_p10": ("ring_all_gather", 0.03),
+    "rtx2080ti_10g_ring_ar_p32": ("ring", 0.03),
+    "cw_gb200_1rack_ar_p72": ("ring", 0.06),
+    "dgxa100_40g_1n_alltoall_p8": ("pairwise", 0.06),
+    "h100_4gpu_ring_ar_p4": ("ring", 0.05),
+    "mi300x_1n_ar_p8": ("ring", 0.25),
+}
+"""Curves of as many machines, with a limit on the mean error of unseen sizes: a guard, not a claim."""
+
+
+def links(devices: int, latency: float | None, bandwidth: float | None) -> Topology:
+    return star(devices, latency=1e-6 if latency is None else latency, bandwidth=bandwidth or 50e9)
+
+
+def fitted(curve: Curve, algorithm: str) -> Validation:
+    assert curve.ranks is not None
+    return validate(curve, find(algorithm), curve.ranks, links, fit=True, in_place=False, engine="auto")
+
+
+def test_every_other_size_is_fitted_and_wrong_results_never() -> None:
+    points = tuple(Point(2**k, 1e-6 * 2**k, wrong=5 if k == 2 else 0) for k in range(6))
+    result = fitted(Curve("all_reduce", 4, 1, points, (), "x.log:1"), "ring")
+    assert [point.fitted for point in result.points] == [True, False, False, True, False, True]
+    assert [point.wrong for point in result.points] == [False, False, True, False, False, False]
+    assert len(result.errors(fitted=False)) == 2
+
+
+def test_a_curve_of_one_size_cannot_be_fitted() -> None:
+    with pytest.raises(InputError, match="to fit"):
+        fitted(Curve("all_reduce", 4, 1, (Point(1024, 1e-3),), (), "x.log:1"), "ring")
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared measurements are not here")
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_of_many_families(name: str) -> None:
+    algorithm, limit = CURVES[name]
+    result = fitted(read(SHARED / "curves" / f"{name}.csv").curves[0], algorithm)
+    assert result.fit is not None
+    assert result.fit.latency >= 0
+    assert float(np.mean(result.errors(fitted=False))) <= limit
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared measurements are not here")
+@pytest.mark.parametrize("log", ["h100_one_node", "abci_v100_p32", "alps_gh200_p16_aws-ofi-1.9.2"])
+def test_logs_from_the_wild(log: str) -> None:
+    for curve in read(SHARED / "logs" / f"{log}.log").curves:
+        if curve.collective == "all_reduce":
+            assert len(fitted(curve, "ring").points) == len(curve.points)
