@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 logger = logging.getLogger("simctl")
@@ -40,15 +41,16 @@ def compiled(function: Kernel) -> Kernel:
     """The Numba form of a kernel, from the cache folder where one can be written."""
     import numba
 
-    _announce(numba.__version__)
+    folder = cache_folder(numba.__version__)
+    if not _writable(folder):
+        result: Kernel = numba.njit(function)
+        return result
+    _announce(folder)
     settings: Any = numba.config
     before = settings.CACHE_DIR
     try:
-        settings.CACHE_DIR = str(cache_folder(numba.__version__))
-        result: Kernel = numba.njit(cache=True)(function)
-    except (RuntimeError, OSError) as error:
-        _warn_once(f"compiled code is not cached: {str(error).splitlines()[0]} (set SIMCTL_CACHE_DIR)")
-        result = numba.njit(function)
+        settings.CACHE_DIR = str(folder)
+        result = numba.njit(cache=True)(function)
     finally:
         settings.CACHE_DIR = before
     return result
@@ -63,11 +65,18 @@ def cache_folder(numba_version: str) -> Path:
 
 
 @cache
-def _announce(numba_version: str) -> None:
-    if not any(cache_folder(numba_version).glob("**/*.nbi")):
-        logger.info("compiling for this machine, once: up to 20 s")
+def _writable(folder: Path) -> bool:
+    """Whether compiled code can be kept there; Numba would put it beside the source instead."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return True
+    except OSError as error:
+        warnings.warn(f"compiled code is not cached: {error} (set SIMCTL_CACHE_DIR)", RuntimeWarning, stacklevel=4)
+        return False
 
 
 @cache
-def _warn_once(note: str) -> None:
-    warnings.warn(note, RuntimeWarning, stacklevel=3)
+def _announce(folder: Path) -> None:
+    if not any(folder.glob("**/*.nbi")):
+        logger.info("compiling for this machine, once: up to 20 s")

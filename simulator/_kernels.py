@@ -172,7 +172,9 @@ def lifetimes(
                     min(first_use[goal], start[i]),
                     max(last_use[goal], finish[i]),
                 )
-                if kind[i] == TRANSFER and source[i] >= 0:
+                if kind[i] == COMPUTE:
+                    data[goal] = np.uint64(i + 1) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(j)
+                elif source[i] >= 0:
                     data[goal] = data[goal] + data[origin] if reduces[i] else data[origin]
                 if held[goal] >= 0:
                     needed = reduces[i] or read[held[goal]] >= 0

@@ -26,13 +26,17 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
     in all, through the links of all ranks together, so that a medium which many share (a bus) counts once.
     """
     leaving, entering = (port_groups(topology, end) for end in (topology.source, topology.target))
-    sends, receives = collective.sends(workers) * nbytes, collective.receives(workers) * nbytes
+    apart = _apart(collective, topology, workers)
+    sends, receives, volume = (
+        need(apart) * nbytes if apart > 1 else 0.0
+        for need in (collective.sends, collective.receives, collective.volume)
+    )
     narrowest = min(_capacity(topology, list(chain.from_iterable(links))) for links in (leaving, entering))
     return [
         Bound("latency", _latency(collective, topology, workers)),
-        Bound("injection port", sends / _slowest(collective, topology, leaving[:workers])),
-        Bound("ejection port", receives / _slowest(collective, topology, entering[:workers])),
-        Bound("all ports", collective.volume(workers) * nbytes / narrowest),
+        Bound("injection port", _seconds(sends, _slowest(collective, topology, leaving[:workers]))),
+        Bound("ejection port", _seconds(receives, _slowest(collective, topology, entering[:workers]))),
+        Bound("all ports", _seconds(volume, narrowest)),
     ]
 
 
@@ -47,6 +51,19 @@ def port_groups(topology: Topology, end: Ints) -> list[list[int]]:
     for link, device in enumerate(end.tolist()):
         links.setdefault(device, []).append(link)
     return [links.get(device, []) for device in topology.placement.tolist()]
+
+
+def _apart(collective: Collective, topology: Topology, workers: int) -> int:
+    """Workers on devices of their own: what ranks on one device exchange needs no port."""
+    devices = len(set(topology.placement[:workers].tolist()))
+    relaxed = collective.name not in ("all_reduce", "reduce", "broadcast")
+    return 1 if relaxed and devices < workers else devices
+
+
+def _seconds(nbytes: float, bandwidth: float) -> float:
+    if nbytes == 0:
+        return 0.0
+    return nbytes / bandwidth if bandwidth > 0 else np.inf
 
 
 def _slowest(collective: Collective, topology: Topology, links: list[list[int]]) -> float:

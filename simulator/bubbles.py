@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,13 @@ from simulator.timeline import Timeline
 from topologies.topology import Floats
 
 CAUSES = ("transfer", "queue", "slower peer", "drain")
+TRANSFER, QUEUE, SLOWER_PEER, DRAIN = range(4)
 
 
 @dataclass(frozen=True, eq=False)
 class Bubbles:
-    """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`.
+    """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`: on the wire or being
+    merged; ready, but the medium or the merging lane was taken; a peer was still computing, or about to; nothing to do.
 
     A rank that never computes has no bubble: its row is zero.
     """
@@ -30,7 +33,7 @@ class Bubbles:
     @property
     def stall(self) -> Floats:
         """Idle seconds of each rank before its last computation: all causes but the drain."""
-        return np.asarray(self.seconds[:, :3].sum(axis=1))
+        return np.asarray(self.seconds[:, :DRAIN].sum(axis=1))
 
 
 def bubbles(timeline: Timeline, lane: int = 0) -> Bubbles:
@@ -46,42 +49,52 @@ def bubbles(timeline: Timeline, lane: int = 0) -> Bubbles:
             if begin > free:
                 _attribute(timeline, int(operation), free, begin, seconds[rank])
             free = max(free, float(timeline.finish[operation]))
-        seconds[rank, 3] += timeline.makespan - free
+        seconds[rank, DRAIN] += timeline.makespan - free
     return Bubbles(seconds)
 
 
 def _attribute(timeline: Timeline, operation: int, begin: float, end: float, seconds: Floats) -> None:
-    """Walk back from `operation` and add what fills (begin, end) to its causes."""
-    schedule, current, now = timeline.schedule, operation, end
-    while now > begin:
-        if current != operation:
-            now = _service(timeline, current, begin, now, seconds)
-        ready = max(begin, float(timeline.ready[current]))
-        if now > ready:
-            seconds[1] += now - ready
-            now = ready
+    """Walk back from the start of `operation`, predecessor by predecessor, and add what fills (begin, end)."""
+    schedule, current = timeline.schedule, operation
+    while timeline.ready[current] > begin:
         before = schedule.predecessors(current)
-        if len(before) == 0:
-            return
         current = int(before[np.argmax(timeline.finish[before])])
+        for cause, since, until in _pieces(timeline, current):
+            seconds[cause] += max(0.0, min(until, end) - max(since, begin))
 
 
-def _service(timeline: Timeline, operation: int, begin: float, now: float, seconds: Floats) -> float:
-    """Split the time that an operation took: a computation is a slower peer, a transfer is on the wire or queued."""
-    schedule, routed = timeline.schedule, timeline.routed
-    start = max(begin, float(timeline.start[operation]))
-    if schedule.kind[operation] == COMPUTE:
-        seconds[2] += now - start
-        return start
-    queued = 0.0
-    first, head = int(routed.node_indptr[operation]), float(timeline.start[operation])
-    for hop, link in enumerate(routed.hops(operation)):
-        queued += _overlap(head, float(timeline.node_start[first + hop]), begin, now)
-        head = float(timeline.node_start[first + hop] + routed.topology.latency[link])
-    seconds[0] += now - start - queued
-    seconds[1] += queued
-    return start
+_Piece = tuple[int, float, float]
+"""A cause and its interval."""
 
 
-def _overlap(start: float, end: float, begin: float, now: float) -> float:
-    return max(0.0, min(end, now) - max(start, begin))
+def _pieces(timeline: Timeline, i: int) -> Iterator[_Piece]:
+    """What an operation waited for from ready to finish, the last first."""
+    schedule, first = timeline.schedule, int(timeline.routed.node_indptr[i])
+    last, ready, finish = (
+        int(timeline.routed.node_indptr[i + 1]) - 1,
+        float(timeline.ready[i]),
+        float(timeline.finish[i]),
+    )
+    if schedule.kind[i] == COMPUTE:
+        yield SLOWER_PEER, ready, finish
+        return
+    hops = timeline.routed.hops(i)
+    if last - first >= len(hops):
+        merged = float(timeline.node_start[last])
+        yield TRANSFER, merged, finish
+        finish = timeline.slowest_hop(i)[2] if len(hops) else ready
+        yield QUEUE, finish, merged
+    if len(hops):
+        yield from _crossing(timeline, i, ready, finish)
+
+
+def _crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[_Piece]:
+    """The way of the bytes that arrived last: queues before them count, others were not noticed."""
+    routed, first = timeline.routed, int(timeline.routed.node_indptr[i])
+    links, until = routed.hops(i).tolist(), arrival
+    for hop in range(timeline.slowest_hop(i)[0], -1, -1):
+        start = float(timeline.node_start[first + hop])
+        before = timeline.node_start[first + hop - 1] + routed.topology.latency[links[hop - 1]] if hop else ready
+        yield TRANSFER, start, until
+        yield QUEUE, float(before), start
+        until = float(before)

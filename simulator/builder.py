@@ -14,8 +14,10 @@ from topologies.errors import InputError
 from topologies.topology import Ints
 
 Index = int | Sequence[int] | npt.NDArray[np.integer]
+Column = npt.NDArray[np.integer]
 LIMIT = 2**30
 """Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
+LANES = 1023
 _COLUMNS = {
     "kind": np.int8,
     "rank": np.int32,
@@ -51,24 +53,27 @@ class ScheduleBuilder:
     ) -> None:
         if ranks < 2:
             raise InputError(f"ranks must be at least 2, got {ranks}")
+        if servers < 0:
+            raise InputError(f"servers are {servers}: 0 or more")
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
-        shares = [1 / slots] * slots if isinstance(slots, int) else list(slots)
+        shares = _shares("slots", slots, 1 / slots if isinstance(slots, int) and slots > 0 else 0.0)
+        if not shares or not np.isclose(sum(shares), 1.0):
+            raise InputError(f"slots are {slots}: one or more, whose shares add up to 1")
         self.ranks, self.workers = ranks + servers, ranks
         self.nbytes = nbytes
         self.buffer = len(shares)
-        self.shares = np.array(shares + ([shares[0]] * scratch if isinstance(scratch, int) else list(scratch)))
-        if not np.all(self.shares >= 0) or not np.isclose(self.shares[: self.buffer].sum(), 1.0):
-            raise InputError(f"shares are {shares}: they are 0 or more and add up to 1")
+        self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
+        if self.ranks * len(self.shares) > LIMIT:
+            raise InputError(
+                f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} slots in all"
+            )
         self._slot_bytes = nbytes / slots if isinstance(slots, int) else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
+        self._built = False
         self._after: list[tuple[Ints, Ints]] = []
-        if self.ranks * len(self.shares) > LIMIT:
-            raise InputError(
-                f"{self.ranks} ranks of {len(self.shares)} slots: at most {LIMIT} slots in all, take fewer ranks"
-            )
         self._writes = 1
         self._written = np.zeros(self.ranks * len(self.shares), dtype=np.int64)
         self._phases: dict[str, int] = {}
@@ -114,6 +119,8 @@ class ScheduleBuilder:
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
+        if not 0 <= nbytes < np.inf:
+            raise InputError(f"a message has {nbytes} bytes: 0 or more")
         return self._append(after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes)
 
     def compute(
@@ -128,27 +135,29 @@ class ScheduleBuilder:
         after: Index = (),
     ) -> Ints:
         """A computation on a serial lane of `rank` that reads and produces `count` slots (-1: none)."""
-        if np.any(~(np.asarray(seconds) >= 0)):
-            raise InputError(f"a computation takes {seconds} s: it is 0 or more")
+        if np.any(~((np.asarray(seconds) >= 0) & np.isfinite(seconds))):
+            raise InputError(f"a computation takes {seconds} s: 0 or more")
+        if np.any((np.asarray(lane) < 0) | (np.asarray(lane) > LANES)):
+            raise InputError(f"lane {lane}: lanes run from 0 to {LANES}")
+        columns = np.broadcast_arrays(rank, reads, writes, count)
+        self._check_slots(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
+        used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
+        places = {"rank": rank, "peer": rank, "source": reads, "target": writes, "count": used}
+        added = self._append(after, kind=COMPUTE, seconds=seconds, lane=lane, **places)
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
-        return self._append(
-            after,
-            kind=COMPUTE,
-            rank=rank,
-            peer=rank,
-            source=reads,
-            target=writes,
-            count=count,
-            seconds=seconds,
-            lane=lane,
-        )
+        return added
 
     def inline(self, child: Schedule, *, ranks: Index | None = None, slot: int = 0, after: Index = ()) -> Ints:
         """Add the operations of `child`: its rank r becomes `ranks[r]`, its slot s becomes s + `slot`."""
-        place = np.arange(child.ranks) if ranks is None else np.asarray(ranks)
+        place = np.arange(child.ranks) if ranks is None else np.atleast_1d(ranks)
         if len(place) != child.ranks:
             raise InputError(f"{len(place)} ranks for a schedule of {child.ranks}: name one for each")
-        names = np.array([self._phases.setdefault(name, len(self._phases)) for name in child.phases])
+        self._check_ranks(place, place)
+        if slot < 0 or slot + child.slots > len(self.shares):
+            raise InputError(
+                f"slots {slot} to {slot + child.slots - 1} are not all there: a rank has {len(self.shares)}"
+            )
+        names = np.array([self._phases.setdefault(name, len(self._phases)) for name in child.phases], dtype=np.int16)
         first = self._size
         added = self._append(
             after,
@@ -162,7 +171,7 @@ class ScheduleBuilder:
             nbytes=child.nbytes,
             seconds=child.seconds,
             lane=child.lane,
-            phase=names[child.phase],
+            phase=names[child.phase] if len(child) else child.phase,
         )
         waits = np.repeat(np.arange(len(child), dtype=np.int32), np.diff(child.indptr))
         self._after.append((waits + np.int32(first), child.indices + np.int32(first)))
@@ -171,7 +180,10 @@ class ScheduleBuilder:
 
     def build(self) -> Schedule:
         """The schedule, with the predecessors of every operation."""
-        columns = {name: column[: self._size] for name, column in self._columns.items()}
+        for column in self._columns.values():
+            column.resize(self._size, refcheck=False)
+        self._built = True
+        columns = dict(self._columns)
         touched = [columns[name] for name in ("rank", "peer", "source", "target", "count", "reduces")]
         derive = kernel(_kernels.derive, self._size)
         indptr, indices = kernel(_kernels.merge, self._size)(
@@ -193,22 +205,17 @@ class ScheduleBuilder:
     def _transfer(
         self, rank: Index, peer: Index, slot: Index, target: Index, count: Index, reduces: bool, after: Index
     ) -> Ints:
-        rank, peer, slot, target, count = np.broadcast_arrays(rank, peer, slot, target, count)
-        self._check_slots(rank, peer, slot, target, count, reduces)
-        nbytes = self._bytes_of(slot, count)
-        return self._append(
-            after,
-            kind=TRANSFER,
-            rank=rank,
-            peer=peer,
-            source=slot,
-            target=target,
-            count=count,
-            reduces=reduces,
-            nbytes=nbytes,
-        )
+        columns = [column.ravel() for column in np.broadcast_arrays(rank, peer, slot, target, count)]
+        if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
+            raise InputError(
+                f"slot {slot} to {target}, {count} of them: one or more, and a rank has {len(self.shares)}"
+            )
+        self._check_slots(*columns, reduces=reduces, local=False)
+        places = dict(zip(("rank", "peer", "source", "target", "count"), columns, strict=True))
+        nbytes = self._bytes_of(columns[2], columns[4])
+        return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
 
-    def _bytes_of(self, slot: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    def _bytes_of(self, slot: Column, count: Column) -> npt.NDArray[np.float64]:
         """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
             return np.asarray(count * self._slot_bytes, dtype=np.float64)
@@ -216,61 +223,62 @@ class ScheduleBuilder:
         return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
 
     def _check_slots(
-        self,
-        rank: npt.NDArray[np.integer],
-        peer: npt.NDArray[np.integer],
-        slot: npt.NDArray[np.integer],
-        target: npt.NDArray[np.integer],
-        count: npt.NDArray[np.integer],
-        reduces: bool,
+        self, rank: Column, peer: Column, slot: Column, target: Column, count: Column, *, reduces: bool, local: bool
     ) -> None:
+        """Refuse slots that are not there and races within a call; `local` operations may replace what they read."""
         slots = len(self.shares)
-        if slot.size == 0:
+        self._check_ranks(rank, peer)
+        if rank.size == 0:
             return
-        if min(slot.min(), target.min()) < 0 or max((slot + count).max(), (target + count).max()) > slots:
-            raise InputError(f"slots {slot.min()} to {(slot + count).max() - 1} are not all there: a rank has {slots}")
-        reads, writes = _spread(rank * slots + slot, count), _spread(peer * slots + target, count)
-        serial = np.arange(self._writes, self._writes + len(writes))
-        self._writes += len(writes)
-        self._written[writes] = serial
-        if not reduces and np.any(self._written[writes] != serial):
+        if (
+            min(slot.min(), target.min()) < -1
+            or max((slot + count).max(), (target + count).max()) > slots
+            or count.min() < 1
+        ):
+            raise InputError(f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}")
+        reads, readers = _spread(rank * slots + slot, count, slot >= 0)
+        writes, writers = _spread(peer * slots + target, count, target >= 0)
+        before = self._written[writes]
+        self._written[writes] = self._writes + writers
+        twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
+        found = self._written[reads]
+        race = bool(np.any((found >= self._writes) & ~(local & (found == self._writes + readers))))
+        self._writes += len(rank)
+        if twice or race:
+            self._written[writes] = before
+        if twice:
             raise InputError("two operations of one call overwrite the same slot: use two calls")
-        if np.any(self._written[reads] >= serial[0]):
+        if race:
             raise InputError("one operation of a call writes what another reads: go through scratch, or use two calls")
 
     def _append(self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]) -> Ints:
         size = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (1,))[0]
         self._check_ranks(values["rank"], values["peer"])
         first, last = self._size, self._size + size
+        waits = _waits(first, last, np.asarray(after, dtype=np.int64))
+        self._grow(last)
         if size and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
-        self._grow(last)
         for name, column in self._columns.items():
             column[first:last] = values.get(name, 0)
         self._size = last
-        added = np.arange(first, last, dtype=np.int32)
-        self._wait(added, np.asarray(after, dtype=np.int32))
-        return added
+        if len(waits[0]):
+            self._after.append(waits)
+        return np.arange(first, last, dtype=np.int32)
 
     def _check_ranks(self, *ends: object) -> None:
         for end in ends:
             ranks = np.asarray(end)
-            if ranks.size and not (ranks.min() >= 0 and ranks.max() < self.ranks):
+            if ranks.size and (ranks.min() < 0 or ranks.max() >= self.ranks):
                 raise InputError(f"rank {ranks.min()} to {ranks.max()}: ranks run from 0 to {self.ranks - 1}")
 
-    def _wait(self, added: Ints, after: Ints) -> None:
-        if after.size == 0 or added.size == 0:
-            return
-        if after.min() < -1 or after.max() >= added[0]:
-            raise InputError(f"an operation waits for {after.max()}: it can wait for earlier ones only")
-        waits = np.broadcast_to(after if after.ndim == 2 else after.reshape(1, -1), (len(added), after.shape[-1]))
-        given = waits.ravel() >= 0
-        self._after.append((np.repeat(added, waits.shape[1])[given], waits.ravel()[given]))
-
     def _grow(self, size: int) -> None:
-        capacity = len(self._columns["kind"])
         if size > LIMIT:
             raise InputError(f"{size} operations: a schedule has at most {LIMIT}, take fewer ranks")
+        if self._built:
+            self._columns = {name: column.copy() for name, column in self._columns.items()}
+            self._built = False
+        capacity = len(self._columns["kind"])
         if size > capacity:
             for column in self._columns.values():
                 column.resize(max(size, 2 * capacity), refcheck=False)
@@ -283,9 +291,34 @@ class ScheduleBuilder:
         return indptr, indices[np.argsort(waits, kind="stable")]
 
 
-def _spread(first: npt.NDArray[np.integer], count: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
-    """The cells `first`, `first + 1`, ... of every range, one after another."""
-    if count.size and count.max() == 1 == count.min():
-        return first.ravel()
-    starts = np.repeat(first - np.concatenate(([0], np.cumsum(count)[:-1])), count)
-    return np.asarray(starts + np.arange(len(starts)))
+def _shares(what: str, given: int | Sequence[float], each: float) -> list[float]:
+    """Shares of V: a number of slots of share `each`, or the shares themselves."""
+    if isinstance(given, int):
+        if given < 0:
+            raise InputError(f"{what} is {given}: 0 or more")
+        return [each] * given
+    if not all(0 <= share < np.inf for share in given):
+        raise InputError(f"{what} has the shares {list(given)}: each is 0 or more")
+    return list(given)
+
+
+def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
+    """Pairs (operation, operation that it waits for) of the new operations `first` to `last` - 1."""
+    if after.ndim > 2 or (after.ndim == 2 and len(after) not in (1, last - first)):
+        raise InputError(f"operations to wait for have the shape {after.shape}: (n,) for all, or a row for each")
+    if after.size and (after.min() < -1 or after.max() >= first):
+        raise InputError(f"an operation waits for {after.min()} to {after.max()}: it can wait for earlier ones only")
+    row = after if after.ndim == 2 else after.reshape(1, -1)
+    rows = np.broadcast_to(row, (last - first, row.shape[1]))
+    operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
+    given = rows.ravel() >= 0
+    return operation[given], rows.ravel()[given].astype(np.int32)
+
+
+def _spread(first: Column, count: Column, there: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
+    """The cells `first`, `first + 1`, ... of every range that is there, and the number of its range."""
+    if count.max() == 1 and there.all():
+        return first, np.arange(len(first))
+    number = np.repeat(np.arange(len(first)), count * there)
+    offset = np.arange(len(number)) - np.repeat(np.cumsum(count * there) - count * there, count * there)
+    return np.asarray(first[number] + offset), number

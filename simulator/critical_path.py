@@ -132,18 +132,11 @@ class _Walk:
 
     def arrived(self, i: int) -> Steps[int]:
         """From the arrival of a transfer to the start of the hop that attained the maximum."""
-        links, first = self.routed.hops(i), int(self.routed.node_indptr[i])
-        tail, slowest, medium = -1.0, 0, 0
-        for hop, link in enumerate(links):
-            candidate = self.slowest_medium(int(link), i)
-            sent = self.timeline.node_start[first + hop] + self.held(candidate, i)
-            if sent > tail:
-                slowest, medium, tail = hop, candidate, sent
-            tail += self.topology.latency[link]
-        for hop in range(len(links) - 1, slowest - 1, -1):
+        slowest, medium, _ = self.timeline.slowest_hop(i)
+        for hop in range(len(self.routed.hops(i)) - 1, slowest - 1, -1):
             yield self.latency(i, hop)
         yield from self.crossing(i, medium, queued=False)
-        return first + slowest
+        return int(self.routed.node_indptr[i]) + slowest
 
     def service(self, node: int, *, queued: bool, start: float = 0.0, of: int = -1) -> Iterator[Segment]:
         """What the occupant of a medium or a lane did there."""
@@ -182,10 +175,6 @@ class _Walk:
         return float(
             self.topology.medium_gap[medium] + self.schedule.nbytes[i] / self.topology.medium_bandwidth[medium]
         )
-
-    def slowest_medium(self, link: int, i: int) -> int:
-        """The medium of a link that a transfer holds longest."""
-        return max((int(m) for m in self.topology.media_of(link)), key=lambda medium: self.held(medium, i))
 
     def shared_medium(self, occupant: int, waiting: int, until: float) -> int:
         """The medium that `occupant` held and `waiting` got at `until`."""

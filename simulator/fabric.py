@@ -13,7 +13,8 @@ from topologies.topology import Ints, Topology
 
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
 """How the routes of a schedule share media: not at all; by sender and by receiver, on different links of a switch or on
-one wire; all on one bus; or in some other way, which no closed form here covers."""
+one wire; all on one bus; or in some other way, which no closed form here covers. A port that is shared is as fast as
+the routes through it, or it is some other way."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,16 @@ def observe(routed: Routed) -> Fabric:
         routed.route_links[routed.route_indptr[k] : routed.route_indptr[k + 1]]
         for k in range(1, len(routed.route_indptr) - 1)
     ]
-    seen = [_route(topology, links) for links in routes]
+    crossed = [links for links in routes if len(links)]
+    if not crossed:
+        return Fabric(0.0, 0.0, np.inf, 0.0, "blocking", uniform=False)
+    seen = [_route(topology, links) for links in crossed]
     latency, gap, bandwidth = min(seen, key=lambda route: (route[0], -route[2], route[1]))
     costs = {(float(a), float(b)) for a, b in zip(routed.reduction, routed.copy, strict=True)}
-    uniform = bool(np.allclose(np.array(seen), seen[0], rtol=1e-12, atol=0)) and len(costs) == 1
-    uniform = uniform and next(iter(costs))[1] == 0
-    return Fabric(latency, gap, bandwidth, float(routed.reduction.max()), _ports(routed, routes), uniform)
+    alike = len(crossed) == len(routes) and bool(np.allclose(np.array(seen), seen[0], rtol=1e-12, atol=0))
+    uniform = alike and len(costs) == 1 and next(iter(costs))[1] == 0
+    ports = _ports(routed, routes, bandwidth, gap)
+    return Fabric(latency, gap, bandwidth, float(routed.reduction.max()), ports, uniform)
 
 
 def _route(topology: Topology, links: Ints) -> tuple[float, float, float]:
@@ -54,19 +59,21 @@ def _route(topology: Topology, links: Ints) -> tuple[float, float, float]:
     return float(topology.latency[links].sum()), float(gap.max()), float(bandwidth.min())
 
 
-def _ports(routed: Routed, routes: list[Ints]) -> Ports:
-    ends = _ends(routed)
-    everyone = frozenset(range(len(routes)))
-    shared = {users for users in _users(routed.topology, routes).values() if len(users) > 1}
-    if not shared:
+def _ports(routed: Routed, routes: list[Ints], bandwidth: float, gap: float) -> Ports:
+    ends, topology = _ends(routed), routed.topology
+    users = {medium: routes for medium, routes in _users(topology, routes).items() if len(routes) > 1}
+    if not users:
         return "peer"
-    roles = {_role(ends, users) for users in shared}
+    if any((topology.medium_bandwidth[m], topology.medium_gap[m]) != (bandwidth, gap) for m in users):
+        return "blocking"
+    shared, everyone = set(users.values()), frozenset(range(len(routes)))
+    entered_at_once = set(_users(topology, [route[:1] for route in routes]).values())
+    roles = {_role(ends, group) for group in shared}
     if "" in roles:
-        return "bus" if everyone in shared and _role(ends, everyone) == "" else "blocking"
+        return "bus" if len(users) == 1 and everyone in entered_at_once else "blocking"
     if any(group not in shared for group in _groups(ends)):
         return "blocking"
-    entered_at_once = set(_users(routed.topology, [route[:1] for route in routes]).values())
-    return "one" if any(_role(ends, users) == "in" for users in shared & entered_at_once) else "switch"
+    return "one" if any(_role(ends, group) == "in" for group in shared & entered_at_once) else "switch"
 
 
 def _users(topology: Topology, routes: list[Ints]) -> dict[int, frozenset[int]]:

@@ -55,6 +55,7 @@ def trace(schedule: Schedule, timeline: Timeline) -> Memory:
     size = schedule.shares * schedule.nbytes_total
     held = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
+    end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
     live = _live(size[cell % schedule.slots], value, begin, end, read, merged)
     return _steps(schedule.ranks, timeline.makespan, held, live)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from simulator import _kernels
 from simulator._compile import kernel
+from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
 COMPUTE, TRANSFER = _kernels.COMPUTE, _kernels.TRANSFER
@@ -86,6 +87,8 @@ class Schedule:
 
     def scaled(self, nbytes: float) -> Schedule:
         """The same for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
+        if not 0 < nbytes < np.inf:
+            raise InputError(f"nbytes is {nbytes}: it is above 0")
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
         return replace(self, nbytes_total=nbytes, nbytes=moved)
 

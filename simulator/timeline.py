@@ -76,6 +76,20 @@ class Timeline:
         seconds = topology.medium_gap[medium] + nbytes / topology.medium_bandwidth[medium]
         return Occupancy(operation[row], medium, self.node_start[node[row]], seconds, nbytes)
 
+    def slowest_hop(self, operation: int) -> tuple[int, int, float]:
+        """Of a transfer: the hop whose bytes arrive last at its end, the medium that holds them up, and when."""
+        routed, topology = self.routed, self.routed.topology
+        first, nbytes = int(routed.node_indptr[operation]), float(self.schedule.nbytes[operation])
+        slowest, narrowest, arrival = 0, 0, -1.0
+        for hop, link in enumerate(routed.hops(operation).tolist()):
+            media = topology.media_of(link)
+            seconds = topology.medium_gap[media] + nbytes / topology.medium_bandwidth[media]
+            sent = float(self.node_start[first + hop] + seconds.max())
+            if sent > arrival:
+                slowest, narrowest, arrival = hop, int(media[np.argmax(seconds)]), sent
+            arrival += float(topology.latency[link])
+        return slowest, narrowest, arrival
+
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""
         media = len(self.routed.topology.medium_names)

@@ -1,6 +1,7 @@
 """Routes between ranks: least latency, then fewest hops, then first by device order."""
 
 from collections.abc import Iterable
+from fractions import Fraction
 from heapq import heappop, heappush
 
 import numpy as np
@@ -11,8 +12,8 @@ from topologies.topology import Floats, Topology
 Pair = tuple[int, int]
 Route = tuple[int, ...]
 
-_TICKS_PER_SECOND = 1e15
-"""Latencies are compared as whole femtoseconds: sums are exact, so equal routes are really equal."""
+_TICKS_PER_SECOND = 1024 * 10**15
+"""Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are really equal."""
 
 
 def find_routes(topology: Topology, pairs: Iterable[Pair], routes: dict[Pair, Route]) -> None:
@@ -44,7 +45,7 @@ class _Graph:
         count = len(topology.device_names)
         self.leaving: list[list[tuple[int, int, int]]] = [[] for _ in range(count)]
         self.entering: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        ticks = np.rint(topology.latency * _TICKS_PER_SECOND).astype(np.int64).tolist()
+        ticks = [round(Fraction(latency) * _TICKS_PER_SECOND) for latency in topology.latency.tolist()]
         ends = zip(topology.source.tolist(), topology.target.tolist(), ticks, strict=True)
         for link, (source, target, latency) in enumerate(ends):
             self.leaving[source].append((target, latency, link))

@@ -147,8 +147,11 @@ class TopologyBuilder:
         _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
         _check(f"latency of {name}", latency, "s", low=0)
         _check(f"gap of {name}", gap, "s", low=0)
+        crossed = tuple(media)
+        if any(not 0 <= medium < len(self._media) for medium in crossed):
+            raise InputError(f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first")
         self._ends.add(ends)
-        self._links.append((*ends, bandwidth, latency, gap, kind, tuple(media)))
+        self._links.append((*ends, bandwidth, latency, gap, kind, crossed))
 
     def connect(
         self,

@@ -11,7 +11,10 @@ Parser = Callable[[str], float]
 _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
 _BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8}
+_BINARY = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 _MAX_POINTS = 100_000
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_QUANTITY = re.compile(rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE)
 
 
 def parse_bytes(text: str) -> float:
@@ -57,6 +60,8 @@ def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> fl
     if text == "0":
         return 0.0
     try:
+        if not _QUANTITY.fullmatch(text):
+            raise QuantiPhyError
         quantity = Quantity(text, binary=True)
     except QuantiPhyError:
         raise InputError(f"{text!r} is not {noun}: write it like {example}") from None
@@ -64,18 +69,23 @@ def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> fl
         raise InputError(f"{text!r} is not finite: write {noun} like {example}")
     if quantity.units not in units:
         raise InputError(_wrong_unit(text, str(quantity.units), units, noun, example))
+    if units is not _SECONDS and re.search(r"[munpfazycdµ](B|b|bit)(/s)?$", text):
+        raise InputError(f"{text!r} is a small fraction of a {quantity.units}: {noun} is written like {example}")
     return float(quantity) * units[quantity.units]
 
 
 def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, example: str) -> str:
     unit = next(iter(units))
-    bare = re.fullmatch(r"([\d.eE+-]+)\s*([kKMGTP]?)", text)
+    bare = re.fullmatch(rf"({_NUMBER})\s*([kKMGTP]?)", text)
+    if bare and unit != "s":
+        number, prefix = f"{float(bare[1]):.12g}", bare[2]
+        readings = f"{number}{prefix}{unit}" + (
+            f" or {number}{prefix.upper()}i{unit}" if prefix else f" or {number}M{unit}"
+        )
+        return f"{text!r} has no unit: write {readings}"
     if bare:
-        number, prefix = bare.groups()
-        if prefix and unit != "s":
-            return f"{text!r} has no unit: write {number}{prefix}{unit} or {number}{prefix.upper()}i{unit}"
         return f"{text!r} has no unit: write it like {example}"
-    binary = re.fullmatch(r"([\d.]+)\s*([kmgtp])ib(/s)?", text, re.IGNORECASE)
+    binary = re.fullmatch(rf"({_NUMBER})\s*([kmgtp])ib(/s)?", text, re.IGNORECASE)
     if binary:
         number, prefix, _ = binary.groups()
         return f"{text!r} is misspelt: write {number}{prefix.upper()}i{unit}"
@@ -88,7 +98,7 @@ def parse_counts(text: str) -> list[int]:
     >>> parse_counts("2..16:x2"), parse_counts("2,4..6")
     ([2, 4, 8, 16], [2, 4, 5, 6])
     """
-    return [int(value) for value in _parse_list(text, _parse_count, step=1)]
+    return [int(value) for value in _parse_list(text, _parse_count, "2..64:x2", step=1)]
 
 
 def parse_sizes(text: str) -> list[float]:
@@ -97,33 +107,38 @@ def parse_sizes(text: str) -> list[float]:
     >>> parse_sizes("1MiB..4MiB:x2")
     [1048576.0, 2097152.0, 4194304.0]
     """
-    return _parse_list(text, parse_bytes, step=None)
+    return _parse_list(text, parse_bytes, "4KiB..64MiB:x2", step=None)
 
 
 def _parse_count(text: str) -> float:
-    if not re.fullmatch(r"-?\d{1,9}", text.strip()):
+    if not re.fullmatch(r"-?\d{1,9}", text.strip(), re.ASCII):
         raise InputError(f"{text!r} is not a whole number: write 8, 2,4,8 or 2..64 or 2..64:x2")
     return float(text)
 
 
-def _parse_list(text: str, parse: Parser, step: int | None) -> list[float]:
+def _parse_list(text: str, parse: Parser, example: str, step: int | None) -> list[float]:
     values: dict[float, None] = {}
     for part in text.split(","):
-        values.update(dict.fromkeys(_parse_range(part, parse, step) if ".." in part else [parse(part)]))
+        new = _parse_range(part, parse, example, step) if ".." in part else [parse(part)]
+        values.update(dict.fromkeys(new))
+        _at_most(text, len(values))
     return list(values)
 
 
-def _parse_range(text: str, parse: Parser, step: int | None) -> list[float]:
-    match = re.fullmatch(r"\s*(.+?)\.\.(.+?)(?::(x?)(\d{1,9}(?:\.\d{1,9})?))?\s*", text)
+def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> list[float]:
+    match = re.fullmatch(r"\s*([^:]+?)\.\.([^:]+?)(?::(x?)(\d{1,9}(?:\.\d{1,9})?))?\s*", text, re.ASCII)
     if match is None:
-        raise InputError(f"{text!r} is not a range: write it like 2..64, 2..64:4 or 2..64:x2")
+        plain = re.fullmatch(r"\s*([^:.]+\.\.[^:.]+):.*", text)
+        raise InputError(f"{text!r} is not a range: write it like {f'{plain[1]}:x2' if plain else example}")
     low, high = parse(match[1]), parse(match[2])
     if low > high:
         raise InputError(f"{text!r} runs backwards: the first bound of a range is the smaller one")
-    if match[3]:
+    if match[3] and (step is None or "." not in match[4]):
         return _geometric(text, low, high, float(match[4]))
-    if match[4] is None and step is None:
-        raise InputError(f"{text!r} needs a factor: write it like {text.strip()}:x2")
+    if step is None and match[4] is None:
+        raise InputError(f"{text!r} needs a factor: write it like {match[1]}..{match[2]}:x2")
+    if step and "." in (match[4] or ""):
+        raise InputError(f"{text!r} has a step of {match[4]}: between whole numbers it is whole")
     return _arithmetic(text, low, high, float(match[4] or step or 1))
 
 
@@ -142,7 +157,7 @@ def _arithmetic(text: str, low: float, high: float, step: float) -> list[float]:
 
 def _at_most(text: str, count: int) -> int:
     if count > _MAX_POINTS:
-        raise InputError(f"{text!r} has {count} values: at most {_MAX_POINTS} are swept at once")
+        raise InputError(f"{text[:40]!r} has {count} values: at most {_MAX_POINTS} are swept at once")
     return count
 
 
@@ -152,11 +167,13 @@ def format_bytes(nbytes: float) -> str:
     >>> format_bytes(67108864), format_bytes(64e6), format_bytes(1000 / 3)
     ('64MiB', '64MB', '333.3B')
     """
-    for power, prefix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-        sixteenths = nbytes * 16 / 2**power
-        if sixteenths >= 16 and math.isclose(sixteenths, round(sixteenths), rel_tol=1e-12):
-            return f"{nbytes / 2**power:.6g}{prefix}B"
-    return _si(nbytes, "B")
+    power, prefix = next(((k, name) for k, name in _BINARY if nbytes >= 2**k), (0, ""))
+    sixteenths = nbytes * 16 / 2**power
+    if not power or not math.isfinite(nbytes) or not math.isclose(sixteenths, round(sixteenths), rel_tol=1e-12):
+        return _si(nbytes, "B")
+    if round(sixteenths) % 16 and nbytes % 1000 == 0:
+        return _si(nbytes, "B")
+    return f"{sixteenths / 16:.4f}".rstrip("0").rstrip(".") + f"{prefix}B"
 
 
 def format_seconds(seconds: float) -> str:

@@ -46,7 +46,7 @@ def by_name(stem: str) -> About:
     >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective, by_name("a2a_p8").ranks, by_name("run3")
     ('all_reduce', 8, About(collective=None, ranks=None, nodes=None, notes=()))
     """
-    words = _SPELLED.sub(lambda pair: pair[0].replace("_", ""), stem.lower()).replace("-", "_").split("_")
+    words = _SPELLED.sub(lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")).split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
     ranks = next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None) or None
     known = [what for what, value in (("collective", collective), ("ranks", ranks)) if value]

@@ -39,9 +39,10 @@ class _Table:
 
 
 def looks_like_csv(text: str, path: Path) -> bool:
-    """Whether a file is meant as a CSV: by its first line, or by its name if that line has a comma."""
+    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's columns."""
     first = text.lstrip().partition("\n")[0]
-    return any(name in first for name in _REQUIRED) or (path.suffix.lower() == ".csv" and "," in first[:4096])
+    named = path.suffix.lower() == ".csv" and "redop" not in text
+    return named or any(name in first for name in _REQUIRED)
 
 
 def read_csv(path: Path) -> Measurements:
@@ -98,7 +99,7 @@ def _read_row(table: _Table, line: int, row: dict[str, str]) -> None:
     except ValueError as error:
         table.mistakes.append(f"line {line}: {error}")
         return
-    if size == 0 or time_us == 0:
+    if size == 0 or time_us / 1e6 == 0:
         table.empty.append(line)
         return
     if size in table.points.setdefault(key, {}):
@@ -112,7 +113,7 @@ def _read_row(table: _Table, line: int, row: dict[str, str]) -> None:
 
 def _number(name: str, text: str) -> float:
     try:
-        value = float(text)
+        value = float(text.replace("_", "?"))
     except ValueError:
         raise ValueError(f"{name} {text[:40]!r} is not a number") from None
     if not math.isfinite(value) or value < 0:

@@ -81,7 +81,7 @@ def name_collective(named: Iterable[str], rows: Sequence[Row], ranks: int | None
     if len(names) == 1:
         ((printed, name),) = names.items()
         return (name, "") if name else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
-    pool = _pool(rows, bus_ratio(rows, per_second), ranks, per_second)
+    pool = _pool(rows, bus_ratio(rows, per_second), ranks)
     likely = [name for name in pool if name in names.values()] or pool
     if len(likely) == 1:
         return likely[0], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
@@ -116,20 +116,22 @@ def _doubt(devices: Sequence[Device]) -> str:
     return "" if len(sizes) == 1 else "the groups differ in size"
 
 
-def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None, per_second: float) -> list[str]:
+def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> list[str]:
     """The collectives that print such rows."""
-    reducing, rooted = (
-        rows[0].redop not in ("", "none"),
-        (rows[0].root or 0) >= 0 and rows[0].root is not None,
-    )
-    if reducing:
+    rooted = rows[0].root is not None and rows[0].root >= 0
+    if rows[0].redop not in ("", "none"):
         names = ["reduce"] if rooted else ["all_reduce", "reduce_scatter", "send_recv"]
     else:
-        names = ["broadcast", "gather", "scatter"] if rooted else ["all_gather", "all_to_all"]
-    names = [name for name in names if _place_fits(name, rows)]
+        names = ["broadcast", "gather", "scatter"] if rooted else ["all_gather", "all_to_all", "hypercube"]
+    names = [name for name in names if _place_fits(name, rows) and _algbw_fits(name, rows)]
     if ratio is None:
         return names
     return [name for name in names if _fits(name, ratio, ranks)]
+
+
+def _algbw_fits(name: str, rows: Sequence[Row]) -> bool:
+    """Hypercube prints busbw as its algbw."""
+    return name != "hypercube" or all(cell.algbw == cell.busbw for row in rows for cell in row.cells)
 
 
 def _place_fits(name: str, rows: Sequence[Row]) -> bool:

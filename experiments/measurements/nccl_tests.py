@@ -18,7 +18,7 @@ from experiments.measurements.identity import (
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import Curve, Measurements, Point, tally
 from experiments.measurements.rows import Rows, read_rows
-from experiments.measurements.sections import Sections, Test, cut
+from experiments.measurements.sections import Run, Sections, cut
 from experiments.measurements.table import Header, Row
 from topologies.errors import InputError
 
@@ -50,8 +50,8 @@ def parse_log(text: str, source: str) -> Measurements:
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
     curves = [
         curve
-        for test, header in sections.tables()
-        for curve in _curves(test, header, read_rows(header, test.lines, test.step, unfinished), source, skipped)
+        for run, header in sections.tables()
+        for curve in _curves(run, header, read_rows(header, run.lines, run.step, unfinished), source, skipped)
     ]
     counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
     told = tuple(tally(*_REASONS[reason], lines) for reason, lines in counted.items() if lines)
@@ -73,45 +73,45 @@ def _nothing(sections: Sections, source: str, told: Sequence[str]) -> str:
 class _Table:
     """The rows of one table that share data type, reduction and root."""
 
-    test: Test
+    run: Run
     header: Header
     rows: tuple[Row, ...]
     ranks: Ranks
     notes: tuple[str, ...]
 
 
-def _curves(test: Test, header: Header, found: Rows, source: str, skipped: _Skipped) -> Iterator[Curve]:
+def _curves(run: Run, header: Header, found: Rows, source: str, skipped: _Skipped) -> Iterator[Curve]:
     skipped["torn"] += found.torn
     if not found.rows and not found.torn:
         skipped["bare"].append(header.line)
     kinds: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
     for row in found.rows:
         kinds[row.kind, row.redop, row.root].append(row)
-    notes = _test_notes(test, header, found)
+    notes = _run_notes(run, header, found)
     for (kind, redop, root), rows in kinds.items():
         own = f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in its table"
-        table = _Table(test, header, tuple(rows), _ranks(test), notes + ((own,) if len(kinds) > 1 else ()))
+        table = _Table(run, header, tuple(rows), _ranks(run), notes + ((own,) if len(kinds) > 1 else ()))
         curve = _curve(_checked(table, skipped), source, skipped)
         if curve.points or curve.in_place:
             yield curve
 
 
-def _test_notes(test: Test, header: Header, found: Rows) -> tuple[str, ...]:
-    notes = list(test.notes)
+def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
+    notes = list(run.notes)
     if found.joined:
         notes.append(tally("row", "torn in two and put together again", found.joined))
     if header.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
-    if not test.closed:
+    if not run.closed:
         notes.append("no footer below the table: the log may be cut short")
     return tuple(notes)
 
 
-def _ranks(test: Test) -> Ranks:
-    if not test.devices and len(test.nranks) == 1:
-        (ranks,) = test.nranks
+def _ranks(run: Run) -> Ranks:
+    if not run.devices and len(run.nranks) == 1:
+        (ranks,) = run.nranks
         return Ranks(ranks, None, (f"no list of devices: {ranks} ranks by NCCL's own 'nranks {ranks}'",))
-    return count_ranks(test.devices)
+    return count_ranks(run.devices)
 
 
 def _checked(table: _Table, skipped: _Skipped) -> _Table:
@@ -137,7 +137,7 @@ def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, .
 def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve:
     collective, ranks, notes = _identity(table)
     series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
-    for at, place in enumerate(table.test.places):
+    for at, place in enumerate(table.run.places):
         timed = [row for row in table.rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
         usable = [row for row in timed if measured(row.cells[at])]
@@ -151,19 +151,19 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     """The collective, the ranks, and all that is to be said so far."""
     if not table.rows:
         return "unknown", table.ranks, table.notes
-    test, rows, per_second, ranks = table.test, table.rows, table.header.per_second, table.ranks
-    named = [test.started] if test.started else test.named
+    run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks
+    named = [run.started] if run.started else run.named
     collective, note = name_collective(named, rows, ranks.ranks, per_second)
     if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
         ranks = Ranks(None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",))
     elif ranks.ranks is None and not ranks.notes:
-        ranks = _by_threads(test, collective, rows, per_second)
+        ranks = _by_threads(run, collective, rows, per_second)
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
 
 
-def _by_threads(test: Test, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
-    if test.threads and confirms(collective, test.threads, rows, per_second):
-        return Ranks(test.threads, 1, (f"no list of devices: {test.threads} ranks by nThread x nGpus and busbw",))
+def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
+    if run.threads and confirms(collective, run.threads, rows, per_second):
+        return Ranks(run.threads, 1, (f"no list of devices: {run.threads} ranks by nThread x nGpus and busbw",))
     return Ranks(None, None, ("number of ranks unknown: no list of devices",))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from experiments.measurements.checks import agrees, copies, row_agrees
 from experiments.measurements.table import Header, Row, aligned, fits, spans
 
-_FIRST = re.compile(r"[ \t]*[0-9]{1,18}")
+_FIRST = re.compile(r"[ \t]*[0-9]")
 _FOREIGN = re.compile(r"[A-Za-z:\[]")
 _WIDEST = 13
 _LONGEST = 4096
@@ -86,13 +86,12 @@ def _usual_copies(rows: Sequence[Row]) -> float | None:
 
 def _settled(found: Rows, per_second: float, step: Step | None) -> Rows:
     """Without the rows put together from pieces that nothing proves to belong together."""
-    doubtful = set()
+    doubtful, joined = set(), set(found.joined)
     for row, later in zip(found.rows, [*found.rows, None][1:], strict=True):
-        if row.line in found.joined and not _proven(row, later, per_second, step):
+        if row.line in joined and not _proven(row, later, per_second, step):
             doubtful.add(row.line)
     rows = [row for row in found.rows if row.line not in doubtful]
-    joined = [line for line in found.joined if line not in doubtful]
-    return Rows(rows, sorted([*found.torn, *doubtful]), joined)
+    return Rows(rows, sorted([*found.torn, *doubtful]), sorted(joined - doubtful))
 
 
 def _proven(row: Row, later: Row | None, per_second: float, step: Step | None) -> bool:
@@ -159,7 +158,8 @@ class _Reader:
         """Whether a complete row lost no digit of its first and last token, the only ones that can have."""
         if self._aligned(row):
             return not (row.doubtful_end() and row.line == self._unfinished)
-        return copies(row) is not None and copies(row) == self._usual and not row.doubtful_end()
+        known = self._usual is not None or "count" not in row.columns
+        return known and copies(row) == self._usual and not row.doubtful_end()
 
     def _joined(self, line: int, head: str, tail: str) -> Row | None:
         """The one row that begins in `head` (another program's text may follow there) and ends with `tail`."""

@@ -26,7 +26,7 @@ _PREAMBLE = ("nThread", "Using devices", "nccl-tests version", "Collective test 
 
 
 @dataclass
-class Test:
+class Run:
     """One run of a benchmark: its preamble, its header (None until it comes) and the lines below."""
 
     devices: list[Device] = field(default_factory=list)
@@ -47,15 +47,15 @@ class Test:
 class Sections:
     """All tests of a log; the lines of rows outside any table, and of lines too long to read."""
 
-    tests: list[Test] = field(default_factory=lambda: [Test()])
+    runs: list[Run] = field(default_factory=lambda: [Run()])
     orphans: list[int] = field(default_factory=list)
     long: list[int] = field(default_factory=list)
 
-    def tables(self) -> Iterator[tuple[Test, Header]]:
+    def tables(self) -> Iterator[tuple[Run, Header]]:
         """The tests that came as far as a table."""
-        for test in self.tests:
-            if test.header is not None:
-                yield test, test.header
+        for run in self.runs:
+            if run.header is not None:
+                yield run, run.header
 
 
 def cut(text: str) -> Sections:
@@ -73,18 +73,18 @@ def cut(text: str) -> Sections:
 
 def _read_line(sections: Sections, line: int, content: str) -> None:
     """Keep what may be a row."""
-    test = sections.tests[-1]
-    if test.header is None or test.closed:
+    run = sections.runs[-1]
+    if run.header is None or run.closed:
         if _ROW.search(content[:_LONGEST_ROW]):
             sections.orphans.append(line)
         return
-    text = test.header.strip(content)
+    text = run.header.strip(content)
     if text.lstrip().startswith("#"):
         text = text.replace("#", " ", 1)
-        if test.header.row(line, text) is None:
+        if run.header.row(line, text) is None:
             return
     if may_matter(text):
-        test.lines.append((line, text))
+        run.lines.append((line, text))
 
 
 def _read_mark(sections: Sections, line: int, content: str) -> bool:
@@ -92,53 +92,61 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
     header = find_header(line, content)
     if header is not None:
         _open(sections, header)
-    elif any(mark in content for mark in _PREAMBLE) or device(content):
+    elif any(mark in content for mark in _PREAMBLE) or _lists_device(sections.runs[-1], content):
         _read_preamble(_preamble(sections), content)
     else:
-        _read_remark(sections.tests[-1], content)
+        _read_remark(sections.runs[-1], content)
     return header is not None
 
 
+def _lists_device(run: Run, content: str) -> bool:
+    """Whether a line is of a list of devices; a piece of such a line counts only where a list can be."""
+    found = device(content)
+    return found is not None and (found.rank >= 0 or run.header is None)
+
+
 def _open(sections: Sections, header: Header) -> None:
-    if sections.tests[-1].header is not None:
-        sections.tests.append(Test(named=sections.tests[-1].named_after))
-    sections.tests[-1].header = header
+    if sections.runs[-1].header is not None:
+        sections.runs.append(Run(named=sections.runs[-1].named_after))
+    sections.runs[-1].header = header
 
 
-def _preamble(sections: Sections) -> Test:
+def _preamble(sections: Sections) -> Run:
     """The test that is being announced: a new one if the current one has its table already."""
-    if sections.tests[-1].header is not None:
-        sections.tests.append(Test(named=sections.tests[-1].named_after))
-    return sections.tests[-1]
+    if sections.runs[-1].header is not None:
+        sections.runs.append(Run(named=sections.runs[-1].named_after))
+    return sections.runs[-1]
 
 
-def _read_preamble(test: Test, content: str) -> None:
+def _read_preamble(run: Run, content: str) -> None:
     if found := device(content):
-        test.devices.append(found)
+        run.devices.append(found)
     if "Collective test starting" in content:
-        test.started = next(iter(programs(content)), None)
+        run.started = next(iter(programs(content)), None)
     if threads := _THREADS.search(content):
-        test.threads = int(threads[1]) * int(threads[2])
+        run.threads = int(threads[1]) * int(threads[2])
     if step := _STEP.search(content):
         amount = int(step[1])
-        test.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
+        run.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
 
 
-def _read_remark(test: Test, content: str) -> None:
+def _read_remark(run: Run, content: str) -> None:
     if "Out of bounds" in content or "Avg bus" in content or "test concluded" in content:
-        test.closed = test.header is not None
-        _read_footer(test, content)
-    elif "-place" in content and test.header is None:
-        test.places = tuple(sorted((place for place in _PLACES if place in content), key=content.find))
+        run.closed = run.header is not None
+        _read_footer(run, content)
+    elif all(place in content for place in _PLACES) and run.header is None:
+        run.places = tuple(sorted(_PLACES, key=content.find))
+    elif "# " in content and content.rstrip().endswith(" in-place") and run.header is None:
+        run.places = ("in-place", "out-of-place")
     elif note := _REDUCED.search(content):
-        test.notes.append(note[0].strip())
-    elif test.header is None:
-        test.nranks |= {int(count) for count in _RANKS.findall(content)}
-    (test.named if test.header is None else test.named_after).extend(programs(content))
+        run.notes.append(note[0].strip())
+    elif run.header is None:
+        run.nranks |= {int(count) for count in _RANKS.findall(content)}
+    (run.named if run.header is None else run.named_after).extend(programs(content))
 
 
-def _read_footer(test: Test, content: str) -> None:
+def _read_footer(run: Run, content: str) -> None:
     if failed := _FAILED.search(content):
-        test.notes.append(failed[0])
-    if "test concluded" in content and test.header is not None:
-        test.named = test.named or programs(content)
+        run.notes.append(failed[0])
+    if "test concluded" in content and run.header is not None:
+        run.named = run.named or programs(content)

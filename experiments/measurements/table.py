@@ -143,19 +143,33 @@ def find_header(line: int, text: str) -> Header | None:
     if start is None:
         return None
     rest = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
-    rest = _UNIT.sub(lambda unit: " " * len(unit[0]), rest)
+    rest = _mended(_UNIT.sub(lambda unit: " " * len(unit[0]), rest))
     columns = tuple(_ALIASES.get(name, name) for name in rest.split())
-    if not _is_table(columns):
+    if not _is_table(columns) or ":" in rest:
         return None
     ends = tuple(end for _, end in spans(rest))
     per_second = 1e3 if "bytes" in rest.split() else 1e6
     return Header(line, columns, ends, _pattern(text[: start.start()]), per_second, "cputime" in rest.split())
 
 
+def _mended(header: str) -> str:
+    """The header with its last name whole, if it was torn or written over there: both halves have the same names."""
+    found = spans(header)
+    names = [header[start:end] for start, end in found]
+    times = [at for at, name in enumerate(names) if name == "time"]
+    last = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
+    if last >= len(names):
+        return f"{header.rstrip()} {names[times[1] - 1]}" if last == len(names) else header
+    whole, written_over = names[times[1] - 1], any(":" in name for name in names[last:])
+    cut = last == len(names) - 1 and whole.startswith(names[last])
+    return header[: found[last][0]] + whole if cut or written_over else header
+
+
 def _is_table(columns: tuple[str, ...]) -> bool:
-    groups = [columns[at : at + 3] for at, name in enumerate(columns) if name == "time"]
+    times = [at for at, name in enumerate(columns) if name == "time"]
     once = all(columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root"))
-    return len(groups) in (1, 2) and once and all(group == ("time", "algbw", "busbw") for group in groups)
+    alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
+    return alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
 
 
 def _pattern(prefix: str) -> re.Pattern[str]:

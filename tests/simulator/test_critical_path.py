@@ -1,0 +1,378 @@
+"""The critical path: why a run takes as long as it takes, to the last bit of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import fsum
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import algorithms, find
+from simulator.critical_path import PARTS, Segment, critical_path, parts, sensitivities, worth
+from simulator.engines import simulate
+from simulator.schedule import Schedule
+from simulator.timeline import Timeline
+from topologies import shapes
+from topologies.topology import Floats, Topology, TopologyBuilder
+
+
+def nonzero(path: list[Segment]) -> dict[str, float]:
+    """The parts that take any time."""
+    return {part: seconds for part, seconds in parts(path).items() if seconds}
+
+
+def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
+    """The segments from the end to the start, without those of no time: part, seconds, operation, queued."""
+    return [(s.part, s.seconds, s.operation, s.queued) for s in critical_path(timeline) if s.seconds]
+
+
+def route_of(*wires: tuple[float, float, float]) -> Topology:
+    """Rank 0, a switch between every two wires of (bandwidth, latency, gap), rank 1."""
+    builder = TopologyBuilder("route")
+    stops = [builder.device(f"stop{index}") for index in range(len(wires) + 1)]
+    for (bandwidth, latency, gap), one, other in zip(wires, stops, stops[1:], strict=False):
+        builder.link(one, other, bandwidth=bandwidth, latency=latency, gap=gap)
+    return builder.build([stops[0], stops[-1]])
+
+
+def messages(*sizes: float) -> Schedule:
+    """Messages of rank 0 to rank 1, all ready at 0."""
+    builder = ScheduleBuilder(2, 1.0)
+    for nbytes in sizes:
+        builder.signal(0, 1, nbytes=nbytes)
+    return builder.build()
+
+
+# Parts, by hand.
+
+
+def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> None:
+    # 8/4 + 1 = 3 s on the first wire, 8/2 + 2 = 6 s on the second.
+    timeline = simulate(messages(8.0), route_of((4, 2, 1), (2, 3, 2)))
+    assert timeline.makespan == 2 + 6 + 3
+    assert story(timeline) == [
+        ("latency", 3, 0, False),
+        ("serialisation", 4, 0, False),
+        ("gap", 2, 0, False),
+        ("latency", 2, 0, False),
+    ]
+
+
+def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwhile() -> None:
+    timeline = simulate(messages(8.0), route_of((1, 1, 0), (8, 2, 0), (2, 3, 0)))
+    assert nonzero(critical_path(timeline)) == {"latency": 6, "serialisation": 8}
+    assert [(s.part, s.where) for s in critical_path(timeline) if s.seconds] == [
+        ("latency", 2),
+        ("latency", 1),
+        ("latency", 0),
+        ("serialisation", 0),
+    ]
+
+
+def test_what_is_waited_for_in_a_queue_counts_as_queueing() -> None:
+    # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
+    timeline = simulate(messages(10.0, 6.0), route_of((2, 2, 1)))
+    path = critical_path(timeline)
+    assert nonzero(path) == {"latency": 2, "serialisation": 3, "gap": 1, "queueing": 6}
+    assert {part: seconds for part, seconds in worth(path).items() if seconds} == {
+        "latency": 2,
+        "serialisation": 8,
+        "gap": 2,
+    }
+    assert story(timeline) == [
+        ("latency", 2, 1, False),
+        ("serialisation", 3, 1, False),
+        ("gap", 1, 1, False),
+        ("serialisation", 5, 0, True),
+        ("gap", 1, 0, True),
+    ]
+
+
+def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
+    # Heads at the switch at 1, 4 s each: the last is there from 9 to 13, and arrives at 14.
+    schedule = ScheduleBuilder(4, 1.0)
+    schedule.signal([1, 2, 3], [0, 0, 0], nbytes=4.0)
+    timeline = simulate(schedule.build(), shapes.star(4, bandwidth=1.0, latency=1.0))
+    assert story(timeline) == [
+        ("latency", 1, 2, False),
+        ("serialisation", 4, 2, False),
+        ("serialisation", 4, 1, True),
+        ("serialisation", 4, 0, True),
+        ("latency", 1, 0, False),
+    ]
+
+
+def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
+    # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is all that counts.
+    builder = TopologyBuilder("merge")
+    for name in ("a", "b", "switch", "c"):
+        builder.device(name)
+    builder.link("a", "switch", bandwidth=1.0)
+    builder.link("b", "switch", bandwidth=float("inf"))
+    builder.link("switch", "c", bandwidth=4.0)
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal(1, 2, nbytes=20.0)
+    schedule.signal(0, 2, nbytes=10.0)
+    timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]))
+    assert story(timeline) == [("serialisation", 10, 1, False)]
+
+
+def test_reductions_queue_for_the_receiver() -> None:
+    # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of merging.
+    schedule = ScheduleBuilder(3, 4.0)
+    schedule.reduce([1, 2], 0, slot=0)
+    timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
+    assert story(timeline) == [
+        ("reduction", 3, 1, False),
+        ("reduction", 3, 0, True),
+        ("serialisation", 4, 0, False),
+    ]
+    assert parts(critical_path(timeline))["queueing"] == 3
+
+
+def test_computations_count_and_queue_for_their_lane() -> None:
+    # 3 s, then 5 s on the same lane, then 2 bytes.
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.compute(0, 3.0)
+    last = schedule.compute(0, 5.0)
+    schedule.signal(0, 1, nbytes=2.0, after=last)
+    timeline = simulate(schedule.build(), route_of((1, 1, 0)))
+    assert story(timeline) == [
+        ("latency", 1, 2, False),
+        ("serialisation", 2, 2, False),
+        ("compute", 5, 1, False),
+        ("compute", 3, 0, True),
+    ]
+
+
+def test_local_copies_count_at_their_rank() -> None:
+    builder = TopologyBuilder("local")
+    ends = [builder.device("a"), builder.device("b", copy=0.5)]
+    builder.connect(*ends, bandwidth=1.0)
+    schedule = ScheduleBuilder(2, 4.0, scratch=1)
+    schedule.copy(0, 1, slot=0, target=1)
+    schedule.copy(1, 1, slot=1, target=0)
+    timeline = simulate(schedule.build(), builder.build(ends))
+    assert story(timeline) == [("copy", 2, 1, False), ("serialisation", 4, 0, False)]
+    assert sensitivities(timeline).copy.tolist() == [0, 4]
+
+
+def test_the_path_goes_through_the_slowest_of_several_media() -> None:
+    builder = TopologyBuilder("media")
+    ends = [builder.device("a"), builder.device("b")]
+    bus, port = builder.medium("bus", 4.0, gap=3.0), builder.medium("port", 2.0)
+    builder.link("a", "b", bandwidth=8.0, media=(bus, port))
+    topology = builder.build(ends)
+    # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the port.
+    assert nonzero(critical_path(simulate(messages(4.0), topology))) == {"serialisation": 1, "gap": 3}
+    assert nonzero(critical_path(simulate(messages(40.0), topology))) == {"serialisation": 20}
+    # Both: the large one waits 4 s for the bus, though the port is free at 2.
+    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {"serialisation": 20, "queueing": 4}
+
+
+def test_no_time_has_no_path() -> None:
+    assert critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))) == []
+    instant = simulate(messages(5.0), shapes.line(2, bandwidth=float("inf")))
+    assert critical_path(instant) == []
+    assert set(parts([])) == set(PARTS)
+    assert sum(parts([]).values()) == 0
+
+
+# Counts.
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
+def test_a_ring_waits_for_2p_minus_2_latencies_and_as_many_chunks(ranks: int) -> None:
+    nbytes = 1e6
+    topology = shapes.ring(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)
+    timeline = simulate(find("ring").build(ranks, nbytes), topology)
+    worths = sensitivities(timeline)
+    assert worths.latency.sum() == 2 * (ranks - 1)
+    assert worths.gap.sum() == 2 * (ranks - 1)
+    assert worths.inverse_bandwidth.sum() == pytest.approx(2 * (ranks - 1) * nbytes / ranks, rel=1e-12)
+    assert worths.reduction.sum() == pytest.approx((ranks - 1) * nbytes / ranks, rel=1e-12)
+    assert worths.copy.sum() == 0
+
+
+def test_through_a_star_a_ring_waits_for_twice_as_many_latencies() -> None:
+    timeline = simulate(find("ring").build(6, 6e6), shapes.star(6, bandwidth=1e9, latency=1e-6))
+    assert sensitivities(timeline).latency.sum() == 4 * 5
+    assert sensitivities(timeline).inverse_bandwidth.sum() == pytest.approx(2 * 5 * 1e6)
+
+
+def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
+    timeline = simulate(find("tree").build(5, 1e6), shapes.star(5, bandwidth=1e9, latency=1e-6))
+    given_path, own = sensitivities(timeline, critical_path(timeline)), sensitivities(timeline)
+    assert given_path.latency.tolist() == own.latency.tolist()
+    assert own.latency.shape == (10,)
+    assert own.gap.shape == own.inverse_bandwidth.shape == (10,)
+    assert own.reduction.shape == own.copy.shape == (5,)
+
+
+# Laws.
+
+SHAPES: list[Callable[..., Topology]] = list(shapes.SHAPES.values())
+
+
+def irregular(topology: Topology, seed: int) -> Topology:
+    """The same machine with parameters among which there are no ties."""
+    rng = np.random.default_rng(seed)
+
+    def around(values: Floats) -> Floats:
+        return np.asarray(values * rng.uniform(0.5, 1.5, len(values)))
+
+    return replace(
+        topology,
+        latency=around(topology.latency),
+        medium_gap=around(topology.medium_gap),
+        medium_bandwidth=around(topology.medium_bandwidth),
+        reduction=around(topology.reduction),
+        copy=around(topology.reduction),
+    )
+
+
+@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_the_path_of_every_algorithm_adds_up_to_its_makespan(
+    name: str, shape: Callable[..., Topology], ranks: int
+) -> None:
+    algorithm = find(name)
+    regular = shape(ranks + algorithm.servers, bandwidth=1e9, latency=1e-6, gap=3e-7, reduction=2e-10)
+    for topology in (regular, irregular(regular, ranks)):
+        timeline = simulate(algorithm.build(ranks, 1e5), topology)
+        path = critical_path(timeline)
+        assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
+        assert all(segment.seconds >= 0 for segment in path)
+        assert fsum(parts(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
+        assert fsum(worth(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
+
+
+def random_machine(random: Random, ranks: int, *, zeros: bool) -> Topology:
+    """A tree of devices and switches with irregular parameters and a few shared media."""
+    builder = TopologyBuilder("random")
+
+    def some(low: float, high: float) -> float:
+        return 0.0 if zeros and random.random() < 0.3 else random.uniform(low, high)
+
+    names = [
+        builder.device(f"d{k}", reduction=some(0.1, 0.6), copy=some(0.1, 0.6))
+        for k in range(ranks + random.randint(0, 2))
+    ]
+    shared = [builder.medium(f"m{k}", random.uniform(1, 2), some(0.1, 0.5)) for k in range(2)]
+    for k in range(1, len(names)):
+        parent = names[random.randrange(k)]
+        for ends in ((parent, names[k]), (names[k], parent)):
+            builder.link(
+                *ends,
+                bandwidth=random.choice((1.0, 2.0, float("inf"))) if zeros else random.uniform(1, 3),
+                latency=some(0.1, 2.0),
+                gap=some(0.1, 0.5),
+                media=random.sample(shared, random.choice((0, 0, 1, 2))),
+            )
+    return builder.build([*names[: ranks - 1], random.choice(names) if zeros else names[ranks - 1]])
+
+
+def random_schedule(random: Random, ranks: int) -> Schedule:
+    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
+    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
+    for number in range(random.randint(1, 20)):
+        one, other = random.randrange(ranks), random.randrange(ranks)
+        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
+        slot, target = random.sample(range(3), 2)
+        match random.randrange(4):
+            case 0:
+                builder.copy(one, other, slot=slot, target=target, after=after)
+            case 1:
+                builder.reduce(one, other, slot=slot, target=target, after=after)
+            case 2:
+                builder.signal(one, other, nbytes=random.uniform(0, 4), after=after)
+            case _:
+                builder.compute(one, random.uniform(0, 2), lane=random.randrange(2), after=after)
+    return builder.build()
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5), st.booleans())
+def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int, zeros: bool) -> None:
+    random = Random(seed)
+    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros), "reference")
+    path = critical_path(timeline)
+    assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
+    assert all(segment.seconds >= 0 for segment in path)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5))
+def test_amounts_times_parameters_are_the_seconds(seed: int, ranks: int) -> None:
+    random = Random(seed)
+    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks, zeros=True), "reference")
+    topology, worths, path = timeline.routed.topology, sensitivities(timeline), critical_path(timeline)
+    seconds = {
+        "latency": worths.latency @ topology.latency,
+        "gap": worths.gap @ topology.medium_gap,
+        "serialisation": worths.inverse_bandwidth @ (1 / topology.medium_bandwidth),
+        "reduction": worths.reduction @ timeline.routed.reduction,
+        "copy": worths.copy @ timeline.routed.copy,
+    }
+    for part, value in worth(path).items():
+        if part != "compute":
+            assert value == pytest.approx(seconds[part], rel=1e-12, abs=1e-15)
+
+
+STEP = 2.0**-26
+
+
+def nudged(topology: Topology) -> Iterator[tuple[str, int, Topology]]:
+    """The machine with one parameter a little higher, for each of them."""
+
+    def up(values: Floats, index: int) -> Floats:
+        higher = values.copy()
+        higher[index] += STEP
+        return higher
+
+    for link in range(len(topology.latency)):
+        yield "latency", link, replace(topology, latency=up(topology.latency, link))
+    for medium in range(len(topology.medium_gap)):
+        yield "gap", medium, replace(topology, medium_gap=up(topology.medium_gap, medium))
+        bandwidth = topology.medium_bandwidth.copy()
+        bandwidth[medium] = 1 / (1 / bandwidth[medium] + STEP)
+        yield "inverse_bandwidth", medium, replace(topology, medium_bandwidth=bandwidth)
+    for rank, device in enumerate(topology.placement):
+        yield "reduction", rank, replace(topology, reduction=up(topology.reduction, int(device)))
+        yield "copy", rank, replace(topology, copy=up(topology.copy, int(device)))
+
+
+def check_differences(schedule: Schedule, topology: Topology) -> int:
+    """Compare with finite differences wherever the order of service stays; returns how many there were."""
+    timeline = simulate(schedule, topology, "reference")
+    worths, compared = sensitivities(timeline), 0
+    for name, index, machine in nudged(topology):
+        other = simulate(schedule, machine, "reference")
+        if (other.node_cause != timeline.node_cause).any() or np.argmax(other.finish) != np.argmax(timeline.finish):
+            continue
+        difference = (other.makespan - timeline.makespan) / STEP
+        assert getattr(worths, name)[index] == pytest.approx(difference, rel=1e-5, abs=1e-5), (name, index)
+        compared += 1
+    return compared
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(2, 4))
+def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int) -> None:
+    random = Random(seed)
+    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks, zeros=False)
+    everything = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
+    assert check_differences(schedule, topology) >= everything - 2, "there are hardly ever near ties"
+
+
+@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("shape", [shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port])
+def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(
+    name: str, shape: Callable[..., Topology]
+) -> None:
+    algorithm = find(name)
+    regular = shape(5 + algorithm.servers, bandwidth=1.0, latency=1.0, gap=1.0, reduction=0.3)
+    assert check_differences(algorithm.build(5, 20.0), irregular(regular, seed=7)) > 20

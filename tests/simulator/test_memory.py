@@ -1,0 +1,368 @@
+"""Memory over time: bytes resident, and how many of them needlessly."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import algorithms, find
+from simulator.engines import simulate
+from simulator.memory import Memory, trace
+from simulator.schedule import TRANSFER, Schedule
+from simulator.timeline import Timeline
+from topologies import shapes
+from topologies.topology import Topology, TopologyBuilder
+
+
+def memory(schedule: Schedule, topology: Topology) -> Memory:
+    return trace(schedule, simulate(schedule, topology))
+
+
+def at(found: Memory, time: float) -> tuple[float, float]:
+    """Bytes resident and redundant at a time."""
+    step = int(np.searchsorted(found.times, time, side="right")) - 1
+    return float(found.resident[step]), float(found.redundant[step])
+
+
+def steps(found: Memory) -> list[tuple[float, float, float]]:
+    """Time, resident and redundant of every step."""
+    return list(zip(found.times.tolist(), found.resident.tolist(), found.redundant.tolist(), strict=True))
+
+
+# By hand.
+
+
+def test_a_ring_all_reduce_over_time() -> None:
+    # p = 4, V = 4 bytes at 1 B/s: a step a second, of four chunks of 1 byte. In every reduce-scatter step there are 4
+    # bytes in inboxes; after it, 4 more values have been merged elsewhere. In the all-gather nothing changes: copies
+    # replace what is dead already.
+    found = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=1.0))
+    assert steps(found) == [(0, 20, 0 + 4), (1, 20, 4 + 4), (2, 20, 8 + 4), (3, 16, 12)]
+    assert found.peaks.tolist() == [5] * 4, "V + V/p"
+    assert found.peak == 5
+    assert found.peak_redundant == 12
+
+
+def ring_with_pauses(ranks: int, nbytes: float) -> Schedule:
+    """A ring reduce-scatter in which everyone rests for a second after each step, when no inbox is in use."""
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    rank = np.arange(ranks)
+    barrier = np.zeros(0, dtype=np.int32)
+    for step in range(ranks - 1):
+        sent = ring.reduce(rank, (rank + 1) % ranks, slot=(rank - step - 1) % ranks, after=barrier)
+        barrier = ring.compute(rank, 1.0, after=sent)
+    return ring.build()
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_after_k_steps_of_a_ring_reduce_scatter_k_vectors_are_redundant(ranks: int) -> None:
+    nbytes = 2.0 * ranks
+    found = memory(ring_with_pauses(ranks, nbytes), shapes.ring(ranks, bandwidth=2.0))
+    for step in range(1, ranks):  # Step k is on the wire from 2(k - 1) to 2k - 1; then a pause.
+        assert at(found, 2 * step - 1.5) == (ranks * nbytes + nbytes, (step - 1) * nbytes + nbytes)
+        assert at(found, 2 * step - 0.5) == (ranks * nbytes, step * nbytes)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_after_a_reduce_scatter_and_through_the_all_gather_one_phase_is_redundant(ranks: int) -> None:
+    nbytes, topology = 8.0 * ranks, shapes.ring(ranks, bandwidth=8.0)
+    scattered = memory(find("ring_reduce_scatter").build(ranks, nbytes), topology)
+    assert at(scattered, ranks - 1) == (ranks * nbytes, (ranks - 1) * nbytes)
+    whole = memory(find("ring").build(ranks, nbytes), topology)
+    for time in range(ranks - 1, 2 * ranks):
+        assert at(whole, time) == (ranks * nbytes, (ranks - 1) * nbytes)
+
+
+def test_an_all_gather_is_redundant_from_the_beginning() -> None:
+    # What will be overwritten unread was never worth anything: only the p chunks are, V bytes in all.
+    found = memory(find("ring_all_gather").build(4, 8.0), shapes.ring(4, bandwidth=2.0))
+    assert steps(found) == [(0, 32, 24)]
+    assert found.peaks.tolist() == [8] * 4
+
+
+def test_naive_over_time() -> None:
+    # p = 3, V = 2 at 1 B/s through a star: everyone's first inbox is in use from 0, the second from 2, both until 4,
+    # when all is merged. Until then only the three originals count, after that one sum.
+    found = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(found) == [(0, 6 + 6, 6), (2, 6 + 12, 12), (4, 6, 4)]
+    assert found.peaks.tolist() == [6] * 3, "pV"
+
+
+def test_naive_merges_one_inbox_after_the_other() -> None:
+    # As above with 0.5 s a byte: inbox 1 is merged from 4 to 5, inbox 2 from 5 to 6. At 5 an inbox is given up, and
+    # three partial sums of two live beside the three originals that the second inboxes hold; at 6 one sum is left.
+    found = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0, reduction=0.5))
+    assert steps(found) == [(0, 12, 6), (2, 18, 12), (5, 12, 0), (6, 6, 4)]
+
+
+def test_a_parameter_server_over_time() -> None:
+    # p = 3, V = 2 at 1 B/s: pushes arrive at 2 and at 4, both on their way from 0. At 2 one value has been merged, at 4
+    # two; pulls bring nothing new.
+    found = memory(find("parameter_server").build(3, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(found) == [(0, 6 + 4, 4), (2, 6 + 2, 4), (4, 6, 4)]
+    assert found.peaks.tolist() == [6, 2, 2]
+
+
+def test_a_server_apart_over_time() -> None:
+    # p = 2, V = 2 at 1 B/s. The server's slot and its inbox are used from 0; the second push arrives at 4, is merged at
+    # once and its inbox given up; then rank 1's value is dead, rank 0's own copy is until it is overwritten at 6. The
+    # server keeps the sum until it has sent it the second time, at 8.
+    found = memory(find("parameter_server_apart").build(2, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(found) == [(0, 4 + 4, 4), (4, 4 + 2, 2), (6, 6, 4), (8, 4, 2)]
+    assert found.peaks.tolist() == [2, 2, 4]
+
+
+def test_scratch_is_held_from_its_first_use_to_its_last() -> None:
+    # 0 computes 1 s, sends for 4 s into scratch of 1, which reads it after another 3 s, for 2 s.
+    schedule = ScheduleBuilder(2, 4.0, scratch=2)
+    pause = schedule.compute(0, 1.0)
+    sent = schedule.copy(0, 1, slot=0, target=2, after=pause)
+    schedule.compute(1, 2.0, reads=2, after=schedule.compute(1, 3.0, after=sent))
+    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert steps(found) == [(0, 8, 0), (1, 12, 4), (10, 8, 0)]
+    assert found.peaks.tolist() == [4, 8]
+
+
+def test_an_inbox_is_held_until_it_is_merged() -> None:
+    # On the wire 0-4 and through the switch until 5, merged until 7.
+    schedule = ScheduleBuilder(2, 4.0)
+    schedule.reduce(0, 1, slot=0)
+    found = memory(schedule.build(), shapes.star(2, bandwidth=1.0, latency=0.5, reduction=0.5))
+    assert steps(found) == [(0, 12, 4), (7, 8, 4)]
+
+
+def test_a_copy_of_a_value_is_redundant_until_one_of_them_changes() -> None:
+    # Copied by 4; rank 2 adds to rank 1's by 8: rank 0's is alone again, rank 2's is merged.
+    schedule = ScheduleBuilder(3, 4.0)
+    schedule.copy(0, 1, slot=0)
+    schedule.reduce(2, 1, slot=0)
+    found = memory(schedule.build(), shapes.full_mesh(3, bandwidth=1.0))
+    assert steps(found) == [(0, 12, 4), (4, 16, 4 + 4), (8, 12, 4)]
+
+
+def test_nothing_is_redundant_while_nothing_happens() -> None:
+    found = memory(ScheduleBuilder(3, 4.0).build(), shapes.line(3, bandwidth=1.0))
+    assert steps(found) == [(0, 12, 0)]
+    assert found.peaks.tolist() == [4, 4, 4]
+
+
+def test_a_scratch_value_that_nobody_reads_is_given_up_with_its_slot() -> None:
+    # Rank 0's value arrives in rank 1's scratch at 4, its only use, and is overwritten at home at 8.
+    schedule = ScheduleBuilder(2, 4.0, scratch=1)
+    schedule.copy(0, 1, slot=0, target=1)
+    schedule.copy(1, 0, slot=0, target=0)
+    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert steps(found) == [(0, 12, 4), (4, 8, 0), (8, 8, 4)]
+
+
+def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
+    # Rank 1 holds a copy of rank 0's from 4 on; at 9 both have computed gradients of their own into it.
+    schedule = ScheduleBuilder(2, 4.0)
+    schedule.copy(0, 1, slot=0)
+    schedule.compute([0, 1], 5.0, writes=0)
+    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert at(found, 4.0) == (8, 4)
+    assert at(found, 9.0) == (8, 0)
+
+
+# Against a reference that replays events in dictionaries.
+
+Cell = tuple[int, int]
+Value = frozenset[tuple[Cell, int]]
+"""What was added up: which inputs, how often."""
+
+
+@dataclass
+class Version:
+    cell: Cell
+    value: Value
+    begin: float
+    end: float = np.inf
+    read: bool = False
+
+
+@dataclass
+class Replay:
+    """Versions of cells, the last read of every value, and when every cell was in use."""
+
+    versions: list[Version] = field(default_factory=list)
+    held: dict[Cell, Version] = field(default_factory=dict)
+    last_read: dict[Value, float] = field(default_factory=dict)
+    uses: dict[Cell, list[float]] = field(default_factory=dict)
+
+    def hold(self, cell: Cell, value: Value, begin: float) -> None:
+        self.held[cell] = Version(cell, value, begin)
+        self.versions.append(self.held[cell])
+
+
+def replay(schedule: Schedule, timeline: Timeline) -> Replay:
+    state = Replay()
+    content: dict[Cell, Counter[Cell]] = {
+        (rank, slot): Counter({(rank, slot): 1}) for rank in range(schedule.ranks) for slot in range(schedule.slots)
+    }
+
+    def value(cell: Cell) -> Value:
+        return frozenset(content[cell].items())
+
+    for rank in range(schedule.workers):
+        for slot in range(schedule.buffer):
+            state.hold((rank, slot), value((rank, slot)), 0.0)
+    for i in sorted(range(len(schedule)), key=lambda i: (timeline.finish[i], i)):
+        begin, end = float(timeline.start[i]), float(timeline.finish[i])
+        for j in range(schedule.count[i]):
+            origin = (int(schedule.rank[i]), int(schedule.source[i]) + j)
+            goal = (int(schedule.peer[i]), int(schedule.target[i]) + j)
+            if schedule.source[i] >= 0:
+                state.uses.setdefault(origin, []).extend((begin, end))
+                if origin in state.held:
+                    state.held[origin].read = True
+                    state.last_read[value(origin)] = end if schedule.reduces[i] else np.inf
+            if schedule.target[i] >= 0:
+                state.uses.setdefault(goal, []).extend((begin, end))
+                if schedule.kind[i] == TRANSFER:
+                    content[goal] = content[origin] + (content[goal] if schedule.reduces[i] else Counter())
+                if goal in state.held:
+                    old = state.held[goal]
+                    old.end = end if old.read or schedule.reduces[i] else old.begin
+                state.hold(goal, value(goal), end)
+    return state
+
+
+def expected(schedule: Schedule, timeline: Timeline, time: float) -> tuple[float, float, list[float]]:
+    """Bytes resident in all, bytes redundant in all, and bytes resident on each rank."""
+    state = replay(schedule, timeline)
+    size = schedule.shares * schedule.nbytes_total
+    own = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
+    resident = [0.0] * schedule.ranks
+    held = {cell for cell, uses in state.uses.items() if min(uses) <= time < max(uses)} | own
+    for rank, slot in held:
+        resident[rank] += size[slot]
+    for i in np.flatnonzero(schedule.remote & (schedule.reduces == 1)):
+        if timeline.start[i] <= time < timeline.finish[i]:
+            resident[schedule.peer[i]] += schedule.nbytes[i]
+    live = {
+        version.value: size[version.cell[1]]
+        for version in state.versions
+        if version.cell in held and version.begin <= time < min(version.end, state.last_read.get(version.value, np.inf))
+    }
+    return sum(resident), sum(resident) - sum(live.values()), resident
+
+
+def random_machine(random: Random, ranks: int) -> Topology:
+    """A tree of devices and switches with irregular parameters."""
+    builder = TopologyBuilder("random")
+    names = [
+        builder.device(f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3)))
+        for k in range(ranks + random.randint(0, 2))
+    ]
+    for k in range(1, len(names)):
+        bandwidth, latency = random.choice((1.0, 2.0, float("inf"))), random.choice((0.0, 1.0, random.random()))
+        builder.connect(names[random.randrange(k)], names[k], bandwidth=bandwidth, latency=latency)
+    return builder.build(names[:ranks])
+
+
+def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -> Schedule:
+    """Copies, reductions of one or two slots, and computations that read."""
+    builder = ScheduleBuilder(ranks, 12.0, slots=3, scratch=scratch, servers=servers)
+    slots = 3 + scratch
+    for number in range(random.randint(1, 12)):
+        one, other = random.randrange(ranks + servers), random.randrange(ranks + servers)
+        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
+        slot, target = random.sample(range(slots), 2)
+        count = 2 if one != other and max(slot, target) + 2 <= slots and random.random() < 0.5 else 1
+        match random.randrange(5):
+            case 0 | 1:
+                builder.copy(one, other, slot=slot, target=target, count=count, after=after)
+            case 2 | 3:
+                builder.reduce(one, other, slot=slot, target=target, count=count, after=after)
+            case _:
+                builder.compute(one, random.random(), reads=slot, after=after)
+    return builder.build()
+
+
+def check_against_replay(schedule: Schedule, topology: Topology) -> None:
+    timeline = simulate(schedule, topology, "reference")
+    found = trace(schedule, timeline)
+    events = np.unique(np.concatenate(([0.0], timeline.start, timeline.finish)))
+    events = events[np.concatenate(([True], np.diff(events) > 1e-9))]
+    peaks = np.zeros(schedule.ranks)
+    for time in np.concatenate(((events[:-1] + events[1:]) / 2, [events[-1] + 1])):
+        resident, redundant, ranks = expected(schedule, timeline, time)
+        assert at(found, time) == pytest.approx((resident, redundant), abs=1e-9), time
+        peaks = np.maximum(peaks, ranks)
+    assert found.peaks == pytest.approx(peaks, abs=1e-9)
+    assert found.peak == pytest.approx(max(peaks))
+    assert found.peak_redundant == found.redundant.max()
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4))
+def test_among_buffers_memory_is_what_a_replay_of_the_events_says(seed: int, ranks: int) -> None:
+    random = Random(seed)
+    check_against_replay(random_schedule(random, ranks, scratch=0, servers=0), random_machine(random, ranks))
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 1))
+def test_with_scratch_and_servers_memory_is_what_a_replay_of_the_events_says(
+    seed: int, ranks: int, servers: int
+) -> None:
+    random = Random(seed)
+    schedule = random_schedule(random, ranks, scratch=2, servers=servers)
+    check_against_replay(schedule, random_machine(random, ranks + servers))
+
+
+@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("ranks", [2, 3, 4, 6])
+def test_every_algorithm_needs_what_a_replay_of_the_events_says(name: str, ranks: int) -> None:
+    algorithm = find(name)
+    shape = shapes.star(ranks + algorithm.servers, bandwidth=1.0, latency=0.25, reduction=0.25)
+    check_against_replay(algorithm.build(ranks, 12.0), shape)
+
+
+# Laws.
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 2), st.integers(0, 1))
+def test_nothing_less_than_the_workers_buffers_is_ever_resident(
+    seed: int, ranks: int, scratch: int, servers: int
+) -> None:
+    random = Random(seed)
+    schedule = random_schedule(random, ranks, scratch=scratch, servers=servers)
+    found = memory(schedule, random_machine(random, ranks + servers))
+    assert (found.resident >= ranks * 12.0 - 1e-9).all()
+    assert found.resident[-1] == pytest.approx(ranks * 12.0), "in the end all else is given up"
+    assert (found.peaks[:ranks] >= 12.0 - 1e-9).all()
+    assert (np.diff(found.times) > 0).all()
+    assert found.times[0] == 0
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 2), st.integers(0, 1))
+def test_no_more_is_live_than_is_resident(seed: int, ranks: int, scratch: int, servers: int) -> None:
+    random = Random(seed)
+    schedule = random_schedule(random, ranks, scratch=scratch, servers=servers)
+    found = memory(schedule, random_machine(random, ranks + servers))
+    assert (found.redundant >= -1e-9).all()
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(-8, 8))
+def test_both_traces_scale_with_the_size(seed: int, ranks: int, power: int) -> None:
+    random = Random(seed)
+    schedule = random_schedule(random, ranks, scratch=1, servers=0)
+    timeline = simulate(schedule, shapes.star(ranks, bandwidth=1.0, latency=0.5))
+    larger = schedule.scaled(12.0 * 2.0**power)
+    same_times = simulate(larger, shapes.star(ranks, bandwidth=2.0**power, latency=0.5))
+    assert same_times.finish.tolist() == timeline.finish.tolist()
+    one, other = trace(schedule, timeline), trace(larger, same_times)
+    assert other.times.tolist() == one.times.tolist()
+    assert other.resident.tolist() == (one.resident * 2.0**power).tolist()
+    assert other.redundant.tolist() == (one.redundant * 2.0**power).tolist()
+    assert other.peaks.tolist() == (one.peaks * 2.0**power).tolist()
+
+
+def test_memory_of_a_run_of_no_time_is_one_step() -> None:
+    found = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=float("inf")))
+    assert steps(found) == [(0, 16, 12)]

@@ -1,0 +1,225 @@
+"""Routes: least latency, then fewest hops, then first by device order, whatever the order of the questions."""
+
+from itertools import pairwise, permutations
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.errors import InputError
+from topologies.routing import distances
+from topologies.shapes import SHAPES, line, ring, star, tree
+from topologies.topology import Topology, TopologyBuilder
+
+MICROSECOND, TICK = 1e-6, 2.0**-20
+LAWS = settings(deadline=None, max_examples=150)
+
+
+@st.composite
+def topologies(draw: st.DrawFn, unit: float = MICROSECOND) -> Topology:
+    """A few devices, links with small whole latencies, so that ties are common; ranks placed in any order."""
+    count = draw(st.integers(2, 6))
+    builder = TopologyBuilder("random")
+    names = [builder.device(f"d{k}", draw(st.sampled_from(("gpu", "switch")))) for k in range(count)]
+    pairs = [(one, other) for one in names for other in names if one != other]
+    for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=18)):
+        builder.link(*ends, bandwidth=1e9, latency=draw(st.integers(0, 4)) * unit)
+    return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
+
+
+def fresh(topology: Topology) -> Topology:
+    """The same machine, with no route found yet."""
+    builder = TopologyBuilder(topology.name)
+    for name in topology.device_names:
+        builder.device(name)
+    for link in range(len(topology.link_kinds)):
+        ends = topology.device_names[topology.source[link]], topology.device_names[topology.target[link]]
+        builder.link(*ends, bandwidth=1e9, latency=float(topology.latency[link]))
+    return builder.build([topology.device_names[device] for device in topology.placement])
+
+
+def devices_of(topology: Topology, source: int, route: tuple[int, ...]) -> list[int]:
+    """The devices that a route visits; fails where it is not contiguous."""
+    visited = [int(topology.placement[source])]
+    for link in route:
+        assert topology.source[link] == visited[-1]
+        visited.append(int(topology.target[link]))
+    return visited
+
+
+def best_way(topology: Topology, source: int, target: int, unit: float) -> list[int] | None:
+    """All simple paths of networkx, and the first of them by (latency, hops, devices)."""
+    index = {name: device for device, name in enumerate(topology.device_names)}
+    start, end = (topology.device_names[topology.placement[rank]] for rank in (source, target))
+    if start == end:
+        return [index[start]]
+    found = []
+    for names in nx.all_simple_paths(topology.graph, start, end):
+        latency = sum(round(topology.graph.edges[ends]["latency"] / unit) for ends in pairwise(names))
+        found.append((latency, len(names), [index[name] for name in names]))
+    return min(found)[2] if found else None
+
+
+def check_routes(topology: Topology, unit: float) -> None:
+    for source in range(topology.ranks):
+        for target in range(topology.ranks):
+            wanted = best_way(topology, source, target, unit)
+            if wanted is None:
+                with pytest.raises(InputError, match=f"no route from rank {source} to rank {target} in random"):
+                    topology.route(source, target)
+            else:
+                assert devices_of(topology, source, topology.route(source, target)) == wanted
+
+
+@LAWS
+@given(topologies())
+def test_routes_are_the_first_of_all_paths_by_latency_hops_and_devices(topology: Topology) -> None:
+    check_routes(topology, MICROSECOND)
+
+
+@LAWS
+@given(topologies(TICK))
+def test_ties_are_exact_for_binary_fractions_of_a_second_too(topology: Topology) -> None:
+    check_routes(topology, TICK)
+
+
+def test_equal_latency_on_fewer_hops_wins_to_the_last_bit() -> None:
+    """2 ticks at once or in two hops: the sums are equal as floats, so the direct link is the route."""
+    builder = TopologyBuilder("triangle")
+    for name in "abc":
+        builder.device(name)
+    builder.link("a", "b", bandwidth=1e9, latency=TICK)
+    builder.link("b", "c", bandwidth=1e9, latency=TICK)
+    builder.link("a", "c", bandwidth=1e9, latency=2 * TICK)
+    assert builder.build(["a", "c"]).route(0, 1) == (2,)
+
+
+@LAWS
+@given(topologies(), st.randoms(use_true_random=False))
+def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(topology: Topology, random: Random) -> None:
+    graph = topology.graph
+    names = [topology.device_names[device] for device in topology.placement]
+    pairs = [
+        (one, other)
+        for one in range(topology.ranks)
+        for other in range(topology.ranks)
+        if nx.has_path(graph, names[one], names[other])
+    ]
+    random.shuffle(pairs)
+    one_by_one = {pair: topology.route(*pair) for pair in pairs}
+    together = fresh(topology)
+    sources, targets = (np.array([pair[k] for pair in pairs], dtype=np.int32) for k in (0, 1))
+    indptr, links = together.routes(sources, targets)
+    assert indptr.dtype == links.dtype == np.int32
+    for number, pair in enumerate(pairs):
+        assert tuple(links[indptr[number] : indptr[number + 1]].tolist()) == one_by_one[pair]
+        assert together.route(*pair) == fresh(topology).route(*pair) == one_by_one[pair]
+
+
+@LAWS
+@given(topologies())
+def test_distances_are_networkxs(topology: Topology) -> None:
+    known = dict(nx.all_pairs_dijkstra_path_length(topology.graph, weight="latency"))
+    names = [topology.device_names[device] for device in topology.placement]
+    wanted = [[known[one].get(other, np.inf) for other in names] for one in names]
+    np.testing.assert_allclose(distances(topology), wanted, rtol=1e-12, atol=0)
+
+
+@LAWS
+@given(topologies())
+def test_a_distance_is_the_latency_of_the_route(topology: Topology) -> None:
+    least = distances(topology)
+    for source, target in np.argwhere(np.isfinite(least)).tolist():
+        route = list(topology.route(source, target))
+        assert topology.latency[route].sum() == pytest.approx(least[source, target], rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_route_of_a_rank_to_itself_is_empty(shape: str) -> None:
+    topology = SHAPES[shape](4, bandwidth=1e9, latency=1e-6)
+    assert [topology.route(rank, rank) for rank in range(4)] == [()] * 4
+    assert not np.diagonal(distances(topology)).any()
+
+
+def test_two_ranks_on_one_device_need_no_link() -> None:
+    builder = TopologyBuilder("crowded")
+    builder.device("a")
+    topology = builder.build(["a", "a"])
+    assert topology.route(0, 1) == ()
+    assert distances(topology).tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("pair", [(0, 4), (4, 0), (-1, 0), (0, -1), (7, 7)])
+def test_a_rank_without_a_device_is_refused(pair: tuple[int, int]) -> None:
+    outside = next(rank for rank in pair if not 0 <= rank < 4)
+    with pytest.raises(InputError, match=f"rank {outside} has no device"):
+        ring(4, bandwidth=1e9).route(*pair)
+
+
+def test_one_way_streets_lead_round() -> None:
+    builder = TopologyBuilder("roundabout")
+    names = [builder.device(f"d{k}") for k in range(5)]
+    for k in range(5):
+        builder.link(names[k], names[(k + 1) % 5], bandwidth=1e9)
+    topology = builder.build(names)
+    assert topology.route(0, 4) == (0, 1, 2, 3)
+    assert topology.route(4, 3) == (4, 0, 1, 2)
+
+
+def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
+    builder = TopologyBuilder("islands")
+    names = [builder.device(f"d{k}") for k in range(4)]
+    builder.connect(names[0], names[1], bandwidth=1e9)
+    builder.connect(names[2], names[3], bandwidth=1e9)
+    topology = builder.build(names)
+    assert topology.route(0, 1) == (0,)
+    for pair in ((0, 2), (0, 3), (3, 1)):
+        with pytest.raises(InputError, match=f"no route from rank {pair[0]} to rank {pair[1]} in islands"):
+            topology.route(*pair)
+    assert distances(topology)[0, 2] == np.inf
+
+
+def test_slow_and_direct_loses_to_fast_and_far() -> None:
+    builder = TopologyBuilder("bypass")
+    names = [builder.device(f"d{k}") for k in range(3)]
+    builder.connect(names[0], names[2], bandwidth=1e12, latency=10e-6)
+    builder.connect(names[0], names[1], bandwidth=1e3, latency=4e-6)
+    builder.connect(names[1], names[2], bandwidth=1e3, latency=5e-6)
+    topology = builder.build(names)
+    assert devices_of(topology, 0, topology.route(0, 2)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ranks", range(2, 12))
+def test_routes_of_shapes_are_as_long_as_they_must_be(ranks: int) -> None:
+    shapes = [make(ranks, bandwidth=1e9, latency=1e-6) for make in (line, ring, star, tree)]
+    for one, other in permutations(range(ranks), 2):
+        apart = abs(one - other)
+        lengths = [len(topology.route(one, other)) for topology in shapes]
+        assert lengths[:3] == [apart, min(apart, ranks - apart), 2]
+        assert lengths[3] == nx.shortest_path_length(shapes[3].graph, f"gpu{one}", f"gpu{other}")
+
+
+def test_half_way_round_a_ring_goes_by_the_lower_devices() -> None:
+    topology = ring(6, bandwidth=1e9, latency=1e-6)
+    assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 2, 3]
+    assert devices_of(topology, 3, topology.route(3, 0)) == [3, 2, 1, 0]
+    assert devices_of(topology, 1, topology.route(1, 4)) == [1, 0, 5, 4]
+
+
+def test_no_pairs_have_no_routes() -> None:
+    nothing = np.zeros(0, dtype=np.int32)
+    indptr, links = ring(4, bandwidth=1e9).routes(nothing, nothing)
+    assert (indptr.tolist(), links.tolist()) == ([0], [])
+
+
+def test_absurd_latencies_do_not_wrap_around() -> None:
+    """Three hours are more femtoseconds than an int64 holds."""
+    builder = TopologyBuilder("slow")
+    names = [builder.device(f"d{k}") for k in range(3)]
+    builder.link(names[0], names[2], bandwidth=1e9, latency=1.0)
+    builder.link(names[0], names[1], bandwidth=1e9, latency=1e4)
+    builder.link(names[1], names[2], bandwidth=1e9)
+    assert builder.build(names).route(0, 2) == (0,)

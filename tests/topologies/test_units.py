@@ -1,0 +1,414 @@
+"""Text to SI and back: what is right is exact, what is ambiguous is refused in one line that names it."""
+
+import ast
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from topologies.errors import InputError
+from topologies.units import (
+    format_bandwidth,
+    format_bytes,
+    format_seconds,
+    parse_bandwidth,
+    parse_bytes,
+    parse_counts,
+    parse_seconds,
+    parse_sizes,
+)
+
+Parse = Callable[[str], object]
+FOUR_DIGITS = 5.001e-4
+"""Half a unit in the last of four significant digits, at worst."""
+
+SIZES = {
+    "1B": 1.0,
+    "0.5B": 0.5,
+    "64MiB": 67108864.0,
+    "64 MiB": 67108864.0,
+    "  64MiB\t": 67108864.0,
+    "64MB": 64e6,
+    "5kB": 5e3,
+    "5KB": 5e3,
+    "5KiB": 5120.0,
+    "1.5GiB": 1610612736.0,
+    "2TiB": 2199023255552.0,
+    "1PB": 1e15,
+    "+5B": 5.0,
+    ".5KiB": 512.0,
+    "1e9B": 1e9,
+}
+TIMES = {
+    "0": 0.0,
+    "0s": 0.0,
+    "25us": 2.5e-5,
+    "25 us": 2.5e-5,
+    "25µs": 2.5e-5,
+    "25μs": 2.5e-5,
+    "3ns": 3e-9,
+    "1.5ms": 1.5e-3,
+    "2s": 2.0,
+    "7ps": 7e-12,
+    "1e-6s": 1e-6,
+}
+BANDWIDTHS = {
+    "400Gbit/s": 50e9,
+    "400Gb/s": 50e9,
+    "400 Gb/s": 50e9,
+    "50GB/s": 50e9,
+    "50GiB/s": 53687091200.0,
+    "8bit/s": 1.0,
+    "1B/s": 1.0,
+    "3.35TB/s": 3.35e12,
+    "1e9B/s": 1e9,
+}
+
+BAD: dict[Parse, tuple[str, ...]] = {
+    parse_bytes: (
+        *("", "  ", "0", "0B", "-0B", "-64MiB", "−5B", "inf", "nan", "nan B", "-inf B", "1e400B"),
+        *(
+            "64",
+            "64M",
+            "64Mi",
+            "64G",
+            "1e3",
+            "64mib",
+            "64MIB",
+            "64kiB",
+            "64Kib",
+            "64g",
+            "64gb",
+            "64GBs",
+            "64Gb",
+            "64Mbit",
+        ),
+        *("64bytes", "1 byte", "MiB", "B", "64MB/s", "5s", "5.5.5B", "--5B", "5 5B", "5B B", "1/2B", "0x10B", "$5B"),
+        *("5%", "1MiB 1MiB", "64MiB64MiB", "1e5e5B", "5°B", "None", "64 M iB", "one MiB", "1..2MiB"),
+    ),
+    parse_seconds: (
+        *(
+            "",
+            "-5us",
+            "-1s",
+            "25",
+            "25u",
+            "5m",
+            "5M",
+            "25uS",
+            "25US",
+            "5min",
+            "1h",
+            "5sec",
+            "5msec",
+            "2 minutes",
+            "1:30",
+        ),
+        *("inf s", "nan s", "nans", "1e999s", "us", "5s/s", "5Hz", "5B", "5 u s", "0x5s", "a while"),
+    ),
+    parse_bandwidth: (
+        *(
+            "",
+            "0",
+            "0B/s",
+            "-1GB/s",
+            "50",
+            "50G",
+            "50GB",
+            "400Gb",
+            "400Gbit",
+            "400Gbps",
+            "50GBps",
+            "50GB/S",
+            "50GB/s/s",
+        ),
+        *("400gbit/s", "50gib/s", "50GIB/s", "50 GB / s", "50GByte/s", "inf B/s", "nan B/s", "GB/s", "5s", "fast"),
+    ),
+    parse_counts: (
+        *(
+            "",
+            ",",
+            "2,",
+            "2,,4",
+            "x",
+            "1e3",
+            "2.0",
+            "2.5",
+            "+2",
+            "1 2",
+            "2;4",
+            "2-4",
+            "..",
+            "2..",
+            "..4",
+            "2...4",
+            "2..4..8",
+        ),
+        *("4..2", "2..8:0", "2..8:x1", "2..8:x0", "2..8:x0.5", "2..8:x", "2..8:", "2..8:-1", "2..8:y2", "2..8:2:2"),
+        *("0..8:x2", "-1..8:x2", "1..200000", "1..999999999", "2..9999999999", "64MiB", "nan", "inf", "2..inf"),
+    ),
+    parse_sizes: (
+        *("", "64", "64M", "64MiB,", "64MiB,,1GiB", "1KiB..4KiB", "4KiB..1KiB:x2", "1KiB..8KiB:x1", "1KiB..8KiB:x"),
+        *("1..8:x2", "0B..8B:x2", "1B..1TiB:1", "1KiB..", "..1KiB", "1KiB..64M:x2", "1us..4us:x2", "1KiB..8KiB:1KiB"),
+    ),
+}
+BAD_INPUTS = [pytest.param(parse, text, id=f"{parse.__name__}-{text!r}") for parse in BAD for text in BAD[parse]]
+
+
+def refusal(parse: Parse, text: str) -> str:
+    with pytest.raises(InputError) as refused:
+        parse(text)
+    return str(refused.value)
+
+
+def attempt(parse: Parse, text: str) -> tuple[object, str]:
+    """The value, or the message of the refusal."""
+    try:
+        return parse(text), ""
+    except InputError as refused:
+        return None, str(refused)
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_a_size_is_exact(text: str) -> None:
+    assert parse_bytes(text) == SIZES[text]
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_time_is_exact(text: str) -> None:
+    assert parse_seconds(text) == pytest.approx(TIMES[text], rel=1e-15)
+
+
+@pytest.mark.parametrize("text", BANDWIDTHS)
+def test_a_bandwidth_is_exact(text: str) -> None:
+    assert parse_bandwidth(text) == BANDWIDTHS[text]
+
+
+def test_gb_and_gib_differ_by_seven_percent() -> None:
+    assert parse_bytes("1GiB") / parse_bytes("1GB") == 1.073741824
+    assert parse_bandwidth("1GiB/s") / parse_bandwidth("1GB/s") == 1.073741824
+
+
+def test_a_bit_is_an_eighth_of_a_byte() -> None:
+    assert parse_bandwidth("8Gbit/s") == parse_bandwidth("8Gb/s") == parse_bandwidth("1GB/s")
+
+
+def test_there_are_many_bad_inputs_in_the_table() -> None:
+    assert len(BAD_INPUTS) > 120
+    assert all(len(texts) > 15 for texts in BAD.values())
+
+
+@pytest.mark.parametrize(("parse", "text"), BAD_INPUTS)
+def test_bad_input_is_one_line_that_names_the_value(parse: Parse, text: str) -> None:
+    message = refusal(parse, text)
+    assert "\n" not in message
+    assert len(message) < 160
+    quoted = re.match(r"'[^']*'|\"[^\"]*\"", message)
+    assert quoted is not None, message
+    assert ast.literal_eval(quoted[0]) in text
+
+
+@pytest.mark.parametrize("text", ["64M", "1G", "2T", "7k", "7K", "0.5M", "1e3M", "1e3"])
+def test_a_bare_number_is_offered_readings_that_parse(text: str) -> None:
+    message = refusal(parse_bytes, text)
+    offered = re.findall(r"[\d.e+]+[kKMGT]?i?B\b", message)
+    assert offered
+    for reading in offered:
+        assert parse_bytes(reading) > 0
+
+
+def test_a_bare_prefix_offers_both_readings() -> None:
+    assert "64MB or 64MiB" in refusal(parse_bytes, "64M")
+    assert "50GB/s or 50GiB/s" in refusal(parse_bandwidth, "50G")
+
+
+@pytest.mark.parametrize("text", ["64mib", "64MIB", "64kiB", "64gIb", "1.5tib"])
+def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -> None:
+    offered = re.search(r"write (\S+)", refusal(parse_bytes, text))
+    assert offered is not None
+    number = float(re.match(r"[\d.]+", text)[0])  # type: ignore[index]
+    power = {"k": 10, "m": 20, "g": 30, "t": 40}[text[-3].lower()]
+    assert parse_bytes(offered[1]) == number * 2**power
+
+
+@pytest.mark.parametrize("text", ["1KiB..8KiB", "1KiB..4MiB", "1KiB..8KiB:1KiB"])
+def test_a_range_of_sizes_that_lacks_a_factor_is_answered_with_one_that_works(text: str) -> None:
+    offered = re.search(r"write it like (\S+)", refusal(parse_sizes, text))
+    assert offered is not None
+    assert parse_sizes(offered[1])[0] == 1024
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [(parse_bytes, text) for text in ("64mB", "64uB", "64nB", "5cB", "1aB", "5µB")]
+    + [(parse_bandwidth, text) for text in ("10mbit/s", "10mb/s", "10mB/s", "5uB/s", "5nbit/s")],
+)
+def test_thousandths_of_a_byte_are_a_slip_of_the_shift_key(parse: Parse, text: str) -> None:
+    """`10mbit/s` means megabits to whoever writes it; quantiphy reads millibits, 10^9 times less."""
+    assert text in refusal(parse, text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"), [(parse_bytes, "1,5GB"), (parse_seconds, "2,5us"), (parse_bandwidth, "12,5GB/s")]
+)
+def test_a_decimal_comma_is_refused_not_dropped(parse: Parse, text: str) -> None:
+    assert text in refusal(parse, text)
+
+
+@pytest.mark.parametrize("text", ["5\nB", "5B # five", "5B#"])
+def test_nothing_hides_behind_or_inside_a_quantity(text: str) -> None:
+    refusal(parse_bytes, text)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_positive_size_or_an_input_error(text: str) -> None:
+    value, message = attempt(parse_bytes, text)
+    assert "\n" not in message
+    assert message or 0 < float(str(value)) < math.inf
+
+
+@given(st.text(alphabet="0123456789.,:x-eMiB ks/", max_size=14), st.sampled_from((parse_counts, parse_sizes)))
+def test_any_range_is_a_list_or_an_input_error(text: str, parse: Parse) -> None:
+    values, message = attempt(parse, text)
+    assert "\n" not in message
+    assert message or (isinstance(values, list) and len(values) == len(set(values)) > 0)
+
+
+@given(st.floats(1, 1e18))
+@example(1e6)
+@example(1e9)
+@example(1e10)
+@example(64e6)
+@example(1e15)
+@example(4295032832.0)
+@example(12345678.0 * 2**20)
+@example(999.95)
+@example(2.0**60)
+def test_sizes_survive_formatting_to_displayed_precision(nbytes: float) -> None:
+    assert parse_bytes(format_bytes(nbytes)) == pytest.approx(nbytes, rel=FOUR_DIGITS)
+
+
+@given(st.integers(1, 1023), st.sampled_from((("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40))))
+@example(1000, ("TiB", 40))
+def test_whole_binary_sizes_are_shown_as_such_and_survive_exactly(count: int, unit: tuple[str, int]) -> None:
+    nbytes = float(count * 2 ** unit[1])
+    assert format_bytes(nbytes) == f"{count}{unit[0]}"
+    assert parse_bytes(format_bytes(nbytes)) == nbytes
+
+
+@given(st.integers(1, 999), st.sampled_from((("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))))
+@example(1, ("GB", 1e9))
+@example(64, ("MB", 1e6))
+@example(10, ("GB", 1e9))
+def test_whole_decimal_sizes_are_never_shown_in_odd_binary_numbers(count: int, unit: tuple[str, float]) -> None:
+    nbytes = count * unit[1]
+    assert parse_bytes(format_bytes(nbytes)) == nbytes
+    assert len(format_bytes(nbytes)) <= 9
+    assert "e" not in format_bytes(nbytes)
+
+
+@given(st.floats(1e-15, 1e6))
+@example(999.95e-6)
+@example(999.96e-9)
+@example(0.99999)
+@example(12345.0)
+def test_times_survive_formatting_to_displayed_precision(seconds: float) -> None:
+    assert parse_seconds(format_seconds(seconds)) == pytest.approx(seconds, rel=FOUR_DIGITS)
+
+
+@given(st.floats(1, 1e18))
+@example(999.99)
+@example(999.96e9)
+def test_bandwidths_survive_formatting_to_displayed_precision(bandwidth: float) -> None:
+    assert parse_bandwidth(format_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=FOUR_DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_bytes(0.0), "0B"),
+        (format_bytes(1.0), "1B"),
+        (format_bytes(1023.0), "1.023kB"),
+        (format_bytes(1024.0), "1KiB"),
+        (format_bytes(1536.0), "1.5KiB"),
+        (format_bytes(64e6), "64MB"),
+        (format_bytes(1e9), "1GB"),
+        (format_bytes(2.0**30), "1GiB"),
+        (format_seconds(0.0), "0s"),
+        (format_seconds(999.96e-6), "1ms"),
+        (format_seconds(59.0), "59s"),
+        (format_seconds(-5e-6), "-5us"),
+        (format_bandwidth(48.74e9), "48.74GB/s"),
+        (format_bandwidth(1e12), "1TB/s"),
+    ],
+)
+def test_people_read_these(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@pytest.mark.parametrize("show", [format_bytes, format_seconds, format_bandwidth])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_shown_and_does_not_raise(show: Callable[[float], str], value: float) -> None:
+    assert str(value) in show(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8", [8]),
+        ("2,4,8", [2, 4, 8]),
+        ("8,4,2", [8, 4, 2]),
+        ("8,8,8", [8]),
+        (" 2 , 4 ", [2, 4]),
+        ("2..2", [2]),
+        ("2..6", [2, 3, 4, 5, 6]),
+        ("2 .. 4", [2, 3, 4]),
+        ("2..9:3", [2, 5, 8]),
+        ("2..64:x2", [2, 4, 8, 16, 32, 64]),
+        ("2..65:x2", [2, 4, 8, 16, 32, 64]),
+        ("2..63:x2", [2, 4, 8, 16, 32]),
+        ("3..243:x3", [3, 9, 27, 81, 243]),
+        ("1..1000000:x10", [1, 10, 100, 1000, 10000, 100000, 1000000]),
+        ("2..4,3..6,2", [2, 3, 4, 5, 6]),
+    ],
+)
+def test_counts_are_listed_in_order_once_each(text: str, expected: list[int]) -> None:
+    assert parse_counts(text) == expected
+
+
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(1, 20))
+def test_a_range_of_counts_is_pythons_with_both_ends(low: int, length: int, step: int) -> None:
+    assert parse_counts(f"{low}..{low + length}:{step}") == list(range(low, low + length + 1, step))
+
+
+@given(st.integers(1, 9), st.integers(2, 10), st.integers(0, 8))
+def test_a_growing_range_reaches_its_end_exactly(low: int, factor: int, terms: int) -> None:
+    high = low * factor**terms
+    if high < 10**9:
+        assert parse_counts(f"{low}..{high}:x{factor}") == [low * factor**k for k in range(terms + 1)]
+
+
+@pytest.mark.parametrize("text", ["1..3:0.5", "2..4:x1.2", "2..9:x1.1", "1..5:1.5"])
+def test_a_range_with_fractions_has_whole_numbers_once_each_or_is_refused(text: str) -> None:
+    counts, message = attempt(parse_counts, text)
+    assert message or (isinstance(counts, list) and counts == sorted(set(counts)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("64MiB", [2.0**26]),
+        ("64MiB,1GB", [2.0**26, 1e9]),
+        ("1KiB,1KiB,1024B", [1024.0]),
+        ("1MiB..4MiB:x2", [2.0**20, 2.0**21, 2.0**22]),
+        ("1MiB..5MiB:x2", [2.0**20, 2.0**21, 2.0**22]),
+        ("8B..128MiB:x2", [2.0**k for k in range(3, 28)]),
+        ("1KiB..4KiB:1024", [1024.0, 2048.0, 3072.0, 4096.0]),
+        ("1kB..1MB:x10", [1e3, 1e4, 1e5, 1e6]),
+    ],
+)
+def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -> None:
+    assert parse_sizes(text) == expected
