@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.measurements.loading import load
@@ -16,12 +16,13 @@ _SPELLED = re.compile(r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=
 
 @dataclass(frozen=True)
 class About:
-    """Collective, ranks and nodes (None: unknown), and notes."""
+    """Collective, ranks and nodes (None: unknown), notes, and whether the file's name is all there was to go by."""
 
     collective: str | None = None
     ranks: int | None = None
     nodes: int | None = None
     notes: tuple[str, ...] = ()
+    guessed: bool = False
 
 
 def about(path: Path) -> About:
@@ -37,20 +38,19 @@ def about(path: Path) -> About:
         if entry is not None:
             return _by_index(entry, index)
     named = by_name(path.stem)
-    return About(named.collective, named.ranks, None, notes + named.notes)
+    return replace(named, notes=notes)
 
 
 def by_name(stem: str) -> About:
     """What a file's name says, by the convention `MACHINE_..._COLLECTIVE_pRANKS`.
 
-    >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective, by_name("a2a_p8").ranks, by_name("run3")
-    ('all_reduce', 8, About(collective=None, ranks=None, nodes=None, notes=()))
+    >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective, by_name("a2a_p8").ranks, by_name("run3").ranks
+    ('all_reduce', 8, None)
     """
     words = _SPELLED.sub(lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")).split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
     ranks = next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None) or None
-    known = [what for what, value in (("collective", collective), ("ranks", ranks)) if value]
-    return About(collective, ranks, None, (f"{' and '.join(known)} by the file's name",) if known else ())
+    return About(collective, ranks, guessed=True)
 
 
 def _entry(index: Path, stem: str) -> dict[str, str] | None:

@@ -161,6 +161,13 @@ def _curve(table: _Table, key: _Key, known: About, path: Path) -> Curve:
     points = sorted(table.points[key].values(), key=lambda point: point.size)
     in_place = sorted(table.in_place.get(key, {}).values(), key=lambda point: point.size)
     notes = known.notes
+    guessed = [
+        what
+        for what, given, guess in zip(("collective", "ranks"), key, (known.collective, known.ranks), strict=True)
+        if known.guessed and given is None and guess is not None
+    ]
+    if guessed:
+        notes += (f"{' and '.join(guessed)} by the file's name",)
     if 0 < len(in_place) < len(points):
         notes += (f"in-place times for {len(in_place)} of {len(points)} sizes",)
     if table.disagree:
