@@ -134,6 +134,29 @@ def test_a_mistake_gets_one_line_and_exit_code_2(arguments: tuple[str, ...], sai
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
 
 
+LOGS: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "binary": (bytes(range(256)) * 8, "binary"),
+    "without a table": (b"srun: job 17 started\nsrun: job 17 ended\n", "no nccl-tests table"),
+    "cut short": (b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n", "cut short"),
+    "a CSV without rows": (b"size_bytes,time_us\n", "no rows"),
+    "a CSV with words": (b"size_bytes,time_us\n1024,soon\n", "'soon' is not a number"),
+    "a CSV of one size": (b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n", "1 sizes to fit"),
+    "a CSV that does not say how many ranks": (b"collective,size_bytes,time_us\nall_reduce,1,9\n", "give --p"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), LOGS.values(), ids=LOGS.keys())
+def test_a_log_that_is_none_gets_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(content)
+    done = simctl("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["job.log"], "no picture of nothing"
+
+
 def test_alone_it_shows_its_help() -> None:
     done = simctl()
     assert done.returncode == 0
