@@ -18,6 +18,7 @@ Column = npt.NDArray[np.integer]
 LIMIT = 2**30
 """Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 LANES = 1023
+PHASES = 2**15 - 1
 _COLUMNS = {
     "kind": np.int8,
     "rank": np.int32,
@@ -85,6 +86,8 @@ class ScheduleBuilder:
 
     def phase(self, name: str) -> None:
         """Name the phase of the operations that follow: what pictures are coloured by."""
+        if len(self._phases) >= PHASES:
+            raise InputError(f"phase {name!r} is one too many: a schedule has at most {PHASES}")
         self._phase = name
 
     def reduce(

@@ -61,6 +61,8 @@ def _route(topology: Topology, links: Ints) -> tuple[float, float, float]:
 
 def _ports(routed: Routed, routes: list[Ints], bandwidth: float, gap: float) -> Ports:
     ends, topology = _ends(routed), routed.topology
+    if any(len(set(crossed)) < len(crossed) for crossed in (_limiting(topology, links) for links in routes)):
+        return "blocking"
     users = {medium: routes for medium, routes in _users(topology, routes).items() if len(routes) > 1}
     if not users:
         return "peer"
@@ -76,14 +78,18 @@ def _ports(routed: Routed, routes: list[Ints], bandwidth: float, gap: float) -> 
     return "one" if any(_role(ends, group) == "in" for group in shared & entered_at_once) else "switch"
 
 
+def _limiting(topology: Topology, links: Ints) -> list[int]:
+    """The media of a route that take time, in order."""
+    crossed = [medium for link in links.tolist() for medium in topology.media_of(link).tolist()]
+    return [m for m in crossed if np.isfinite(topology.medium_bandwidth[m]) or topology.medium_gap[m] > 0]
+
+
 def _users(topology: Topology, routes: list[Ints]) -> dict[int, frozenset[int]]:
     """The routes that cross each medium that can hold anybody up."""
     crossing: dict[int, set[int]] = {}
     for index, links in enumerate(routes):
-        for link in links:
-            for medium in topology.media_of(int(link)).tolist():
-                if np.isfinite(topology.medium_bandwidth[medium]) or topology.medium_gap[medium] > 0:
-                    crossing.setdefault(medium, set()).add(index)
+        for medium in _limiting(topology, links):
+            crossing.setdefault(medium, set()).add(index)
     return {medium: frozenset(users) for medium, users in crossing.items()}
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.schedule import TRANSFER, Schedule
+from simulator.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
+
+
+Pairs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +62,20 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     )
 
 
-def _pairs(schedule: Schedule) -> tuple[Ints, Ints]:
+DENSE = 8192
+"""Ranks up to which a table of all pairs is the quickest way to number those that are used."""
+
+
+def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
     """The distinct pairs (sender * ranks + receiver) of remote transfers, and 1 + their index for every operation."""
-    ranks = schedule.ranks
-    key = (
-        schedule.rank * ranks + schedule.peer
-        if ranks < 2**15
-        else schedule.rank.astype(np.int64) * ranks + schedule.peer
-    )
-    used = np.zeros(ranks * ranks + 1, dtype=np.int32)
-    used[key] = schedule.kind == TRANSFER
-    used[np.arange(ranks, dtype=np.int64) * (ranks + 1)] = 0
-    pairs = np.flatnonzero(used)
-    used[pairs] = np.arange(1, len(pairs) + 1)
-    route_of = used[key]
-    route_of[schedule.kind != TRANSFER] = 0
-    return pairs.astype(np.int32 if ranks < 2**15 else np.int64), route_of
+    remote, key = schedule.remote, schedule.rank.astype(np.int64) * schedule.ranks + schedule.peer
+    if schedule.ranks > DENSE:
+        pairs, number = np.unique(key[remote], return_inverse=True)
+        route_of = np.zeros(len(schedule), dtype=np.int32)
+        route_of[remote] = number + 1
+        return pairs, route_of
+    table = np.zeros(schedule.ranks**2, dtype=np.int32)
+    table[key[remote]] = 1
+    pairs = np.flatnonzero(table)
+    table[pairs] = np.arange(1, len(pairs) + 1)
+    return pairs, np.where(remote, table[key], np.int32(0))

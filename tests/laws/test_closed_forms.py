@@ -218,6 +218,25 @@ def test_a_claim_is_true_on_half_duplex_wires(name: str, latency: float) -> None
         check_claims(name, simulate(build(name, ranks), topology, "compiled"), V)
 
 
+def hub(ranks: int) -> Topology:
+    """A star with one medium for a middle: a route crosses it on its way in and on its way out."""
+    builder = TopologyBuilder("hub")
+    gpus = [builder.device(f"gpu{rank}") for rank in range(ranks)]
+    middle, backplane = builder.device("hub", "switch"), builder.medium("backplane", 1e9)
+    for gpu in gpus:
+        builder.link(gpu, middle, bandwidth=1e9, media=(backplane,))
+        builder.link(middle, gpu, bandwidth=1e9, media=(backplane,))
+    return builder.build(gpus)
+
+
+@every_algorithm
+def test_a_claim_is_true_where_a_route_crosses_a_medium_twice(name: str) -> None:
+    """The second crossing waits for the first: 2V/β a message, not V/β."""
+    for ranks in (2, 3, 4, 6):
+        topology = hub(ranks + algorithms()[name].servers)
+        check_claims(name, simulate(build(name, ranks), topology, "compiled"), V)
+
+
 def trunk(ranks: int, bandwidth: float) -> Topology:
     """Two switches, half of the ranks on each, and one link between them."""
     builder = TopologyBuilder("trunk")

@@ -174,6 +174,18 @@ def test_ranks_on_one_device_alone_have_no_bound() -> None:
     assert limits(ALL_REDUCE, topology, workers=2) == [0, 0, 0, 0]
 
 
+def test_a_rank_beside_the_root_is_spared_as_the_root_is() -> None:
+    # Ranks 0 and 1 share a device that sends slowly: neither has to send.
+    slow = TopologyBuilder("slow root")
+    for name in ("a", "b"):
+        slow.device(name)
+    slow.link("a", "b", bandwidth=1 / 8)
+    slow.link("b", "a", bandwidth=1.0)
+    sends_slowly = slow.build(["a", "a", "b"])
+    assert simulate(find("tree_reduce").build(3, 12.0), sends_slowly).makespan == 12
+    assert max(limits(REDUCE, sends_slowly, workers=3)) <= 12
+
+
 def test_a_broadcast_needs_no_way_back() -> None:
     # 0 -> 1 -> 2 and nothing leads back: twice 12 s and a latency.
     builder = TopologyBuilder("one way")
@@ -236,7 +248,7 @@ def test_no_algorithm_beats_a_bound_with_any_parameters(
 
 
 @given(st.sampled_from(sorted(algorithms())), st.integers(2, 6), st.integers(0, 2**32))
-def test_no_algorithm_beats_a_bound_on_a_machine_with_shared_media(name: str, ranks: int, seed: int) -> None:
+def test_no_algorithm_beats_a_bound_on_a_machine_with_shared_media_and_devices(name: str, ranks: int, seed: int) -> None:
     random = Random(seed)
     builder = TopologyBuilder("random")
     needed = ranks + find(name).servers
@@ -259,3 +271,4 @@ def test_no_algorithm_beats_a_bound_on_a_machine_with_shared_media(name: str, ra
                 media=random.sample(shared, random.choice((0, 0, 1, 2))),
             )
     check(name, ranks, builder.build(random.sample(names, needed)))
+    check(name, ranks, builder.build(random.choices(names, k=needed)))

@@ -13,7 +13,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.memory import Memory, trace
-from simulator.schedule import TRANSFER, Schedule
+from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
 from topologies.topology import Topology, TopologyBuilder
@@ -174,7 +174,7 @@ def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
 
 Cell = tuple[int, int]
 Value = frozenset[tuple[Cell, int]]
-"""What was added up: which inputs, how often."""
+"""What was added up: which inputs and results of computations, how often."""
 
 
 @dataclass
@@ -224,7 +224,9 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
                     state.last_read[value(origin)] = end if schedule.reduces[i] else np.inf
             if schedule.target[i] >= 0:
                 state.uses.setdefault(goal, []).extend((begin, end))
-                if schedule.kind[i] == TRANSFER:
+                if schedule.kind[i] == COMPUTE:
+                    content[goal] = Counter({(-1 - i, j): 1})
+                else:
                     content[goal] = content[origin] + (content[goal] if schedule.reduces[i] else Counter())
                 if goal in state.held:
                     old = state.held[goal]
@@ -267,7 +269,7 @@ def random_machine(random: Random, ranks: int) -> Topology:
 
 
 def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -> Schedule:
-    """Copies, reductions of one or two slots, and computations that read."""
+    """Copies, reductions of one or two slots, and computations that read and write."""
     builder = ScheduleBuilder(ranks, 12.0, slots=3, scratch=scratch, servers=servers)
     slots = 3 + scratch
     for number in range(random.randint(1, 12)):
@@ -281,7 +283,7 @@ def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -
             case 2 | 3:
                 builder.reduce(one, other, slot=slot, target=target, count=count, after=after)
             case _:
-                builder.compute(one, random.random(), reads=slot, after=after)
+                builder.compute(one, random.random(), reads=slot, writes=random.choice((-1, target)), after=after)
     return builder.build()
 
 

@@ -1,6 +1,6 @@
 """What others say: simulators that were run, formulas and figures that were published.
 
-`FACTS.md`, part 3 has the simulators' figures and how they were obtained, part 1 the formulas (sections 2 and 7).
+Figures were obtained by running the simulators on the platforms described at each test.
 """
 
 from math import log2

@@ -19,6 +19,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import simulate
+from simulator.routed import route
 from simulator.schedule import TRANSFER, Schedule
 from topologies.errors import InputError
 from topologies.shapes import star
@@ -233,3 +234,12 @@ def test_every_kernel_was_compared() -> None:
         name for name, value in vars(_kernels).items() if callable(value) and value.__module__ == _kernels.__name__
     }
     assert kernels == _USED
+
+
+def test_pairs_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = ring_all_reduce(5, 1e6)
+    dense = route(schedule, star(5, bandwidth=1e9))
+    monkeypatch.setattr("simulator.routed.DENSE", 2)
+    sparse = route(schedule, star(5, bandwidth=1e9))
+    for name in ("route", "route_indptr", "route_links", "node_indptr"):
+        assert np.array_equal(getattr(dense, name), getattr(sparse, name)), name

@@ -54,11 +54,14 @@ answer = dict(
 """
 
 
+OURS = Path(str(simulator.__file__)).parent.parent
+
+
 def start(code: str, tree: Path | None, environment: dict[str, str]) -> "subprocess.Popen[str]":
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SIMCTL_", "NUMBA_", "PYTHON"))}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"{code}\nimport json, sys\nprint(json.dumps(answer))"],
-        env=inherited | environment | ({"PYTHONPATH": str(tree)} if tree else {}),
+        env=inherited | environment | {"PYTHONPATH": str(tree or OURS)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
