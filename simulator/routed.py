@@ -11,7 +11,6 @@ from simulator.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
-
 Pairs = npt.NDArray[np.int64]
 
 

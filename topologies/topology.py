@@ -83,7 +83,7 @@ class Topology:
             find_routes(self, [pair], self._routes)
         return self._routes[pair]
 
-    def routes(self, source_ranks: Ints, target_ranks: Ints) -> tuple[Ints, Ints]:
+    def routes(self, source_ranks: npt.NDArray[np.integer], target_ranks: npt.NDArray[np.integer]) -> tuple[Ints, Ints]:
         """Routes of many pairs in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
         from topologies.routing import find_routes
 
