@@ -67,9 +67,10 @@ def _seconds(nbytes: float, bandwidth: float) -> float:
 
 
 def _slowest(collective: Collective, topology: Topology, links: list[list[int]]) -> float:
-    """Bytes/s of the slowest port; a rooted collective spares its root."""
-    spared = 1 if collective.name in ("reduce", "broadcast") else 0
-    return min(_capacity(topology, port) for port in links[spared:])
+    """Bytes/s of the slowest port; a rooted collective spares its root and who is on the same device."""
+    rooted, device = collective.name in ("reduce", "broadcast"), topology.placement.tolist()
+    ports = [port for rank, port in enumerate(links) if not (rooted and device[rank] == device[0])]
+    return min((_capacity(topology, port) for port in ports), default=np.inf)
 
 
 def _capacity(topology: Topology, links: list[int]) -> float:

@@ -17,8 +17,9 @@ TRANSFER, QUEUE, SLOWER_PEER, DRAIN = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Bubbles:
-    """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`: on the wire or being
-    merged; ready, but the medium or the merging lane was taken; a peer was still computing, or about to; nothing to do.
+    """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`: on the wire, being
+    copied or merged; ready, but a medium or the merging lane was taken; a computation elsewhere was running, or about
+    to (another rank's, or another lane's); nothing left to do.
 
     A rank that never computes has no bubble: its row is zero.
     """

@@ -45,7 +45,7 @@ class Topology:
     medium_names: tuple[str, ...]
     medium_bandwidth: Floats
     medium_gap: Floats
-    _routes: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
+    _routes: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def ranks(self) -> int:

@@ -90,7 +90,7 @@ def test_on_a_line_something_must_travel_from_end_to_end(collective: Collective,
 def test_a_rooted_collective_counts_its_latency_from_the_root() -> None:
     # The root in the middle: 1 and 3 hops to the ends, 4 from end to end.
     line = shapes.line(5, bandwidth=1.0, latency=1.0)
-    centred = replace(line, placement=np.array([1, 0, 2, 3, 4], dtype=np.int32), _routes={})
+    centred = replace(line, placement=np.array([1, 0, 2, 3, 4], dtype=np.int32))
     assert limits(BROADCAST, centred, workers=5)[0] == 3
     assert limits(REDUCE, centred, workers=5)[0] == 3
     assert limits(ALL_GATHER, centred, workers=5)[0] == 4
@@ -217,7 +217,6 @@ def irregular(topology: Topology, rng: np.random.Generator) -> Topology:
         medium_gap=around(topology.medium_gap),
         medium_bandwidth=around(topology.medium_bandwidth),
         reduction=around(topology.reduction),
-        _routes={},
     )
 
 
@@ -248,7 +247,9 @@ def test_no_algorithm_beats_a_bound_with_any_parameters(
 
 
 @given(st.sampled_from(sorted(algorithms())), st.integers(2, 6), st.integers(0, 2**32))
-def test_no_algorithm_beats_a_bound_on_a_machine_with_shared_media_and_devices(name: str, ranks: int, seed: int) -> None:
+def test_no_algorithm_beats_a_bound_on_a_machine_with_shared_media_and_devices(
+    name: str, ranks: int, seed: int
+) -> None:
     random = Random(seed)
     builder = TopologyBuilder("random")
     needed = ranks + find(name).servers

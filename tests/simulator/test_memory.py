@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,11 +171,31 @@ def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
     assert at(found, 9.0) == (8, 0)
 
 
+def test_what_is_computed_from_equal_values_is_equal() -> None:
+    # An optimiser's step on the same gradient, on both ranks: their weights are equal again.
+    schedule = ScheduleBuilder(2, 4.0, scratch=1)
+    schedule.copy(0, 1, slot=0)
+    schedule.compute([0, 1], 1.0, reads=0, writes=1)
+    schedule.copy([0, 1], [0, 1], slot=1, target=0)
+    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert at(found, 5.0) == (8, 4)
+
+
+def test_a_computed_value_is_no_sum_of_others() -> None:
+    # Three ranks compute gradients by 1; rank 1 adds rank 0's to its own by 5: rank 0's is merged, two others live.
+    schedule = ScheduleBuilder(3, 4.0)
+    schedule.compute([0, 1, 2], 1.0, writes=0)
+    schedule.reduce(0, 1, slot=0)
+    found = memory(schedule.build(), shapes.line(3, bandwidth=1.0))
+    assert at(found, 5.0) == (12, 4)
+
+
 # Against a reference that replays events in dictionaries.
 
 Cell = tuple[int, int]
-Value = frozenset[tuple[Cell, int]]
-"""What was added up: which inputs and results of computations, how often."""
+Term = tuple[Any, Any]
+Value = frozenset[tuple[Term, int]]
+"""What was added up: which inputs and results of computations, how often; the same from the same."""
 
 
 @dataclass
@@ -202,7 +223,7 @@ class Replay:
 
 def replay(schedule: Schedule, timeline: Timeline) -> Replay:
     state = Replay()
-    content: dict[Cell, Counter[Cell]] = {
+    content: dict[Cell, Counter[Term]] = {
         (rank, slot): Counter({(rank, slot): 1}) for rank in range(schedule.ranks) for slot in range(schedule.slots)
     }
 
@@ -225,7 +246,7 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
             if schedule.target[i] >= 0:
                 state.uses.setdefault(goal, []).extend((begin, end))
                 if schedule.kind[i] == COMPUTE:
-                    content[goal] = Counter({(-1 - i, j): 1})
+                    content[goal] = Counter({("f", value(origin) if schedule.source[i] >= 0 else (i, j)): 1})
                 else:
                     content[goal] = content[origin] + (content[goal] if schedule.reduces[i] else Counter())
                 if goal in state.held:
