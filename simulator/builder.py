@@ -19,6 +19,7 @@ LIMIT = 2**30
 """Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 LANES = 1023
 PHASES = 2**15 - 1
+_ONE = np.zeros(1)
 _COLUMNS = {
     "kind": np.int8,
     "rank": np.int32,
@@ -124,6 +125,7 @@ class ScheduleBuilder:
         """A control message: it carries no slot, and waits for `after` alone."""
         if not 0 <= nbytes < np.inf:
             raise InputError(f"a message has {nbytes} bytes: 0 or more")
+        self._check_ranks(rank, peer)
         return self._append(after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes)
 
     def compute(
@@ -255,17 +257,16 @@ class ScheduleBuilder:
             raise InputError("one operation of a call writes what another reads: go through scratch, or use two calls")
 
     def _append(self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]) -> Ints:
-        size = np.broadcast_shapes(*(np.shape(value) for value in values.values()), (1,))[0]
-        self._check_ranks(values["rank"], values["peer"])
+        size = np.broadcast(*values.values(), _ONE).size
         first, last = self._size, self._size + size
-        waits = _waits(first, last, np.asarray(after, dtype=np.int64))
+        waits = _waits(first, last, np.asarray(after, dtype=np.int64)) if np.size(after) else None
         self._grow(last)
         if size and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
         for name, column in self._columns.items():
             column[first:last] = values.get(name, 0)
         self._size = last
-        if len(waits[0]):
+        if waits is not None:
             self._after.append(waits)
         return np.arange(first, last, dtype=np.int32)
 
