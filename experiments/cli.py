@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -205,10 +207,14 @@ def doctor() -> None:
 
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
     logging.basicConfig(format="note: %(message)s", level=logging.INFO, stream=sys.stderr)
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except InputError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -216,7 +222,10 @@ def main() -> None:
     except MemoryError:
         _fail("this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers")
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        _fail(f"cannot write the output: {error.strerror}")
     except Exception as error:
         message = getattr(error, "format_message", None)
         if message is None:

@@ -163,6 +163,39 @@ def test_alone_it_shows_its_help() -> None:
     assert "sweep" in done.stdout
 
 
+def test_a_terminal_without_greek_gets_the_numbers_all_the_same() -> None:
+    script = "from experiments.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", "--p", "4"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        check=True,
+    )
+    assert "\\u03b1" in done.stdout
+
+
+def test_an_output_that_cannot_be_written_gets_one_line() -> None:
+    shell = f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
+
+
+def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments import cli
+
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 130
+
+
 def test_a_broken_pipe_is_quiet() -> None:
     shell = f'{sys.executable} -c "from experiments.cli import main; main()" algos | head -1'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
