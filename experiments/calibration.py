@@ -37,9 +37,9 @@ class Fit(NamedTuple):
         """What the data do not say."""
         given = (("α", self.latency, self.latency_interval), ("β", self.bandwidth, self.bandwidth_interval))
         return [
-            f"{name} is not identified by these sizes: its 95% interval is wider than itself, or needs more of them"
+            f"{name} is not bounded by these sizes: they are too few, or it hardly matters in them"
             for name, value, (low, high) in given
-            if not high - low <= 2 * value
+            if not high - low <= value
         ]
 
 
@@ -53,16 +53,31 @@ def fit_links(
     Raises InputError for fewer than two distinct sizes.
     """
     if len(set(sizes)) < 2:
-        raise InputError(f"{len(set(sizes))} sizes to fit: α and β need at least 2")
+        raise InputError(f"too few sizes to fit, {len(set(sizes))}: α and β need at least 2")
     problem = _Problem(schedule, np.array(sizes), np.array(seconds), links, engine)
     x = np.array([min(seconds) / (4 * max(schedule.steps, 1)), min(np.divide(seconds, sizes))])
-    counts, error = problem.at(x)
+    point = problem.at(x)
     for _ in range(ROUNDS):
-        x, counts, better = problem.step(x, counts, error)
-        if better >= error * (1 - 1e-9):
+        better = problem.step(point)
+        if better.error >= point.error * (1 - 1e-9):
             break
-        error = better
-    return _fit(x, counts / problem.seconds[:, None])
+        point = better
+    return _fit(point, problem.seconds)
+
+
+class _Point(NamedTuple):
+    """Where a fit stands: x = (α, 1/β), the counts of both, shape (sizes, 2), the simulated times, and the sum of
+    squared relative errors."""
+
+    x: Floats
+    counts: Floats
+    times: Floats
+    error: float
+
+    @property
+    def fixed(self) -> Floats:
+        """What of the times neither α nor β explains: gaps, merging, links of another kind."""
+        return np.asarray(self.times - self.counts @ self.x)
 
 
 class _Problem:
@@ -74,8 +89,8 @@ class _Problem:
         unit = links(1.0, 1.0)
         self.fitted_links, self.fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
 
-    def at(self, x: Floats) -> tuple[Floats, float]:
-        """Counts of α and 1/β, shape (sizes, 2), and the sum of squared relative errors."""
+    def at(self, x: Floats) -> _Point:
+        """Simulate every size."""
         machine = self.links(max(float(x[0]), SMALLEST), 1 / float(x[1]) if x[1] > 0 else np.inf)
         counts, times = np.zeros((len(self.schedules), 2)), np.zeros(len(self.schedules))
         for k, schedule in enumerate(self.schedules):
@@ -86,48 +101,46 @@ class _Problem:
                 gradient.inverse_bandwidth[self.fitted_media].sum(),
             )
             times[k] = timeline.makespan
-        return counts, float(((times / self.seconds - 1) ** 2).sum())
+        return _Point(x, counts, times, float(((times / self.seconds - 1) ** 2).sum()))
 
-    def step(self, x: Floats, counts: Floats, error: float) -> tuple[Floats, Floats, float]:
-        """The best point on the way to the least squares of the linear model, if it is better than `x`."""
-        goal = solve(counts / self.seconds[:, None])
+    def step(self, point: _Point) -> _Point:
+        """The best point on the way to the least squares of the linear model, if it is better than `point`."""
+        goal = solve(point.counts / self.seconds[:, None], 1 - point.fixed / self.seconds)
         for shrink in (1.0, 0.5, 0.25, 0.125):
-            candidate = x + shrink * (goal - x)
-            new_counts, new_error = self.at(candidate)
-            if new_error <= error:
-                return candidate, new_counts, new_error
-        return x, counts, error
+            candidate = self.at(point.x + shrink * (goal - point.x))
+            if candidate.error <= point.error:
+                return candidate
+        return point
 
 
-def solve(design: Floats) -> Floats:
-    """The x ≥ 0 of two parameters that brings `design @ x` nearest to ones, in least squares."""
-    ones = np.ones(len(design))
-    both = np.linalg.lstsq(design, ones, rcond=None)[0]
+def solve(design: Floats, wanted: Floats) -> Floats:
+    """The x ≥ 0 of two parameters that brings `design @ x` nearest to `wanted`, in least squares."""
+    both = np.linalg.lstsq(design, wanted, rcond=None)[0]
     if np.all(both >= 0):
         return np.asarray(both)
-    alone = [max(0.0, float(column @ ones / (column @ column))) if np.any(column) else 0.0 for column in design.T]
+    alone = [max(0.0, float(column @ wanted / (column @ column))) if np.any(column) else 0.0 for column in design.T]
     candidates = np.array([[alone[0], 0.0], [0.0, alone[1]]])
-    misfit = ((candidates @ design.T - 1) ** 2).sum(axis=1)
+    misfit = ((candidates @ design.T - wanted) ** 2).sum(axis=1)
     return np.asarray(candidates[np.argmin(misfit)])
 
 
-def _fit(x: Floats, design: Floats) -> Fit:
+def _fit(point: _Point, seconds: Floats) -> Fit:
     latency, slowness = (
         (max(0.0, float(value - width)) if width == width else float("nan"), float(value + width))
-        for value, width in zip(x, _half_widths(x, design), strict=True)
+        for value, width in zip(point.x, _half_widths(point, seconds), strict=True)
     )
-    return Fit(float(x[0]), latency, _inverse(float(x[1])), (_inverse(slowness[1]), _inverse(slowness[0])))
+    alpha, beta = float(point.x[0]), _inverse(float(point.x[1]))
+    return Fit(alpha, latency, beta, (_inverse(slowness[1]), _inverse(slowness[0])))
 
 
 def _inverse(slowness: float) -> float:
     return np.inf if slowness == 0 else 1 / slowness
 
 
-def _half_widths(x: Floats, design: Floats) -> npt.NDArray[np.float64]:
+def _half_widths(point: _Point, seconds: Floats) -> npt.NDArray[np.float64]:
     """Half of the 95% intervals, from the residuals."""
-    free = len(design) - 2
+    design, free = point.counts / seconds[:, None], len(seconds) - 2
     if free < 1 or np.linalg.matrix_rank(design) < 2:
         return np.full(2, np.nan)
-    variance = float(((design @ x - 1) ** 2).sum()) / free
-    covariance = variance * np.linalg.inv(design.T @ design)
+    covariance = point.error / free * np.linalg.inv(design.T @ design)
     return np.asarray(stdtrit(free, 0.975) * np.sqrt(np.diag(covariance)))

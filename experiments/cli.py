@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Annotated
 
 import typer
@@ -146,7 +146,7 @@ def sweep(
 
 @app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
 def run(
-    algo: Algo = "ring",
+    algo: Annotated[str, typer.Option(help="One algorithm: see `simctl algos`.")] = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
     topology: Shape = "ring",
@@ -174,18 +174,20 @@ def validate(
     p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")] = False,
     topology: Shape = "star",
-    bandwidth: Bandwidth = "50GB/s",
-    latency: Latency = "1us",
+    bandwidth: Annotated[str | None, typer.Option(help="β of a link, without --fit.  [default: 50GB/s]")] = None,
+    latency: Annotated[str | None, typer.Option(help="α of a link, without --fit.  [default: 1us]")] = None,
     gap: Gap = "0us",
     engine: Engines = EngineName.auto,
-    plot: Plot = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Hold the simulator against a real log: measured beside predicted, fitted and unseen sizes apart."""
     from experiments.commands import sweep as shapes
     from experiments.commands import validate as command
 
-    machine = shapes.Shape(topology, bandwidth, latency, gap, None)
+    if fit and (bandwidth or latency):
+        raise InputError("--fit finds α and β itself: leave out --bandwidth and --latency, or --fit")
+    machine = shapes.Shape(topology, bandwidth or "50GB/s", latency or "1us", gap, None)
     raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
 
 
@@ -211,7 +213,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
-    logging.basicConfig(format="note: %(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.basicConfig(format="note: %(message)s", level=logging.ERROR, stream=sys.stderr)
+    logging.getLogger("simctl").setLevel(logging.INFO)
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -221,9 +224,12 @@ def main() -> None:
         sys.exit(130)
     except MemoryError:
         _fail("this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except (UnpicklingError, EOFError) as error:
+        _fail(f"the cache of compiled code is damaged ({error}): remove the folder that simctl doctor names")
+    except SystemError as error:
+        if "exception set" not in str(error):
+            raise
+        sys.exit(130)  # Ctrl-C while compiled code ran
     except OSError as error:
         _fail(f"cannot write the output: {error.strerror}")
     except Exception as error:

@@ -24,11 +24,12 @@ from topologies.units import format_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from experiments.validation import Validation
+    from experiments.validation import Point, Validation
 
 LEGEND = 10
 SPANS = 200_000
 GREY = "0.55"
+Colour = tuple[float, float, float, float]
 
 
 def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
@@ -36,16 +37,21 @@ def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
     several = len({row.size_B for row in rows}) > 1
-    for k, (label, curve) in enumerate(_curves(rows, several).items()):
-        _sweep_curve(axes, label, curve, metric, f"C{k % 10}")
+    curves = _curves(rows, several)
+    for label, curve, colour in zip(curves, curves.values(), _colours(len(curves)), strict=True):
+        _sweep_curve(axes, label, curve, metric, colour)
     axes.plot([], [], color=GREY, label="formula")
     axes.plot([], [], color=GREY, linestyle="--", label="best bound")
     axes.set_xlabel("ranks p")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len({row.ranks for row in rows}) == 1:
+        axes.set_xticks([rows[0].ranks])
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if metric == "time":
         axes.set_yscale("log")
         axes.set_ylabel("time")
         axes.yaxis.set_major_formatter(EngFormatter("s"))
+        axes.yaxis.set_minor_formatter(_SparseSeconds())
     else:
         axes.set_ylim(bottom=0)
         axes.set_ylabel("bus bandwidth")
@@ -53,7 +59,7 @@ def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
     size = "" if several else f", V = {format_bytes(rows[0].size_B)}"
     axes.set_title(f"{'Time' if metric == 'time' else 'Bus bandwidth'} by number of ranks{size}")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False)
+    figure.legend(loc="outside right upper", frameon=False, ncols=1 + len(curves) // 24, fontsize="small")
     return _bytes(figure, kind)
 
 
@@ -64,21 +70,18 @@ def timeline_figure(timeline: Timeline, title: str, kind: str) -> bytes:
     figure = Figure(figsize=(12, min(max(2.6, 0.32 * schedule.ranks + 1.4), 13)), layout="constrained")
     axes = figure.add_subplot()
     bottom, height = _bands(spans, schedule.ranks)
-    few = len(spans.rank) < 2_000
+    boxes, wide = _boxes(spans, bottom, height), spans.end - spans.start > timeline.makespan / 250
     for phase, colour in enumerate(_colours(len(schedule.phases))):
-        chosen = spans.phase == phase
-        boxes = _boxes(spans.start[chosen], spans.end[chosen], bottom[chosen], height[chosen])
-        edge = "white" if few else colour
-        axes.add_collection(
-            PolyCollection(list(boxes), facecolor=colour, edgecolor=edge, linewidth=0.3, rasterized=True)
-        )
+        for chosen, edge in ((wide, "white"), (~wide, colour)):
+            drawn = list(boxes[chosen & (spans.phase == phase)])
+            axes.add_collection(PolyCollection(drawn, facecolor=colour, edgecolor=edge, linewidth=0.4, rasterized=True))
     axes.set_xlim(0, timeline.makespan or 1.0)
     axes.set_ylim(schedule.ranks - 0.5, -0.5)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=33, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rank, _: _rank_name(int(rank), schedule.workers)))
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel("time")
-    axes.set_ylabel("rank (what it sends, merges and computes)")
+    axes.set_ylabel("rank")
     axes.set_title(title)
     _phase_legend(figure, schedule.phases, spans.phase)
     return _bytes(figure, kind)
@@ -90,16 +93,16 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     size = [point.size_B for point in validation.points]
     predicted = [point.predicted_s for point in validation.points]
-    upper.plot(size, predicted, color="C0", label=f"predicted: {validation.algorithm}, simulated")
-    for fitted, colour, label in ((True, "C7", "measured, fitted"), (False, "C3", "measured, unseen")):
-        points = [point for point in validation.points if point.fitted is fitted]
-        if points:
-            x = [point.size_B for point in points]
-            upper.plot(x, [point.measured_s for point in points], "o", color=colour, label=label)
-            lower.plot(x, [point.error for point in points], "o", color=colour)
+    upper.plot(size, predicted, ".-", color="C0", label=f"predicted: {validation.algorithm}, simulated")
+    for label, points in _roles(validation).items():
+        marker, colour = ("x", "k") if label == "wrong result" else ("o", "C7" if "fitted" in label else "C3")
+        x = [point.size_B for point in points]
+        upper.plot(x, [point.measured_s for point in points], marker, color=colour, label=label)
+        lower.plot(x, [point.error for point in points], marker, color=colour)
     upper.set_xscale("log", base=2)
     upper.set_yscale("log")
     upper.yaxis.set_major_formatter(EngFormatter("s"))
+    upper.yaxis.set_minor_formatter(_SparseSeconds())
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
     lower.axhline(0, color=GREY, linewidth=0.8)
@@ -111,6 +114,27 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
     return _bytes(figure, kind)
+
+
+def _roles(validation: Validation) -> dict[str, list[Point]]:
+    """The points by what they were to the fit."""
+    roles: dict[str, list[Point]] = {}
+    for point in validation.points:
+        role = "measured, fitted" if point.fitted else "measured, unseen" if validation.fit else "measured"
+        roles.setdefault("wrong result" if point.wrong else role, []).append(point)
+    return roles
+
+
+class _SparseSeconds(EngFormatter):
+    """Labels the minor ticks at 2 and 5 of a logarithmic axis."""
+
+    def __init__(self) -> None:
+        super().__init__("s")
+
+    def __call__(self, value: float, position: int | None = None) -> str:
+        """The label of a tick, empty for the others."""
+        leading = round(value / 10 ** np.floor(np.log10(value))) if value > 0 else 0
+        return super().__call__(value, position) if leading in (2, 5) else ""
 
 
 class _Spans(NamedTuple):
@@ -136,7 +160,8 @@ def _curves(rows: Sequence[Row], several: bool) -> dict[str, list[Row]]:
     return curves
 
 
-def _sweep_curve(axes: Axes, label: str, rows: list[Row], metric: str, colour: str) -> None:
+def _sweep_curve(axes: Axes, label: str, rows: list[Row], metric: str, colour: Colour) -> None:
+    rows = sorted(rows, key=lambda row: row.ranks)
     p = [row.ranks for row in rows]
     factor = [1.0 if metric == "time" else row.busbw_Bps * row.time_s for row in rows]
 
@@ -144,9 +169,11 @@ def _sweep_curve(axes: Axes, label: str, rows: list[Row], metric: str, colour: s
         pairs = zip(factor, seconds, strict=True)
         return [t if metric == "time" else f / t if t > 0 else float("nan") for f, t in pairs]
 
+    alone = "_" if len(rows) == 1 else ""
     axes.plot(p, value(row.time_s for row in rows), "o", color=colour, markersize=4, label=label)
-    axes.plot(p, value(row.formula_s for row in rows), color=colour, linewidth=1)
-    axes.plot(p, value(row.bound_s for row in rows), color=colour, linewidth=1, linestyle="--", alpha=0.7)
+    axes.plot(p, value(row.formula_s for row in rows), color=colour, linewidth=1, marker=alone, markersize=16)
+    bound = value(row.bound_s for row in rows)
+    axes.plot(p, bound, color=colour, linewidth=1, linestyle="--", alpha=0.7, marker=alone, markersize=24)
 
 
 def _spans(timeline: Timeline) -> _Spans:
@@ -213,8 +240,9 @@ def _partition(start: Floats, end: Floats) -> Ints:
     return band
 
 
-def _boxes(start: Floats, end: Floats, bottom: Floats, height: Floats) -> Floats:
+def _boxes(spans: _Spans, bottom: Floats, height: Floats) -> Floats:
     """Corners, shape (spans, 4, 2)."""
+    start, end = spans.start, spans.end
     x, y = (
         np.stack((start, end, end, start), axis=1),
         np.stack((bottom, bottom, bottom + height, bottom + height), axis=1),
@@ -222,7 +250,7 @@ def _boxes(start: Floats, end: Floats, bottom: Floats, height: Floats) -> Floats
     return np.stack((x, y), axis=2)
 
 
-def _colours(phases: int) -> list[tuple[float, float, float, float]]:
+def _colours(phases: int) -> list[Colour]:
     if phases <= 10:
         return [mpl.colormaps["tab10"](k) for k in range(phases)]
     return [mpl.colormaps["turbo"](0.05 + 0.9 * k / (phases - 1)) for k in range(phases)]
@@ -231,10 +259,13 @@ def _colours(phases: int) -> list[tuple[float, float, float, float]]:
 def _phase_legend(figure: Figure, phases: Sequence[str], drawn: Ints) -> None:
     present = [k for k in range(len(phases)) if np.any(drawn == k)]
     colours = _colours(len(phases))
-    handles = [Patch(facecolor=colours[k], label=phases[k]) for k in present[:LEGEND]]
+    shown = (
+        present if len(present) <= LEGEND else [present[k] for k in np.linspace(0, len(present) - 1, LEGEND, dtype=int)]
+    )
+    handles = [Patch(facecolor=colours[k], label=phases[k]) for k in shown]
     if len(present) > LEGEND:
-        handles.append(Patch(facecolor="none", label=f"... {len(present) - LEGEND} more"))
-    handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle"))
+        handles.append(Patch(facecolor="none", label=f"... {len(present)} in all"))
+    handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle: sends, merges\nand computes nothing"))
     figure.legend(handles=handles, loc="outside right upper", frameon=False)
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,7 +24,7 @@ Cell = Callable[[Record], str]
 def render(records: Sequence[Record], cells: Mapping[str, Cell], how: str) -> str:
     """`records` as a table of `cells` (heading: text of a record), or in full as csv or json."""
     if how == "json":
-        return json.dumps([{key: _plain(value) for key, value in record.items()} for record in records], indent=1)
+        return to_json(records)
     if how == "csv":
         return to_csv(records).rstrip("\n")
     return align([list(cells), *([cell(record) for cell in cells.values()] for record in records)])
@@ -64,14 +64,19 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         return
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"cannot write {str(path)!r}: its name ends in {', '.join(suffixes)}")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"cannot write {str(path)!r}: name a file in a folder that can be written")
+    try:
+        goal = path.resolve()
+        blocked = (goal.exists() and not goal.is_file()) or not os.access(goal.parent, os.W_OK) or len(goal.name) > 200
+    except (OSError, RuntimeError) as error:
+        raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
+    if blocked:
+        raise InputError(f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written")
 
 
 def write(path: Path, content: bytes | str) -> None:
     """Write all of `content` or nothing. Raises InputError if that is not possible."""
     data = content.encode() if isinstance(content, str) else content
-    temporary = None
+    path, temporary = path.resolve(), None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
@@ -107,9 +112,13 @@ class Progress:
         print(f"{start}{self._what}: {done} of {total}", end=end, file=self._stream, flush=True)
 
 
-def say(lines: Iterable[str] | str) -> None:
-    """Print data to stdout."""
-    print(lines if isinstance(lines, str) else "\n".join(lines))  # noqa: T201
+def say(text: str) -> None:
+    """Print data to stdout; if nobody reads it any more, end quietly."""
+    try:
+        print(text, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
 
 
 def note(text: str) -> None:
@@ -117,6 +126,14 @@ def note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)  # noqa: T201
 
 
-def _plain(value: Value) -> Value:
-    """JSON knows no infinity."""
+def to_json(value: object) -> str:
+    """JSON, in which what is not finite is null."""
+    return json.dumps(_plain(value), indent=1, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,6 +11,7 @@ import numpy as np
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
+from simulator import semantics
 from simulator.collectives import Algorithm
 from simulator.engines import Engine, simulate
 from topologies.errors import InputError
@@ -60,6 +61,7 @@ def validate(
     if not measured:
         raise InputError(f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the other ones")
     schedule, devices = algorithm.build(ranks, 1.0), ranks + algorithm.servers
+    semantics.check(schedule, algorithm.collective)
     seen = set(_every_other(measured)) if fit else set()
     found = None
     if fit:

@@ -61,7 +61,7 @@ def cache_folder(numba_version: str) -> Path:
     import platformdirs
 
     root = os.environ.get("SIMCTL_CACHE_DIR") or platformdirs.user_cache_dir("simctl", appauthor=False)
-    return Path(root) / f"simctl-{metadata.version('simctl-collectives')}-numba-{numba_version}"
+    return Path(root).expanduser() / f"simctl-{metadata.version('simctl-collectives')}-numba-{numba_version}"
 
 
 @cache

@@ -11,6 +11,9 @@ from simulator.collectives.collective import Collective
 from topologies.routing import distances
 from topologies.topology import Ints, Topology
 
+EXACT = 256
+SWEEPS = 4
+
 
 class Bound(NamedTuple):
     """A lower limit on the time, in seconds, and what sets it."""
@@ -89,12 +92,19 @@ def _capacity(topology: Topology, links: list[int]) -> float:
 
 
 def _latency(collective: Collective, topology: Topology, workers: int) -> float:
-    """The farthest two ranks between which data must travel."""
-    least = distances(topology)[:workers, :workers]
-    if collective.name == "reduce":
-        return float(least[:, 0].max())
+    """The farthest two ranks between which data must travel; beyond `EXACT` ranks the farthest found in turn."""
+    ranks = np.arange(workers, dtype=np.int32)
     if collective.name == "broadcast":
-        return float(least[0].max())
+        return float(distances(topology, ranks[:1])[0, :workers].max())
+    if collective.name == "reduce":
+        return float(distances(topology, ranks[: max(1, EXACT)])[:, 0].max())
     if collective.name == "send_recv":
-        return float(np.diagonal(np.roll(least, -1, axis=1)).max())
-    return float(least.max())
+        near = distances(topology, ranks[:EXACT])[:, :workers]
+        return float(near[np.arange(len(near)), (np.arange(len(near)) + 1) % workers].max())
+    if workers <= EXACT:
+        return float(distances(topology, ranks)[:, :workers].max())
+    farthest, source = 0.0, 0
+    for _ in range(SWEEPS):
+        row = distances(topology, np.array([source], dtype=np.int32))[0, :workers]
+        farthest, source = max(farthest, float(row.max())), int(row.argmax())
+    return farthest

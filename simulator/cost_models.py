@@ -170,8 +170,8 @@ NAIVE = CostModel(
     ports=(*ONE_PORT, "bus"),
 )
 NAIVE_SERIAL = CostModel(
-    latex=r"p\left(\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + V\gamma\right)",
-    assumes="one root at a time, free barriers between turns; Vγ ≤ g + V/β; with a port a peer p(α + g + V/β)",
+    latex=r"p\left(\alpha + (p-2)\max(x, V\gamma) + x + V\gamma\right),\ x = g + \frac{V}{\beta}",
+    assumes="one root at a time, free barriers between turns; one port; with a port a peer p(α + x + (p-1)Vγ)",
     source="p reductions, one root after another",
     time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
     volume=lambda p, nbytes: p * (p - 1) * nbytes,
@@ -182,8 +182,8 @@ NAIVE_SERIAL = CostModel(
     memory_ports=POSTED,
 )
 PARAMETER_SERVER = CostModel(
-    latex=r"2\alpha + 2(p-1)\left(g + \frac{V}{\beta}\right) + V\gamma",
-    assumes="rank 0 serves, requests overlap, one port; Vγ ≤ g + V/β",
+    latex=r"2\alpha + (p-2)\max(x, V\gamma) + px + V\gamma,\ x = g + \frac{V}{\beta}",
+    assumes="rank 0 serves, requests overlap, merged as they arrive, one port; with a port a peer 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; colocated with the workers as in BytePS, OSDI 2020",
     time=_parameter_server,
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
@@ -194,8 +194,8 @@ PARAMETER_SERVER = CostModel(
     memory_ports=POSTED,
 )
 PARAMETER_SERVER_APART = CostModel(
-    latex=r"2\alpha + 2p\left(g + \frac{V}{\beta}\right) + V\gamma",
-    assumes="one server besides the p workers, requests overlap, one port; Vγ ≤ g + V/β",
+    latex=r"2\alpha + (p-2)\max(x, V\gamma) + (p+2)x + V\gamma,\ x = g + \frac{V}{\beta}",
+    assumes="one server besides the p workers, merged as they arrive, one port; with a port a peer 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
     time=_parameter_server_apart,
     volume=lambda p, nbytes: 2 * p * nbytes,

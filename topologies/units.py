@@ -11,7 +11,7 @@ Parser = Callable[[str], float]
 _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
 _BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8}
-_BINARY = ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
+_BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 _MAX_POINTS = 100_000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUANTITY = re.compile(rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE)
@@ -23,7 +23,7 @@ def parse_bytes(text: str) -> float:
     >>> parse_bytes("64MiB"), parse_bytes("64MB")
     (67108864.0, 64000000.0)
     """
-    return _positive(text, _quantity(text, _BYTES, "a size", "64MiB"))
+    return _within(text, _quantity(text, _BYTES, "a size", "64MiB"), "1B", 1.0, "1ZB", 1e21)
 
 
 def parse_seconds(text: str) -> float:
@@ -35,7 +35,7 @@ def parse_seconds(text: str) -> float:
     value = _quantity(text, _SECONDS, "a time", "25us")
     if value < 0:
         raise InputError(f"{text!r} is negative: a time is 0s or more")
-    return value
+    return _within(text, value, "0s", 0.0, "1Gs", 1e9)
 
 
 def parse_bandwidth(text: str) -> float:
@@ -44,12 +44,14 @@ def parse_bandwidth(text: str) -> float:
     >>> parse_bandwidth("400Gbit/s"), parse_bandwidth("50GB/s")
     (50000000000.0, 50000000000.0)
     """
-    return _positive(text, _quantity(text, _BANDWIDTH, "a bandwidth", "50GB/s"))
+    return _within(text, _quantity(text, _BANDWIDTH, "a bandwidth", "50GB/s"), "1B/s", 1.0, "1EB/s", 1e18)
 
 
-def _positive(text: str, value: float) -> float:
-    if value <= 0:
-        raise InputError(f"{text!r} is not positive: write a value above zero")
+def _within(text: str, value: float, least: str, low: float, most: str, high: float) -> float:
+    if value <= 0 and low > 0:
+        raise InputError(f"{text!r} is not positive: write a value from {least} to {most}")
+    if not low <= value <= high:
+        raise InputError(f"{text!r} is out of range: write a value from {least} to {most}")
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +32,8 @@ PARAMETERS = {
 
 def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Path | None, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
+    if "," in algo:
+        raise InputError(f"--algo {algo}: one algorithm here, simctl sweep takes several")
     algorithm, ranks = find(algo), parse_ranks(p)
     if len(ranks) != 1:
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
@@ -50,7 +51,7 @@ def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Pat
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
     }
-    output.say(json.dumps(report, indent=1) if how == "json" else _text(row, machine, report, path, how))
+    output.say(output.to_json(report) if how == "json" else _text(row, machine, report, path, how))
     return 1 if row.failed else 0
 
 

@@ -9,7 +9,7 @@ from typing import cast
 
 from experiments import output
 from experiments.output import Record
-from experiments.sweep import Row, sweep
+from experiments.sweep import sweep
 from simulator.collectives import Algorithm, find
 from simulator.engines import Engine
 from topologies.errors import InputError
@@ -20,13 +20,13 @@ from topologies.units import (
     format_bytes,
     format_seconds,
     parse_bandwidth,
-    parse_bytes,
     parse_counts,
     parse_seconds,
     parse_sizes,
 )
 
 FIGURES = (".png", ".svg", ".pdf")
+MOST_RANKS = 131_072
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class Shape:
     def build(self, devices: int, latency: float | None, bandwidth: float | None) -> Topology:
         """The machine with other α (seconds) or β (bytes/s) than the options say."""
         if self.topology not in SHAPES:
-            near = get_close_matches(self.topology, SHAPES, n=1, cutoff=0.0)[0]
-            raise InputError(f"{self.topology!r} is no topology: did you mean {near!r}? ({', '.join(SHAPES)})")
+            near = get_close_matches(self.topology.lower(), SHAPES, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}? " if near else "there are "
+            raise InputError(f"{self.topology!r} is no topology: {hint}({', '.join(SHAPES)})")
         return SHAPES[self.topology](
             devices,
             bandwidth=parse_bandwidth(self.bandwidth) if bandwidth is None else bandwidth,
@@ -73,13 +74,16 @@ def run(
     ranks, sizes = parse_ranks(p), parse_sizes(size)
     machine(2)
     output.check_writable(out)
+    output.check_writable(out and _meta(out))
     output.check_writable(plot, FIGURES)
-    progress = output.Progress("points simulated")
+    if out and plot and out.resolve() == plot.resolve():
+        raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
+    progress = output.Progress("numbers of ranks simulated")
     rows = list(sweep(algorithms, ranks, sizes, machine, cast(Engine, engine), progress))
     if out:
-        parameters = asdict(machine) | {"algo": algo, "p": p, "size": size, "engine": engine, "seed": 0}
+        parameters = asdict(machine) | {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         output.write(out, output.to_csv([asdict(row) for row in rows]))
-        output.write(out.with_name(f"{out.name}.meta.json"), output.provenance(**parameters))
+        output.write(_meta(out), output.provenance(**parameters))
     if plot:
         from experiments import figures
 
@@ -89,6 +93,11 @@ def run(
     if failed:
         output.note(f"{len(failed)} of {len(rows)} points failed a check: this is a bug in simctl, please report it")
     return 1 if failed else 0
+
+
+def _meta(out: Path) -> Path:
+    """Where it is kept how a table was made."""
+    return out.with_name(f"{out.name}.meta.json")
 
 
 def parse_algorithms(text: str) -> list[Algorithm]:
@@ -101,12 +110,9 @@ def parse_ranks(text: str) -> list[int]:
     ranks = parse_counts(text)
     if min(ranks) < 2:
         raise InputError(f"--p {text}: ranks must be at least 2, got {min(ranks)}")
+    if max(ranks) > MOST_RANKS:
+        raise InputError(f"--p {text}: at most {MOST_RANKS} ranks, got {max(ranks)}")
     return ranks
-
-
-def parse_one_size(text: str) -> float:
-    """One size in bytes."""
-    return parse_bytes(text)
 
 
 def _number(record: Record, key: str) -> float:
@@ -119,7 +125,7 @@ CELLS = {
     "size": lambda row: format_bytes(_number(row, "size_B")),
     "time": lambda row: format_seconds(_number(row, "time_s")),
     "formula": lambda row: format_seconds(_number(row, "formula_s")),
-    "differ": lambda row: f"{_number(row, 'difference'):+.0e}" if abs(_number(row, "difference")) > 1e-9 else "0",
+    "differ": lambda row: f"{_number(row, 'difference'):+.2%}" if abs(_number(row, "difference")) > 1e-9 else "0",
     "/bound": lambda row: f"{_number(row, 'over_bound'):.3f}",
     "bound": lambda row: str(row["bound"]),
     "algbw": lambda row: format_bandwidth(_number(row, "algbw_Bps")),
@@ -134,5 +140,3 @@ CELLS = {
     "verdict": lambda row: str(row["verdict"]),
 }
 """The columns of the printed table; csv and json carry every field in SI units."""
-
-__all__ = ["CELLS", "Row", "Shape", "run"]

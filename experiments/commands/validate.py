@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from experiments.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.engines import Engine
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_seconds
 
 
 def run(
@@ -35,10 +34,12 @@ def run(
     """Print every curve of the file beside its simulation."""
     output.check_writable(plot, FIGURES)
     machine(2)
-    chosen, ranks = find(algo) if algo else None, parse_ranks(p)[0] if p else None
+    chosen, ranks = find(algo) if algo else None, _one(parse_ranks(p)) if p else None
     measurements = read(log)
     results = []
     for curve, algorithm in _pair(measurements, chosen, log):
+        if ranks and curve.ranks and ranks != curve.ranks:
+            raise InputError(f"{curve.source} has {curve.ranks} ranks: --p {ranks} contradicts it, leave it out")
         count = ranks or curve.ranks
         if count is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
@@ -46,15 +47,19 @@ def run(
             validate(curve, algorithm, count, machine.build, fit=fit, in_place=in_place, engine=cast(Engine, engine))
         )
     if not results:
-        raise InputError(
-            f"{str(log)!r}: no curve to simulate: {'; '.join(measurements.skipped) or 'other collectives'}"
-        )
+        raise InputError(f"{str(log)!r}: no curve to simulate: choose an algorithm for it with --algo")
     if plot:
         _draw(results, plot)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     output.say(_render(results, machine, how))
     return 0
+
+
+def _one(ranks: list[int]) -> int:
+    if len(ranks) != 1:
+        raise InputError(f"--p {','.join(map(str, ranks))}: one number of ranks here")
+    return ranks[0]
 
 
 def _pair(measurements: Measurements, chosen: Algorithm | None, log: Path) -> Iterator[tuple[Curve, Algorithm]]:
@@ -87,7 +92,7 @@ def _draw(results: list[Validation], plot: Path) -> None:
 
 def _render(results: list[Validation], machine: Shape, how: str) -> str:
     if how == "json":
-        return json.dumps([_record(result) for result in results], indent=1)
+        return output.to_json([_record(result) for result in results])
     if how == "csv":
         return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
     return "\n\n".join(_text(result, machine) for result in results)
@@ -114,7 +119,7 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
 
 def _text(result: Validation, machine: Shape) -> str:
     lines = [f"{result.title}: {result.algorithm} on {machine.topology}"]
-    lines += [f"  note: {note}" for note in result.notes]
+    lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
         lines += _parameters(result, machine)
     lines.append(output.align(_table(result)))
@@ -122,12 +127,13 @@ def _text(result: Validation, machine: Shape) -> str:
         errors = result.errors(fitted)
         if len(errors):
             summary = f"mean {errors.mean():.1%}, median {np.median(errors):.1%}, worst {errors.max():.1%}"
-            lines.append(f"  |error| of {len(errors)} {name} sizes: {summary}")
+            which = f"{name} " if result.fit else ""
+            lines.append(f"  |error| of {len(errors)} {which}size{'s' if len(errors) > 1 else ''}: {summary}")
     return "\n".join(lines)
 
 
 def _table(result: Validation) -> list[list[str]]:
-    rows = [["  size", "measured", "predicted", "error", "the fit"]]
+    rows = [["  size", "measured", "predicted", "error", "the fit" if result.fit else ""]]
     for point in result.points:
         role = "has seen it" if point.fitted else "has not"
         error = f"{point.error:+.1%}"
@@ -146,6 +152,7 @@ def _parameters(result: Validation, machine: Shape) -> list[str]:
     ]
     if np.isfinite(result.fit.bandwidth):
         links = f"--bandwidth {bandwidth} --latency {latency}"
+        links += f" --gap {machine.gap}" if parse_seconds(machine.gap) else ""
         lines.append(f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}")
     return lines
 

@@ -31,8 +31,9 @@ def find(name: str) -> Algorithm:
     """The algorithm called `name`. Raises InputError with the nearest name if there is none."""
     known = algorithms()
     if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.0)
-        raise InputError(f"{name!r} is no algorithm: did you mean {near[0]!r}? (simctl algos lists them)")
+        near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"{name!r} is no algorithm: {hint}(simctl algos lists them)")
     return known[name]
 
 

@@ -68,7 +68,7 @@ def test_validate_fits_and_shows_unseen_sizes() -> None:
 def test_validate_without_a_fit_predicts_every_size() -> None:
     done = simctl("validate", str(LOG), "--bandwidth", "49GB/s", "--latency", "5us")
     assert done.returncode == 0
-    assert "of 10 unseen sizes" in done.stdout
+    assert "|error| of 10 sizes" in done.stdout
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:
@@ -115,10 +115,17 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
     "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
     "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
-    "two algorithms for run": (("run", "--algo", "ring,tree"), "'ring,tree'"),
+    "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (("validate", str(LOG), "--algo", "ring_all_gather"), "no curve"),
+    "too many ranks": (("run", "--p", "1000000"), "at most 131072"),
+    "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
+    "a time beyond reason": (("sweep", "--latency", "1e300s"), "out of range"),
+    "table and picture in one file": (("sweep", "--p", "2", "--out", "x.png", "--plot", "x.png"), "name two files"),
+    "a fit that is told its result": (("validate", str(LOG), "--fit", "--latency", "1us"), "leave out"),
+    "ranks against the log": (("validate", str(LOG), "--p", "4"), "contradicts"),
+    "several ranks for a log": (("validate", str(LOG), "--p", "4,8"), "one number of ranks"),
     "no in-place times": (("validate", str(LOG), "--in-place"), "no in-place times"),
 }
 
@@ -141,7 +148,7 @@ LOGS: dict[str, tuple[bytes, str]] = {
     "cut short": (b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n", "cut short"),
     "a CSV without rows": (b"size_bytes,time_us\n", "no rows"),
     "a CSV with words": (b"size_bytes,time_us\n1024,soon\n", "'soon' is not a number"),
-    "a CSV of one size": (b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n", "1 sizes to fit"),
+    "a CSV of one size": (b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n", "too few sizes to fit, 1"),
     "a CSV that does not say how many ranks": (b"collective,size_bytes,time_us\nall_reduce,1,9\n", "give --p"),
 }
 

@@ -26,6 +26,23 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "x.txt"]
 
 
+def test_a_link_leads_to_the_file_that_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    output.write(tmp_path / "link.txt", "new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+
+
+def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / ("x" * 300), Path("/dev/null")):
+        with pytest.raises(InputError, match="cannot write"):
+            output.check_writable(path)
+
+
 def test_infinity_is_null_in_json() -> None:
     assert output.render([{"x": float("inf"), "y": 1}], {}, "json") == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
 
