@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments import output
 from simulator import _compile
 
-PACKAGES = ("simctl-collectives", "numpy", "simpy", "networkx", "pandas", "matplotlib", "typer", "numba", "scipy")
+PACKAGES = ("simctl-collectives", "numpy", "simpy", "networkx", "matplotlib", "typer", "numba", "scipy")
 FLOORS = ("topologies", "simulator", "experiments")
 
 

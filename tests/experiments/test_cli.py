@@ -45,6 +45,13 @@ def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
 
 
+def test_doctor_names_versions_and_folders() -> None:
+    done = simctl("doctor")
+    assert done.returncode == 0
+    for word in ("numba", "experiments", "compiled code"):
+        assert word in done.stdout
+
+
 def test_json_is_json() -> None:
     rows = json.loads(simctl("sweep", "--p", "2", "--format", "json").stdout)
     assert rows[0]["ranks"] == 2
