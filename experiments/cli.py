@@ -227,9 +227,9 @@ def main() -> None:
     except (UnpicklingError, EOFError) as error:
         _fail(f"the cache of compiled code is damaged ({error}): remove the folder that simctl doctor names")
     except SystemError as error:
-        if "exception set" not in str(error):
+        if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
-        sys.exit(130)  # Ctrl-C while compiled code ran
+        sys.exit(130)  # so does Numba wrap a Ctrl-C while compiled code runs
     except OSError as error:
         _fail(f"cannot write the output: {error.strerror}")
     except Exception as error:

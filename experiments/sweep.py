@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from simulator import memory, semantics
 from simulator.bounds import best_bound
@@ -51,9 +51,6 @@ class Row:
     def failed(self) -> bool:
         """Whether a check failed: something is wrong with the simulator, not with the machine."""
         return self.verdict.startswith("FAIL")
-
-
-COLUMNS = tuple(column.name for column in fields(Row))
 
 
 @dataclass

@@ -45,7 +45,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         low, high = fit.latency_interval
         covered += low <= 2e-6 <= high
         assert fit.latency == pytest.approx(2e-6, rel=0.15)
-    assert 50 <= covered <= 60  # 95% of 60 is 57; fewer than 50 or all missing the mark would be 5 sigma away
+    assert covered >= 50  # 95% of 60 is 57, with a standard deviation of 1.7
 
 
 def test_large_sizes_alone_do_not_identify_the_latency() -> None:
