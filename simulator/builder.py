@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import _kernels
-from simulator._compile import kernel
 from simulator.schedule import COMPUTE, TRANSFER, Schedule
+from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 

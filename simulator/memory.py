@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import _kernels, semantics
-from simulator._compile import kernel
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from topologies._compile import kernel
 from topologies.topology import Floats, Ints
 
 

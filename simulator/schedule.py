@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import _kernels
-from simulator._compile import kernel
+from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import _kernels
-from simulator._compile import kernel
 from simulator.schedule import Schedule
+from topologies._compile import kernel
 from topologies.topology import Ints
 
 if TYPE_CHECKING:

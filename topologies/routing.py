@@ -1,94 +1,176 @@
-"""Routes between ranks: least latency, then fewest hops, then first by device order."""
+"""Routes between ranks: least latency, then fewest hops, then first by device order, by a hash, or by rail."""
 
-from collections.abc import Iterable
-from fractions import Fraction
-from heapq import heappop, heappush
+from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
+from topologies import _kernels
+from topologies._compile import kernel
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Routes, Topology
 
-Pair = tuple[int, int]
-Route = tuple[int, ...]
+Longs = npt.NDArray[np.int64]
 
 SMALL = 200
 _NO_LATENCY = 1e-30
 """Stands for zero where a graph of weights knows no edge of weight zero."""
-_TICKS_PER_SECOND = 1024 * 10**15
-"""Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are really equal."""
+_TICKS_PER_SECOND = 1024e15
+_MOST_TICKS = 2.0**60
+"""Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are really equal. Machines
+whose latencies add up to more than a second are measured in coarser ticks."""
 
 
-def find_routes(topology: Topology, pairs: Iterable[Pair], routes: dict[Pair, Route]) -> None:
-    """Add to `routes` the links of every (source rank, target rank) in `pairs`. Raises InputError if there is none."""
+def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Routes:
+    """The links from each source rank to its target rank, in CSR form. Raises InputError if there is none.
+
+    Ends that have one way out or in, and neighbours of whom none is nearer, need no search.
+    """
+    for ranks in (sources, targets):
+        if len(ranks) and not 0 <= ranks.min() <= ranks.max() < topology.ranks:
+            rank = ranks[(ranks < 0) | (ranks >= topology.ranks)][0]
+            raise InputError(f"rank {rank} has no device: {topology.name} has {topology.ranks} ranks")
     graph = _Graph(topology)
-    placement = topology.placement.tolist()
-    cores = {pair: graph.contract(*_devices(topology.name, placement, pair)) for pair in pairs}
-    wanted: dict[int, set[int]] = {}
-    for _, source, _, target in cores.values():
-        wanted.setdefault(source, set()).add(target)
-    known = {source: graph.search(source, targets) for source, targets in wanted.items()}
-    for pair, (head, source, tail, target) in cores.items():
-        if target not in known[source]:
-            raise InputError(f"no route from rank {pair[0]} to rank {pair[1]} in {topology.name}: connect them")
-        routes[pair] = head + known[source][target] + tail
+    heads: list[Ints] = []
+    tails: list[Ints] = []
+    here, there = topology.placement[sources], topology.placement[targets]
+    here = graph.walk(here, there, graph.only_way_out, topology.target, heads)
+    there = graph.walk(there, here, graph.only_way_in, topology.source, tails)
+    direct = graph.direct(here, there)
+    open_pairs = np.flatnonzero((here != there) & (direct < 0))
+    indptr, links = graph.search(
+        here[open_pairs], there[open_pairs], _salts(topology, sources, targets, channels)[open_pairs]
+    )
+    lost = open_pairs[indptr[1:] == indptr[:-1]]
+    if len(lost):
+        ends = f"from rank {sources[lost[0]]} to rank {targets[lost[0]]}"
+        raise InputError(f"no route {ends} in {topology.name}: connect them")
+    return _joined([*heads, direct], open_pairs, indptr, links, tails[::-1])
 
 
-def _devices(name: str, placement: list[int], pair: Pair) -> Pair:
-    for rank in pair:
-        if not 0 <= rank < len(placement):
-            raise InputError(f"rank {rank} has no device: {name} has {len(placement)} ranks")
-    return placement[pair[0]], placement[pair[1]]
+def _joined(heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails: list[Ints]) -> Routes:
+    """Single links of every route (-1: none) before and after the links that were searched for some routes."""
+    count = len(heads[0])
+    singles = [*heads, *tails]
+    owner = [np.flatnonzero(column >= 0) for column in singles]
+    found = [column[rows] for column, rows in zip(singles, owner, strict=True)]
+    owner.insert(len(heads), np.repeat(middle, np.diff(indptr)))
+    found.insert(len(heads), links)
+    owners = np.concatenate(owner)
+    order = np.argsort(owners, kind="stable")
+    total = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(owners, minlength=count), out=total[1:])
+    return total, np.concatenate(found).astype(np.int32)[order]
+
+
+def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
+    """What chooses among equal routes: 0, a hash of the ends and the channel, or the sender's number in its node."""
+    if topology.paths == "first":
+        return np.zeros(len(sources), dtype=np.int64)
+    if topology.paths == "rail":
+        return _rails(topology)[sources].astype(np.int64)
+    mixed = np.zeros(len(sources), dtype=np.uint64)
+    for column in (topology.placement[sources], topology.placement[targets], channels):
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # splitmix64's constants
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(27)
+    return np.asarray(mixed >> np.uint64(2), dtype=np.int64)
+
+
+def _rails(topology: Topology) -> Longs:
+    """The number of each rank among the devices of its node that hold ranks, in device order."""
+    placed = np.unique(topology.placement)
+    node = topology.node[placed]
+    order = np.lexsort((placed, node))
+    first = np.searchsorted(node[order], node[order])
+    number = np.empty(len(placed), dtype=np.int64)
+    number[order] = np.arange(len(placed)) - first
+    return number[np.searchsorted(placed, topology.placement)]
 
 
 class _Graph:
     """Adjacency of a topology, in device order."""
 
     def __init__(self, topology: Topology) -> None:
-        count = len(topology.device_names)
-        self.leaving: list[list[tuple[int, int, int]]] = [[] for _ in range(count)]
-        self.entering: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        ticks = [round(Fraction(latency) * _TICKS_PER_SECOND) for latency in topology.latency.tolist()]
-        ends = zip(topology.source.tolist(), topology.target.tolist(), ticks, strict=True)
-        for link, (source, target, latency) in enumerate(ends):
-            self.leaving[source].append((target, latency, link))
-            self.entering[target].append((source, link))
+        self.topology, self.devices = topology, len(topology.device_names)
+        self.only_way_out = _only(topology.source, self.devices)
+        self.only_way_in = _only(topology.target, self.devices)
 
-    def contract(self, source: int, target: int) -> tuple[Route, int, Route, int]:
-        """Walk the only way out of `source` and the only way into `target`: what is left needs a search."""
-        head: list[int] = []
-        tail: list[int] = []
-        while source != target and len(self.leaving[source]) == 1 and len(head) < len(self.leaving):
-            source, _, link = self.leaving[source][0]
-            head.append(link)
-        while source != target and len(self.entering[target]) == 1 and len(tail) < len(self.leaving):
-            target, link = self.entering[target][0]
-            tail.append(link)
-        return tuple(head), source, tuple(reversed(tail)), target
+    @cached_property
+    def ticks(self) -> Longs:
+        """The latency of each link in ticks."""
+        latency = self.topology.latency
+        scale = _TICKS_PER_SECOND
+        while latency.max(initial=0.0) * scale * self.devices > _MOST_TICKS:
+            scale /= 1024
+        return np.rint(latency * scale).astype(np.int64)
 
-    def search(self, source: int, targets: set[int]) -> dict[int, Route]:
-        """The routes from `source` to the devices in `targets` that it reaches."""
-        nearest = min((latency for _, latency, _ in self.leaving[source]), default=0)
-        direct = {device: (link,) for device, latency, link in self.leaving[source] if latency == nearest}
-        found: dict[int, Route] = {source: ()} | {target: direct[target] for target in targets & direct.keys()}
-        missing = targets - found.keys()
-        return found | self._dijkstra(source, missing) if missing else found
+    def walk(self, devices: Ints, goals: Ints, only: Ints, end: Ints, links: list[Ints]) -> Ints:
+        """Follow the only way from `devices` until there are several, or the goal is reached; adds a column a step."""
+        for _ in range(self.devices):
+            step = np.where(devices == goals, np.int32(-1), only[devices])
+            if not (step >= 0).any():
+                break
+            links.append(step)
+            devices = np.where(step >= 0, end[step], devices)
+        return devices
 
-    def _dijkstra(self, source: int, missing: set[int]) -> dict[int, Route]:
-        """The heap orders by (latency, hops, devices on the way), so that the first arrival is the route."""
-        heap: list[tuple[int, int, Route, Route]] = [(0, 0, (source,), ())]
-        settled: dict[int, Route] = {}
-        while heap and missing:
-            latency, hops, devices, route = heappop(heap)
-            device = devices[-1]
-            if device in settled:
-                continue
-            settled[device] = route
-            missing = missing - {device}
-            for neighbour, ticks, link in self.leaving[device]:
-                if neighbour not in settled:
-                    heappush(heap, (latency + ticks, hops + 1, (*devices, neighbour), (*route, link)))
-        return settled
+    def direct(self, here: Ints, there: Ints) -> Ints:
+        """The link between the two, where no other leaves with less latency, so that no detour is shorter; or -1."""
+        topology, ticks = self.topology, self.ticks
+        nearest = np.full(self.devices, np.iinfo(np.int64).max)
+        np.minimum.at(nearest, topology.source, ticks)
+        chosen = np.flatnonzero(ticks == nearest[topology.source])
+        key = topology.source[chosen].astype(np.int64) * self.devices + topology.target[chosen]
+        order = np.argsort(key)
+        wanted = here.astype(np.int64) * self.devices + there
+        place = np.minimum(np.searchsorted(key[order], wanted), max(0, len(key) - 1))
+        if not len(key):
+            return np.full(len(here), -1, dtype=np.int32)
+        link = chosen[order[place]]
+        return np.where((key[order[place]] == wanted) & (here != there), link, -1).astype(np.int32)
+
+    def search(self, here: Ints, there: Ints, salts: Longs) -> tuple[Longs, Ints]:
+        """The routes of the pairs, in CSR form, by a search from every target towards its sources."""
+        topology = self.topology
+        if not len(here):
+            return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        leaving = np.lexsort((topology.target, topology.source))
+        place = np.empty(topology.links, dtype=np.int64)
+        place[leaving] = np.arange(topology.links)
+        entering = np.lexsort((topology.source, topology.target))
+        into = np.stack((topology.source[entering].astype(np.int64), place[entering]), axis=1)
+        order = np.argsort(there, kind="stable")
+        targets, first = np.unique(there[order], return_index=True)
+        groups = np.append(first, len(order)).astype(np.int64)
+        shortest = kernel(_kernels.shortest, len(targets) * min(topology.links, 64) + len(order))
+        indptr, links = shortest(
+            _indptr(topology.target, self.devices), into, _indptr(topology.source, self.devices),
+            topology.target[leaving], leaving.astype(np.int32), self.ticks[leaving], targets.astype(np.int32), groups,
+            here[order], salts[order],
+        )  # fmt: skip
+        length = np.diff(indptr)
+        back = np.argsort(order, kind="stable")
+        starts = np.zeros(len(order) + 1, dtype=np.int64)
+        np.cumsum(length[back], out=starts[1:])
+        offset = np.arange(len(links)) - np.repeat(starts[:-1], length[back])
+        return starts, links[np.repeat(indptr[:-1][back], length[back]) + offset]
+
+
+def _only(ends: Ints, devices: int) -> Ints:
+    """The only link at each end, or -1 where there is none or are several."""
+    link = np.full(devices, -1, dtype=np.int32)
+    link[ends] = np.arange(len(ends), dtype=np.int32)
+    link[np.bincount(ends, minlength=devices) != 1] = -1
+    return link
+
+
+def _indptr(ends: Ints, devices: int) -> Longs:
+    indptr = np.zeros(devices + 1, dtype=np.int64)
+    np.cumsum(np.bincount(ends, minlength=devices), out=indptr[1:])
+    return indptr
 
 
 def distances(topology: Topology, sources: Ints | None = None) -> Floats:

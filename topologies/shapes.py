@@ -4,8 +4,9 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Literal
 
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 
 
 def line(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:

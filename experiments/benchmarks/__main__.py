@@ -70,7 +70,7 @@ def crossover() -> None:
     """Where loading compiled code begins to pay: whole sweeps, forced each way."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
     script = (
-        "import sys\nfrom simulator import _compile\n_compile.CROSSOVER = {}\nfrom experiments.cli import main\nmain()"
+        "import sys\nfrom topologies import _compile\n_compile.CROSSOVER = {}\nfrom experiments.cli import main\nmain()"
     )
     for last in (8, 12, 16, 20, 24, 32, 48):
         line = ["sweep", "--p", f"2..{last}", "--format", "csv"]

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from experiments import output
-from simulator import _compile
+from topologies import _compile
 
 PACKAGES = ("simctl-collectives", "numpy", "simpy", "networkx", "matplotlib", "typer", "numba", "scipy")
 FLOORS = ("topologies", "simulator", "experiments")

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from simulator import _compile
 from simulator.routed import Routed, route
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from topologies import _compile
 from topologies.errors import InputError
 from topologies.topology import Topology
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from simulator import _kernels
-from simulator._compile import compiled
 from simulator.routed import Routed
 from simulator.timeline import Timeline
+from topologies._compile import compiled
 
 
 def run(routed: Routed) -> Timeline:

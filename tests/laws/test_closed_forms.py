@@ -22,9 +22,10 @@ from simulator.fabric import Fabric, observe
 from simulator.routed import route
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 
 NAMES = tuple(algorithms())
 V = 5040 * 2.0**20

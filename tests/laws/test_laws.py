@@ -24,9 +24,10 @@ from simulator.engines import simulate
 from simulator.schedule import TRANSFER, Schedule
 from simulator.semantics import WrongResult
 from simulator.timeline import Timeline
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
-from topologies.topology import Ints, Topology, TopologyBuilder
+from topologies.topology import Ints, Topology
 
 NAMES = tuple(algorithms())
 TICK = 2.0**-20

@@ -18,8 +18,9 @@ from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
 from simulator.schedule import Schedule
 from simulator.semantics import WrongResult
+from topologies.builder import TopologyBuilder
 from topologies.shapes import SHAPES, full_mesh, line, ring, star
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_bytes
 
 NAMES = tuple(algorithms())

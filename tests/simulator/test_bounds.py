@@ -23,7 +23,8 @@ from simulator.collectives.collective import (
 )
 from simulator.engines import simulate
 from topologies import shapes
-from topologies.topology import Floats, Topology, TopologyBuilder
+from topologies.builder import TopologyBuilder
+from topologies.topology import Floats, Topology
 
 
 def limits(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> list[float]:

@@ -40,7 +40,8 @@ from simulator.engines import simulate
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
-from topologies.topology import Topology, TopologyBuilder
+from topologies.builder import TopologyBuilder
+from topologies.topology import Topology
 
 SERVER = 4
 FORWARD_1, FORWARD_2, BACKWARD_2, PUSH_2, BACKWARD_1, PUSH_1 = (slice(4 * k, 4 * k + 4) for k in range(6))

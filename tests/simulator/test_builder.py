@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator._compile import compiled
 from simulator.builder import ScheduleBuilder
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedule import COMPUTE, TRANSFER, Schedule
+from topologies._compile import compiled
 from topologies.errors import InputError
 
 NAN, INF = float("nan"), float("inf")

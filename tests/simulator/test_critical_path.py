@@ -17,7 +17,8 @@ from simulator.engines import simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
-from topologies.topology import Floats, Topology, TopologyBuilder
+from topologies.builder import TopologyBuilder
+from topologies.topology import Floats, Topology
 
 
 def nonzero(path: list[Segment]) -> dict[str, float]:

@@ -17,7 +17,8 @@ from simulator.memory import Memory, trace
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
-from topologies.topology import Topology, TopologyBuilder
+from topologies.builder import TopologyBuilder
+from topologies.topology import Topology
 
 
 def memory(schedule: Schedule, topology: Topology) -> Memory:

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import _kernels, memory, semantics
-from simulator._compile import compiled
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import simulate
 from simulator.routed import route
 from simulator.schedule import TRANSFER, Schedule
+from topologies._compile import compiled
 from topologies.errors import InputError
 from topologies.shapes import star
 

@@ -16,7 +16,8 @@ from simulator.engines import simulate
 from simulator.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
-from topologies.topology import Topology, TopologyBuilder
+from topologies.builder import TopologyBuilder
+from topologies.topology import Topology
 
 
 def pair_of_messages() -> Timeline:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.shapes import SHAPES, line, ring, star, tree
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
 LAWS = settings(deadline=None, max_examples=150)

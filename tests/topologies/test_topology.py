@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 
 NAN, INF = float("nan"), float("inf")
 

@@ -16,12 +16,12 @@ import pytest
 
 import simulator
 import topologies
-from simulator._compile import CROSSOVER
+from topologies._compile import CROSSOVER
 
 CHAIN = """
 import numpy as np
 from simulator import _kernels
-from simulator._compile import compiled, is_loaded, kernel
+from topologies._compile import compiled, is_loaded, kernel
 ones, line, before = np.ones(4, np.int8), np.array([0, 0, 1, 2, 3], np.int32), np.array([0, 1, 2], np.int32)
 """
 """Four operations in a row: their depths are 1, 2, 3, 4."""
@@ -39,7 +39,7 @@ answer = dict(
 
 SIMULATE = """
 from simulator import _kernels
-from simulator._compile import compiled
+from topologies._compile import compiled
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies import shapes
@@ -217,7 +217,7 @@ answer = dict(makespan=timeline.makespan, loaded="numba" in sys.modules)
 def test_work_beyond_the_crossover_loads_the_compiler_and_keeps_it(tmp_path: Path) -> None:
     code = f"""{CHAIN}
 import sys
-from simulator._compile import pays
+from topologies._compile import pays
 seen = []
 def look(operations):
     chosen = kernel(_kernels.chain, operations)

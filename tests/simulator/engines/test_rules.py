@@ -13,8 +13,9 @@ from simulator.engines import Engine, simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.topology import Topology, TopologyBuilder
+from topologies.topology import Topology
 
 
 @pytest.fixture(params=["reference", "compiled"])

@@ -1,0 +1,75 @@
+"""Loops over the links of a topology: plain Python that Numba compiles when there is much to do."""
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+_FAR = np.int64(2**62)
+
+
+def shortest(
+    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources, salts,
+):  # fmt: skip
+    """The links from each source to its target: fewest ticks, then fewest hops, then as the salt says.
+
+    Group g asks for the routes to device `targets[g]` from `sources[groups[g]:groups[g + 1]]`. `into` lists who leads
+    into a device, `out` where a device leads to with which link, both in CSR form and in device order; `ticks` is the
+    latency of each entry of `out`, and of `into` at the place given by `into_device[:, 1]`. Of n equally short ways the
+    one numbered salt % n is taken, and the salt is divided by n. Returns the routes in CSR form: one without links has
+    not been found.
+    """
+    devices = len(into_indptr) - 1
+    far, hops = np.full(devices, _FAR, np.int64), np.zeros(devices, np.int32)
+    settled, wanted = np.zeros(devices, np.int8), np.zeros(devices, np.int8)
+    indptr, links = np.zeros(len(sources) + 1, np.int64), [np.int32(0) for _ in range(0)]
+    for group in range(len(targets)):
+        missing = 0
+        for k in range(groups[group], groups[group + 1]):
+            if wanted[sources[k]] == 0:
+                wanted[sources[k]] = 1
+                missing += 1
+        far[targets[group]], hops[targets[group]] = 0, 0
+        heap = [(np.int64(0), np.int32(0), np.int32(targets[group]))]
+        touched = [np.int32(targets[group])]
+        while len(heap) > 0 and missing > 0:
+            distance, length, device = heappop(heap)
+            if settled[device]:
+                continue
+            settled[device] = 1
+            if wanted[device]:
+                missing -= 1
+            for k in range(into_indptr[device], into_indptr[device + 1]):
+                before, there = into_device[k, 0], distance + ticks[into_device[k, 1]]
+                if there < far[before] or (there == far[before] and length + 1 < hops[before]):
+                    if far[before] == _FAR:
+                        touched.append(np.int32(before))
+                    far[before], hops[before] = there, length + 1
+                    heappush(heap, (np.int64(there), np.int32(length + 1), np.int32(before)))
+        for k in range(groups[group], groups[group + 1]):
+            device, salt = sources[k], salts[k]
+            wanted[device] = 0
+            while settled[sources[k]] and device != targets[group]:
+                count, chosen = 0, np.int64(-1)
+                for _ in range(2):
+                    number = salt % count if count > 0 else np.int64(-1)
+                    count = 0
+                    for edge in range(out_indptr[device], out_indptr[device + 1]):
+                        after = out_device[edge]
+                        if (
+                            settled[after]
+                            and far[after] + ticks[edge] == far[device]
+                            and hops[after] + 1 == hops[device]
+                        ):
+                            if count == number:
+                                chosen = edge
+                            count += 1
+                salt //= count
+                links.append(np.int32(out_link[chosen]))
+                device = out_device[chosen]
+            indptr[k + 1] = len(links)
+        for device in touched:
+            far[device], settled[device] = _FAR, 0
+    result = np.empty(len(links), np.int32)
+    for k in range(len(links)):
+        result[k] = links[k]
+    return indptr, result

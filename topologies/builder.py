@@ -1,0 +1,278 @@
+"""Collects devices, links and media, one at a time or as columns, and builds a topology."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.columns import Words
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints, Paths, Topology
+
+KINDS = 127
+Values = float | npt.ArrayLike
+
+
+class TopologyBuilder:
+    """Checks what is added and builds a :class:`topologies.topology.Topology`."""
+
+    def __init__(self, name: str, *, paths: Paths = "first") -> None:
+        self.name, self.paths = name, paths
+        self._index: dict[str, int] = {}
+        self._devices = {"kind": array("b"), "node": array("i"), "in_network": array("b")}
+        self._costs = {"reduction": array("d"), "copy": array("d")}
+        self._links = {"source": array("i"), "target": array("i"), "kind": array("b"), "assumed": array("b")}
+        self._figures = {"bandwidth": array("d"), "latency": array("d"), "gap": array("d")}
+        self._crossed = array("i"), array("i")
+        self._media: list[tuple[str, float, float]] = []
+        self._kinds: dict[str, int] = {}
+        self._ends: set[tuple[int, int]] = set()
+        self.notes: list[str] = []
+
+    def __len__(self) -> int:
+        """The number of devices."""
+        return len(self._index)
+
+    def device(
+        self,
+        name: str,
+        kind: str = "gpu",
+        *,
+        reduction: float = 0.0,
+        copy: float = 0.0,
+        node: int = -1,
+        in_network: bool = False,
+    ) -> str:
+        """Add a device; `reduction` (γ) and `copy` are seconds a byte. Returns its name."""
+        _check(f"reduction of {name}", reduction, "s/B", low=0)
+        _check(f"copy of {name}", copy, "s/B", low=0)
+        self.devices([name], kind, reduction=reduction, copy=copy, node=node, in_network=in_network)
+        return name
+
+    def devices(
+        self,
+        names: Sequence[str],
+        kind: str,
+        *,
+        reduction: float = 0.0,
+        copy: float = 0.0,
+        node: npt.ArrayLike = -1,
+        in_network: bool = False,
+    ) -> Ints:
+        """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
+        first = len(self._index)
+        for number, name in enumerate(names, first):
+            if self._index.setdefault(name, number) != number:
+                raise InputError(f"device {name!r} is there twice: names are unique")
+        count = len(names)
+        values: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
+        for column, value in values.items():
+            _extend(self._devices[column], value, count)
+        for column, cost in {"reduction": reduction, "copy": copy}.items():
+            _extend(self._costs[column], cost, count)
+        return np.arange(first, first + count, dtype=np.int32)
+
+    def medium(self, name: str, bandwidth: float, gap: float = 0.0) -> int:
+        """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a message."""
+        _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
+        _check(f"gap of {name}", gap, "s", low=0)
+        self._media.append((name, bandwidth, gap))
+        return len(self._media) - 1
+
+    def link(
+        self,
+        source: str,
+        target: str,
+        *,
+        bandwidth: float,
+        latency: float = 0.0,
+        gap: float = 0.0,
+        kind: str = "link",
+        media: Iterable[int] = (),
+        assumed: bool = False,
+    ) -> None:
+        """Add one directed link: bytes/s, seconds, seconds a message, and the shared media it crosses."""
+        name = f"{source}->{target}"
+        for end in (source, target):
+            if end not in self._index:
+                raise InputError(f"link {name} ends at {end!r}: there is no such device")
+        ends = self._index[source], self._index[target]
+        if ends[0] == ends[1] or ends in self._ends:
+            raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
+        _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
+        _check(f"latency of {name}", latency, "s", low=0)
+        _check(f"gap of {name}", gap, "s", low=0)
+        crossed = tuple(media)
+        if any(not 0 <= medium < len(self._media) for medium in crossed):
+            raise InputError(f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first")
+        self._ends.add(ends)
+        for medium in crossed:
+            self._crossed[0].append(len(self._links["source"]))
+            self._crossed[1].append(medium)
+        row = {"source": ends[0], "target": ends[1], "kind": self._kind(kind), "assumed": assumed}
+        for column, value in row.items():
+            self._links[column].append(value)
+        for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
+            self._figures[column].append(figure)
+
+    def connect(
+        self,
+        one: str,
+        other: str,
+        *,
+        bandwidth: float,
+        latency: float = 0.0,
+        gap: float = 0.0,
+        kind: str = "link",
+        assumed: bool = False,
+    ) -> None:
+        """Add a full-duplex link: one in each direction."""
+        for ends in ((one, other), (other, one)):
+            self.link(*ends, bandwidth=bandwidth, latency=latency, gap=gap, kind=kind, assumed=assumed)
+
+    def wire(
+        self,
+        one: npt.ArrayLike,
+        other: npt.ArrayLike,
+        *,
+        bandwidth: Values,
+        latency: Values = 0.0,
+        gap: Values = 0.0,
+        kind: str = "link",
+        assumed: bool = False,
+    ) -> None:
+        """Add many full-duplex links between devices by number; figures are one for all or one for each pair."""
+        ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(one, other)]
+        count = len(ends[0])
+        if count and not 0 <= min(map(np.min, ends)) <= max(map(np.max, ends)) < len(self):
+            raise InputError(
+                f"links end at devices {min(map(np.min, ends))} to {max(map(np.max, ends))}: add them first"
+            )
+        for extreme in (np.min, np.max):
+            _check("bandwidth", float(extreme(bandwidth)), "B/s", low=0, strict=True)
+            _check("latency", float(extreme(latency)), "s", low=0)
+            _check("gap", float(extreme(gap)), "s", low=0)
+        pairs = np.stack((ends[0], ends[1]), axis=1)
+        row = {"source": pairs.ravel(), "target": pairs[:, ::-1].ravel()}
+        for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
+            _extend(self._links[column], value, 2 * count)
+        for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
+            _extend(self._figures[column], np.repeat(np.ravel(figure), 2 if np.size(figure) > 1 else 1), 2 * count)
+
+    def copies(self, part: Topology, count: int, prefix: str = "node") -> Ints:
+        """Add `count` copies of a topology without shared media, as nodes 0, 1, ... with names like "node3.gpu0".
+
+        Returns the number of the first device of each copy.
+        """
+        if part.shared_names:
+            raise InputError(f"{part.name} has shared media ({part.shared_names[0]}): it cannot be copied")
+        devices, first = len(part.device_names), len(self)
+        for copy in range(count):
+            for name in part.device_names:
+                if self._index.setdefault(f"{prefix}{copy}.{name}", len(self._index)) != len(self._index) - 1:
+                    raise InputError(f"device '{prefix}{copy}.{name}' is there twice: names are unique")
+        rows: dict[str, npt.ArrayLike] = {
+            "kind": np.tile(self._recoded(part.device_kinds), count),
+            "node": np.repeat(np.arange(count), devices),
+            "in_network": np.tile(part.in_network, count),
+        }
+        for column, values in rows.items():
+            _extend(self._devices[column], values, count * devices)
+        for column, cost in {"reduction": part.reduction, "copy": part.copy}.items():
+            _extend(self._costs[column], np.tile(cost, count), count * devices)
+        starts = first + devices * np.arange(count, dtype=np.int32)
+        links = {
+            "source": np.add.outer(starts, part.source),
+            "target": np.add.outer(starts, part.target),
+            "kind": np.tile(self._recoded(part.link_kinds), count),
+            "assumed": np.tile(part.assumed, count),
+        }
+        for column, values in links.items():
+            _extend(self._links[column], np.ravel(values), count * part.links)
+        figures = {"bandwidth": part.medium_bandwidth, "latency": part.latency, "gap": part.medium_gap}
+        for column, figure in figures.items():
+            _extend(self._figures[column], np.tile(figure, count), count * part.links)
+        return starts
+
+    def build(self, placement: Sequence[str] | Ints) -> Topology:
+        """The topology, with rank r on the device `placement[r]`, given by names or by numbers."""
+        if not isinstance(placement, np.ndarray):
+            unknown = [name for name in placement if name not in self._index]
+            if unknown:
+                raise InputError(f"rank {placement.index(unknown[0])} is placed on {unknown[0]!r}: no such device")
+            placement = np.array([self._index[name] for name in placement], dtype=np.int32)
+        names, kinds = tuple(self._index), tuple(self._kinds)
+        source, target = (np.array(self._links[end], dtype=np.int32) for end in ("source", "target"))
+        self._check_ends(names, source, target)
+        indptr, media = self._media_of_links(len(source))
+        return Topology(
+            name=self.name,
+            device_names=names,
+            device_kinds=Words(np.array(self._devices["kind"], dtype=np.int8), kinds),
+            node=np.array(self._devices["node"], dtype=np.int32),
+            reduction=np.array(self._costs["reduction"]),
+            copy=np.array(self._costs["copy"]),
+            in_network=np.array(self._devices["in_network"], dtype=np.bool_),
+            placement=placement,
+            source=source,
+            target=target,
+            latency=np.array(self._figures["latency"]),
+            link_kinds=Words(np.array(self._links["kind"], dtype=np.int8), kinds),
+            assumed=np.array(self._links["assumed"], dtype=np.bool_),
+            link_indptr=indptr,
+            link_media=media,
+            shared_names=tuple(name for name, _, _ in self._media),
+            medium_bandwidth=self._of_media("bandwidth", 1),
+            medium_gap=self._of_media("gap", 2),
+            paths=self.paths,
+            notes=tuple(self.notes),
+        )
+
+    def _kind(self, kind: str) -> int:
+        code = self._kinds.setdefault(kind, len(self._kinds))
+        if code >= KINDS:
+            raise InputError(
+                f"kind {kind!r} is one too many: a topology has at most {KINDS} kinds of devices and links"
+            )
+        return code
+
+    def _recoded(self, words: Words) -> npt.NDArray[np.int8]:
+        return np.array([self._kind(word) for word in words.vocabulary], dtype=np.int8)[words.codes]
+
+    def _check_ends(self, names: tuple[str, ...], source: Ints, target: Ints) -> None:
+        """Every link leads from one device to another, and no two alike."""
+        key = np.sort(source.astype(np.int64) * len(names) + target)
+        bad = np.concatenate((key[1:][key[1:] == key[:-1]], key[key // max(1, len(names)) == key % max(1, len(names))]))
+        if len(bad):
+            name = f"{names[bad[0] // len(names)]}->{names[bad[0] % len(names)]}"
+            raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
+
+    def _media_of_links(self, links: int) -> tuple[Ints, Ints]:
+        """The media of every link as CSR: its own, then the shared ones in the order given."""
+        link, medium = (np.array(column, dtype=np.int32) for column in self._crossed)
+        if not len(link):
+            return np.arange(links + 1, dtype=np.int32), np.arange(links, dtype=np.int32)
+        owner = np.concatenate((np.arange(links, dtype=np.int32), link))
+        order = np.argsort(owner, kind="stable")
+        indptr = np.zeros(links + 1, dtype=np.int32)
+        np.cumsum(np.bincount(owner, minlength=links), out=indptr[1:])
+        own = np.arange(links, dtype=np.int32)
+        return indptr, np.concatenate((own, medium + np.int32(links)))[order]
+
+    def _of_media(self, column: str, field: int) -> Floats:
+        shared = np.array([medium[field] for medium in self._media], dtype=np.float64)
+        own = np.array(self._figures[column])
+        return np.concatenate((own, shared)) if len(shared) else own
+
+
+def _extend(column: array[int] | array[float], values: npt.ArrayLike, count: int) -> None:
+    """Append `count` values, one for all or one for each."""
+    column.frombytes(np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode).tobytes())
+
+
+def _check(what: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
+    if not (value > low if strict else low <= value < np.inf):
+        raise InputError(f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low}{unit}")
