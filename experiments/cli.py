@@ -42,6 +42,13 @@ class EngineName(StrEnum):
     compiled = "compiled"
 
 
+class SharingName(StrEnum):
+    """How transfers share a link."""
+
+    fifo = "fifo"
+    fair = "fair"
+
+
 class Metric(StrEnum):
     """What a sweep's plot shows."""
 
@@ -65,10 +72,11 @@ def _algorithm_names() -> list[str]:
     return list(algorithms())
 
 
-def _shape_names() -> list[str]:
+def _machine_names() -> list[str]:
+    from topologies.machines import MACHINES
     from topologies.shapes import SHAPES
 
-    return list(SHAPES)
+    return [*SHAPES, *MACHINES]
 
 
 Algo = Annotated[
@@ -79,17 +87,14 @@ Algo = Annotated[
         autocompletion=_complete(_algorithm_names),
     ),
 ]
-Shape = Annotated[
-    str,
-    typer.Option(
-        "--topology",
-        help="ring, star, full_mesh, full_mesh_one_port, bus, line or tree.",
-        autocompletion=_complete(_shape_names),
-    ),
-]
-Bandwidth = Annotated[str, typer.Option(help="β of a link, like 50GB/s or 400Gbit/s.")]
-Latency = Annotated[str, typer.Option(help="α of a link, like 1us.")]
-Gap = Annotated[str, typer.Option(help="g of a link: time a message needs besides its bytes, like 0us.")]
+TOPOLOGY_HELP = "NAME or FILE, with options: star, hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
+Topology = Annotated[str, typer.Option("--topology", help=TOPOLOGY_HELP, autocompletion=_complete(_machine_names))]
+Bandwidth = Annotated[str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")]
+Latency = Annotated[str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")]
+Gap = Annotated[str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")]
+Placement = Annotated[str, typer.Option(help="Ranks by node, round-robin, or the places listed: 0,8,1,9.")]
+Sharing = Annotated[SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")]
+StoreAndForward = Annotated[bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")]
 Reduction = Annotated[
     str | None,
     typer.Option(help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"),
@@ -126,11 +131,14 @@ def sweep(
     algo: Algo = "ring",
     p: Annotated[str, typer.Option("--p", help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.")] = "2..64",
     size: Annotated[str, typer.Option(help="V, comma-separated or a range: 64MiB,1GiB or 1MiB..1GiB:x4.")] = "64MiB",
-    topology: Shape = "ring",
-    bandwidth: Bandwidth = "50GB/s",
-    latency: Latency = "1us",
-    gap: Gap = "0us",
+    topology: Topology = "ring",
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    gap: Gap = None,
     reduction: Reduction = None,
+    placement: Placement = "node",
+    sharing: Sharing = SharingName.fifo,
+    store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
     out: Out = None,
     plot: Plot = None,
@@ -139,8 +147,10 @@ def sweep(
 ) -> None:
     """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails."""
     from experiments.commands import sweep as command
+    from experiments.commands.machine import Machine
 
-    machine = command.Shape(topology, bandwidth, latency, gap, reduction)
+    links = (bandwidth, latency, gap, reduction)
+    machine = Machine(topology, *links, placement, sharing.value, store_and_forward)
     raise typer.Exit(command.run(algo, p, size, machine, engine.value, out, plot, metric.value, format.value))
 
 
@@ -149,20 +159,24 @@ def run(
     algo: Annotated[str, typer.Option(help="One algorithm: see `simctl algos`.")] = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
-    topology: Shape = "ring",
-    bandwidth: Bandwidth = "50GB/s",
-    latency: Latency = "1us",
-    gap: Gap = "0us",
+    topology: Topology = "ring",
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    gap: Gap = None,
     reduction: Reduction = None,
+    placement: Placement = "node",
+    sharing: Sharing = SharingName.fifo,
+    store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
     timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Simulate one collective in full: where the time goes, what is busiest, what each parameter is worth."""
     from experiments.commands import run as command
-    from experiments.commands import sweep as shapes
+    from experiments.commands.machine import Machine
 
-    machine = shapes.Shape(topology, bandwidth, latency, gap, reduction)
+    links = (bandwidth, latency, gap, reduction)
+    machine = Machine(topology, *links, placement, sharing.value, store_and_forward)
     raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
 
 
@@ -173,21 +187,22 @@ def validate(
     fit: Annotated[bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")] = False,
     p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")] = False,
-    topology: Shape = "star",
-    bandwidth: Annotated[str | None, typer.Option(help="β of a link, without --fit.  [default: 50GB/s]")] = None,
-    latency: Annotated[str | None, typer.Option(help="α of a link, without --fit.  [default: 1us]")] = None,
-    gap: Gap = "0us",
+    topology: Topology = "star",
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    gap: Gap = None,
+    placement: Placement = "node",
     engine: Engines = EngineName.auto,
     plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Hold the simulator against a real log: measured beside predicted, fitted and unseen sizes apart."""
-    from experiments.commands import sweep as shapes
     from experiments.commands import validate as command
+    from experiments.commands.machine import Machine
 
     if fit and (bandwidth or latency):
         raise InputError("--fit finds α and β itself: leave out --bandwidth and --latency, or --fit")
-    machine = shapes.Shape(topology, bandwidth or "50GB/s", latency or "1us", gap, None)
+    machine = Machine(topology, bandwidth, latency, gap, None, placement)
     raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from simulator import memory, semantics
 from simulator.bounds import best_bound
 from simulator.collectives import Algorithm
+from simulator.cost_models import CostModel
 from simulator.engines import Engine, simulate
 from simulator.fabric import Fabric, observe
 from simulator.schedule import Schedule
@@ -18,8 +20,28 @@ from topologies.topology import Topology
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions hold."""
 
-Machine = Callable[[int], Topology]
-"""From the number of devices to the machine."""
+Machine = Callable[[int, int], Topology]
+"""From the numbers of workers and of servers to the machine."""
+
+
+class Rules(NamedTuple):
+    """How :func:`simulator.engines.simulate` is asked to simulate."""
+
+    engine: Engine = "auto"
+    sharing: Literal["fifo", "fair"] = "fifo"
+    store_and_forward: bool = False
+
+    @property
+    def apart(self) -> str:
+        """Which rule no closed form assumes, or nothing."""
+        return "fair sharing" if self.sharing == "fair" else "store-and-forward" if self.store_and_forward else ""
+
+    def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
+        """Simulate by these rules."""
+        return simulate(schedule, topology, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward)
+
+
+DEFAULT = Rules()
 
 
 @dataclass(frozen=True)
@@ -55,24 +77,34 @@ class Row:
 
 @dataclass
 class Case:
-    """One algorithm at one number of ranks, built and proven once for all sizes."""
+    """One algorithm at one number of ranks on one machine, built and proven once for all sizes.
+
+    An algorithm that is made for the machine chooses here: `chosen` says what, in words.
+    """
 
     algorithm: Algorithm
     ranks: int
     topology: Topology
+    rules: Rules = DEFAULT
     schedule: Schedule = field(init=False)
+    cost: CostModel = field(init=False)
+    chosen: tuple[str, ...] = field(init=False, default=())
     wrong: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self.schedule = self.algorithm.build(self.ranks, 1.0)
+        if self.algorithm.fit is None:
+            self.schedule, self.cost = self.algorithm.build(self.ranks, 1.0), self.algorithm.cost
+        else:
+            fitted = self.algorithm.fit(self.topology, self.ranks, 1.0)
+            self.schedule, self.topology, self.cost, self.chosen = fitted
         try:
             semantics.check(self.schedule, self.algorithm.collective)
         except semantics.WrongResult as error:
             self.wrong = str(error)
 
-    def row(self, nbytes: float, engine: Engine) -> Row:
+    def simulate(self, nbytes: float) -> Timeline:
         """Simulate one size."""
-        return judge(self, simulate(self.schedule.scaled(nbytes), self.topology, engine))
+        return self.rules.simulate(self.schedule.scaled(nbytes), self.topology)
 
 
 def sweep(
@@ -80,22 +112,22 @@ def sweep(
     ranks: list[int],
     sizes: list[float],
     machine: Machine,
-    engine: Engine = "auto",
+    rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Row]:
     """A row for each algorithm, number of ranks and size in bytes, in that order."""
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
     for done, (algorithm, p) in enumerate(work):
         progress(done, len(work))
-        case = Case(algorithm, p, machine(p + algorithm.servers))
+        case = Case(algorithm, p, machine(p, algorithm.servers), rules)
         for nbytes in sizes:
-            yield case.row(nbytes, engine)
+            yield judge(case, case.simulate(nbytes))
     progress(len(work), len(work))
 
 
 def judge(case: Case, timeline: Timeline) -> Row:
     """A simulated point beside formula and bound."""
-    schedule, cost, p = timeline.schedule, case.algorithm.cost, case.ranks
+    schedule, cost, p = timeline.schedule, case.cost, case.ranks
     nbytes, time = schedule.nbytes_total, timeline.makespan
     fabric = observe(timeline.routed)
     bound = best_bound(case.algorithm.collective, case.topology, p, nbytes)
@@ -128,8 +160,8 @@ def judge(case: Case, timeline: Timeline) -> Row:
 
 
 def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
-    cost = case.algorithm.cost
-    apart = cost.holds(fabric)
+    cost = case.cost
+    apart = case.rules.apart or cost.holds(fabric)
     memory_claimed = not apart and fabric.ports in cost.memory_ports
     failures = [
         name

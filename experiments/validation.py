@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,13 @@ import numpy as np
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
-from simulator import semantics
+from experiments.sweep import Case, Rules
 from simulator.collectives import Algorithm
-from simulator.engines import Engine, simulate
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-Links = Callable[[int, float | None, float | None], Topology]
-"""From the number of devices, and α and β where they are not as the user says, to the machine."""
+Links = Callable[[int, int, float | None, float | None], Topology]
+"""From the numbers of workers and servers, and α and β where they are not as the user says, to the machine."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Validation:
 
 
 def validate(
-    curve: Curve, algorithm: Algorithm, ranks: int, links: Links, *, fit: bool, in_place: bool, engine: Engine
+    curve: Curve, algorithm: Algorithm, ranks: int, links: Links, *, fit: bool, in_place: bool, rules: Rules
 ) -> Validation:
     """Simulate every size of `curve`; with `fit`, on links fitted to every other size.
 
@@ -60,18 +60,16 @@ def validate(
     measured = curve.in_place if in_place else curve.points
     if not measured:
         raise InputError(f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the other ones")
-    schedule, devices = algorithm.build(ranks, 1.0), ranks + algorithm.servers
-    semantics.check(schedule, algorithm.collective)
+    case = Case(algorithm, ranks, links(ranks, algorithm.servers, None, None), rules)
     seen = set(_every_other(measured)) if fit else set()
     found = None
     if fit:
         fitted = [measured[k] for k in sorted(seen)]
         sizes, seconds = [float(point.size) for point in fitted], [point.time_s for point in fitted]
-        found = fit_links(schedule, sizes, seconds, lambda a, b: links(devices, a, b), engine)
-    machine = links(devices, found.latency, found.bandwidth) if found else links(devices, None, None)
+        found = fit_links(case.schedule, sizes, seconds, partial(links, ranks, algorithm.servers), rules.engine)
+        case.topology = links(ranks, algorithm.servers, found.latency, found.bandwidth)
     points = tuple(
-        _point(point, simulate(schedule.scaled(float(point.size)), machine, engine).makespan, k in seen)
-        for k, point in enumerate(measured)
+        _point(point, case.simulate(float(point.size)).makespan, k in seen) for k, point in enumerate(measured)
     )
     title = f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
     notes = (*curve.notes, *(found.notes if found else ()))

@@ -1,6 +1,6 @@
 """The loops over columns, in the subset of Python that Numba compiles: run as they are when the work is small.
 
-All of them live in this one file, because Numba's cache watches the file of a function and nothing else, and each is
+They need nothing outside their file, because Numba's cache watches the file of a function and nothing else, and each is
 called with one set of dtypes: int8 flags, int32 indices, float64 times and bytes, uint64 data, C-contiguous.
 """
 
@@ -228,7 +228,7 @@ def cover(value, begin, end, read, merged):
 def simulate(
     kind, rank, peer, nbytes, seconds, lane, reduces, pending, successor_indptr, successors,
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction, copy, lanes,
-    node_indptr,
+    node_indptr, store_and_forward,
 ):  # fmt: skip
     """The rules of time. Returns ready and finish per operation, start and cause per node.
 
@@ -271,7 +271,7 @@ def simulate(
             start[node] = begin
             finish[i] = max(finish[i], sent) + latency[link]
             if hop + 1 < hops:
-                heappush(heap, (begin + latency[link], node + 1))
+                heappush(heap, (finish[i] if store_and_forward else begin + latency[link], node + 1))
                 continue
             if reduces[i]:
                 if reduction[peer[i]] > 0.0 or copy[peer[i]] > 0.0:

@@ -83,19 +83,27 @@ def _pieces(timeline: Timeline, i: int) -> Iterator[_Piece]:
     if last - first >= len(hops):
         merged = float(timeline.node_start[last])
         yield TRANSFER, merged, finish
-        finish = timeline.slowest_hop(i)[2] if len(hops) else ready
+        finish = timeline.arrival(i) if len(hops) else ready
         yield QUEUE, finish, merged
     if len(hops):
-        yield from _crossing(timeline, i, ready, finish)
+        crossing = _flowing if timeline.sharing == "fair" else _crossing
+        yield from crossing(timeline, i, ready, finish)
 
 
 def _crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[_Piece]:
     """The way of the bytes that arrived last: queues before them count, others were not noticed."""
-    routed, first = timeline.routed, int(timeline.routed.node_indptr[i])
-    links, until = routed.hops(i).tolist(), arrival
+    first, until = int(timeline.routed.node_indptr[i]), arrival
     for hop in range(timeline.slowest_hop(i)[0], -1, -1):
         start = float(timeline.node_start[first + hop])
-        before = timeline.node_start[first + hop - 1] + routed.topology.latency[links[hop - 1]] if hop else ready
+        before = timeline.head(i, hop) if hop else ready
         yield TRANSFER, start, until
-        yield QUEUE, float(before), start
-        until = float(before)
+        yield QUEUE, before, start
+        until = before
+
+
+def _flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[_Piece]:
+    """What a flow would take alone comes last: the time beyond that it has waited for others."""
+    start, waited = float(timeline.start[i]), timeline.flow(i).waited
+    yield TRANSFER, start + waited, arrival
+    yield QUEUE, start, start + waited
+    yield TRANSFER, ready, start

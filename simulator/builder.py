@@ -40,7 +40,8 @@ class ScheduleBuilder:
 
     `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares themselves. `scratch` slots
     come after the buffer: a number of them, each as large as the first slot, or their shares. `servers` are ranks
-    after the `ranks` workers that own no data of the collective.
+    after the `ranks` workers that own no data of the collective; the `switches` after them are switches that reduce and
+    multicast what passes through: they begin with zeros and hold no memory that counts.
     """
 
     def __init__(
@@ -51,18 +52,19 @@ class ScheduleBuilder:
         slots: int | Sequence[float] = 1,
         scratch: int | Sequence[float] = 0,
         servers: int = 0,
+        switches: int = 0,
         phase: str = "transfer",
     ) -> None:
         if ranks < 2:
             raise InputError(f"ranks must be at least 2, got {ranks}")
-        if servers < 0:
-            raise InputError(f"servers are {servers}: 0 or more")
+        if min(servers, switches) < 0:
+            raise InputError(f"servers are {servers}, switches {switches}: 0 or more")
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         shares = _shares("slots", slots, 1 / slots if isinstance(slots, int) and slots > 0 else 0.0)
         if not shares or not np.isclose(sum(shares), 1.0):
             raise InputError(f"slots are {slots}: one or more, whose shares add up to 1")
-        self.ranks, self.workers = ranks + servers, ranks
+        self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
         self.nbytes = nbytes
         self.buffer = len(shares)
         self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
@@ -99,14 +101,16 @@ class ScheduleBuilder:
         slot: Index,
         target: Index | None = None,
         count: Index = 1,
+        channel: Index = 0,
         after: Index = (),
     ) -> Ints:
         """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target` (the same slots).
 
-        Returns the numbers of the operations. `after` are operations to wait for besides what the slots imply: the same
-        for all, shape (n,), or a row each, shape (operations, n), in which -1 is none.
+        Returns the numbers of the operations. Among equally short routes the `channel` chooses. `after` are operations
+        to wait for besides what the slots imply: the same for all, shape (n,), or a row each, shape (operations, n), in
+        which -1 is none.
         """
-        return self._transfer(rank, peer, slot, slot if target is None else target, count, True, after)
+        return self._transfer(rank, peer, slot, slot if target is None else target, count, channel, True, after)
 
     def copy(
         self,
@@ -116,10 +120,11 @@ class ScheduleBuilder:
         slot: Index,
         target: Index | None = None,
         count: Index = 1,
+        channel: Index = 0,
         after: Index = (),
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
-        return self._transfer(rank, peer, slot, slot if target is None else target, count, False, after)
+        return self._transfer(rank, peer, slot, slot if target is None else target, count, channel, False, after)
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
@@ -197,6 +202,7 @@ class ScheduleBuilder:
         return Schedule(
             ranks=self.ranks,
             workers=self.workers,
+            switches=self.switches,
             nbytes_total=self.nbytes,
             buffer=self.buffer,
             shares=self.shares,
@@ -208,15 +214,25 @@ class ScheduleBuilder:
         )
 
     def _transfer(
-        self, rank: Index, peer: Index, slot: Index, target: Index, count: Index, reduces: bool, after: Index
+        self,
+        rank: Index,
+        peer: Index,
+        slot: Index,
+        target: Index,
+        count: Index,
+        channel: Index,
+        reduces: bool,
+        after: Index,
     ) -> Ints:
-        columns = [column.ravel() for column in np.broadcast_arrays(rank, peer, slot, target, count)]
+        columns = [column.ravel() for column in np.broadcast_arrays(rank, peer, slot, target, count, channel)]
+        if np.min(channel, initial=0) < 0 or np.max(channel, initial=0) > LANES:
+            raise InputError(f"channel {channel}: channels run from 0 to {LANES}")
         if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
             raise InputError(
                 f"slot {slot} to {target}, {count} of them: one or more, and a rank has {len(self.shares)}"
             )
-        self._check_slots(*columns, reduces=reduces, local=False)
-        places = dict(zip(("rank", "peer", "source", "target", "count"), columns, strict=True))
+        self._check_slots(*columns[:5], reduces=reduces, local=False)
+        places = dict(zip(("rank", "peer", "source", "target", "count", "lane"), columns, strict=True))
         nbytes = self._bytes_of(columns[2], columns[4])
         return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
 

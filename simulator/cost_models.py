@@ -8,7 +8,7 @@ one of MPICH's formulas. Every form below holds in both, and for both together. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.fabric import Fabric, Ports
 
@@ -22,7 +22,8 @@ Amount = Callable[[int, float], float]
 class CostModel:
     """`time(fabric, p, V)` in seconds; `volume`, `peak` (the fullest rank) and `redundant` (all ranks together, at its
     most) in bytes, as functions of p and V; `steps(p)`. The time is claimed on the port models in `ports`, the memory
-    on those in `memory_ports`, both on uniform routes only."""
+    on those in `memory_ports`, both on uniform routes only. A form that is `unclaimed` for the reason given says how an
+    ideal machine would do, and is shown beside the simulation without a verdict."""
 
     latex: str
     assumes: str
@@ -35,9 +36,12 @@ class CostModel:
     ports: tuple[Ports, ...] = ONE_PORT
     memory_ports: tuple[Ports, ...] = ONE_PORT
     model: str = "postal and gap"
+    unclaimed: str = ""
 
     def holds(self, fabric: Fabric) -> str:
         """Empty where the assumptions hold, else which one does not."""
+        if self.unclaimed:
+            return self.unclaimed
         if not fabric.uniform:
             return "routes differ"
         return "" if fabric.ports in self.ports else f"{fabric.ports} ports"
@@ -277,3 +281,52 @@ SHIFT = CostModel(
     peak=lambda p, nbytes: 2 * nbytes,
     redundant=lambda p, nbytes: p * nbytes,
 )
+
+
+def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
+    """The form of one ring for several that together hand on `bandwidth` bytes/s; one alone is what `base` says."""
+    if channels == 1:
+        return base
+    return replace(
+        base,
+        latex=base.latex.replace(r"\beta", "B"),
+        assumes=f"{channels} rings with an equal share of V, B = {bandwidth:.6g} bytes/s together, shortest route's α",
+        time=lambda fabric, p, nbytes: base.time(replace(fabric, bandwidth=bandwidth), p, nbytes),
+        unclaimed=f"{channels} rings",
+    )
+
+
+def sharp(pieces: int, leaves: int = 1) -> CostModel:
+    """All workers push into one switch, which multicasts the sum, in `pieces`; or into several `leaves` below one."""
+    below = leaves if leaves > 1 else 0
+    return CostModel(
+        latex=r"2\alpha + (m+1)\left(g + \frac{V}{m\beta}\right)",
+        assumes=f"switches that reduce and multicast at line rate, V in m = {pieces} pieces, all workers on one switch",
+        source="Graham et al., Scalable hierarchical aggregation protocol (SHARP), COMHPC 2016",
+        time=lambda fabric, p, nbytes: 2 * fabric.latency + (pieces + 1) * fabric.send(nbytes / pieces),
+        volume=lambda p, nbytes: 2 * (p + below) * nbytes,
+        steps=lambda p: 4 if below else 2,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        ports=("peer",),
+        memory_ports=(),
+        unclaimed="two levels of switches" if below else "",
+    )
+
+
+def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
+    """Every chunk is reduced on its way through the switch to its owner, all-reduced among the owners of all groups,
+    and multicast by the switch, in `pieces`."""
+    across = 2 * groups if in_network else 2 * (groups - 1)
+    return CostModel(
+        latex=r"6\alpha + \left(1 + \frac{1}{p}\right)\frac{V}{\beta}",
+        assumes=f"switches reduce and multicast; a port sends V and its own chunk; {pieces} pieces, no end effects",
+        source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture whitepaper)",
+        time=lambda fabric, p, nbytes: 6 * fabric.latency + (1 + groups / p) * nbytes / fabric.bandwidth,
+        volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
+        steps=lambda p: 2 * pieces + 2 + (2 * in_network if in_network else 2 * (groups - 1)),
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        memory_ports=(),
+        unclaimed="pipelined in pieces",
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.schedule import COMPUTE
 from simulator.timeline import Timeline
+from topologies.errors import InputError
 from topologies.topology import Floats
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
@@ -22,7 +23,8 @@ class Segment(NamedTuple):
     """A piece of the critical path: `amount` of a parameter (1 latency or gap, bytes, or seconds of computation).
 
     `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest. `queued` says that the
-    operation did this for another one that queued behind it.
+    operation did this for another one that queued behind it; or, under fair sharing, that these were the bytes of
+    others, as many as the operation's slowest medium carries in the time that it waited for them.
     """
 
     part: Part
@@ -69,7 +71,9 @@ def worth(path: list[Segment]) -> dict[Part, float]:
 
 
 def sensitivities(timeline: Timeline, path: list[Segment] | None = None) -> Sensitivities:
-    """The counts of the critical path."""
+    """The counts of the critical path. Raises InputError under fair sharing: see :mod:`simulator.differences`."""
+    if timeline.sharing == "fair":
+        raise InputError("sharing is 'fair': take finite_differences, sensitivities are counts of a path under 'fifo'")
     topology = timeline.routed.topology
     media, ranks = len(topology.medium_names), timeline.schedule.ranks
     rows = path if path is not None else critical_path(timeline)
@@ -126,17 +130,33 @@ class _Walk:
             return (yield from self.arrived(i)), None
         if hop:
             yield self.latency(i, hop - 1)
+            if self.timeline.store_and_forward:
+                yield from self.crossing(i, self.timeline.crossing(i, hop - 1)[0], queued=False)
             return node - 1, None
         before = self.schedule.predecessors(i)
         return None, int(before[np.argmax(self.timeline.finish[before])]) if len(before) else None
 
     def arrived(self, i: int) -> Steps[int]:
         """From the arrival of a transfer to the start of the hop that attained the maximum."""
+        if self.timeline.sharing == "fair":
+            return (yield from self.flowed(i))
         slowest, medium, _ = self.timeline.slowest_hop(i)
         for hop in range(len(self.routed.hops(i)) - 1, slowest - 1, -1):
             yield self.latency(i, hop)
         yield from self.crossing(i, medium, queued=False)
         return int(self.routed.node_indptr[i]) + slowest
+
+    def flowed(self, i: int) -> Steps[int]:
+        """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the gap."""
+        for hop in range(len(self.routed.hops(i)) - 1, -1, -1):
+            yield self.latency(i, hop)
+        flow = self.timeline.flow(i)
+        yield Segment("serialisation", flow.alone, i, flow.medium, flow.nbytes, False)
+        if flow.waited > 0:
+            others = flow.waited * float(self.topology.medium_bandwidth[flow.medium])
+            yield Segment("serialisation", flow.waited, i, flow.medium, others, True)
+        yield Segment("gap", float(self.topology.medium_gap[flow.gap_medium]), i, flow.gap_medium, 1.0, False)
+        return int(self.routed.node_indptr[i])
 
     def service(self, node: int, *, queued: bool, start: float = 0.0, of: int = -1) -> Iterator[Segment]:
         """What the occupant of a medium or a lane did there."""

@@ -41,6 +41,7 @@ def trace(schedule: Schedule, timeline: Timeline) -> Memory:
     Resident are a worker's buffer always, scratch and a server's slots from the first use to the last, and the inbox
     of a reducing transfer from its start until it is merged. Redundant is what is resident less the bytes of distinct
     live values: equal values count once; a value dies when it is overwritten, or merged elsewhere and not read again.
+    What passes through a switch counts as neither.
     """
     start, finish = timeline.start, timeline.finish
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
@@ -52,6 +53,9 @@ def trace(schedule: Schedule, timeline: Timeline) -> Memory:
         cell, value, begin, end, read, first, last = kernel(_kernels.lifetimes, len(schedule))(
             order, *columns, schedule.reduces, start, finish, data, owned.ravel(), schedule.slots
         )
+    memory = cell < (schedule.ranks - schedule.switches) * schedule.slots
+    cell, value, begin, end, read = (column[memory] for column in (cell, value, begin, end, read))
+    first[(schedule.ranks - schedule.switches) * schedule.slots :] = np.inf
     size = schedule.shares * schedule.nbytes_total
     held = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
@@ -76,7 +80,8 @@ def _residence(
     cells = np.flatnonzero(owned | np.isfinite(first))
     begin = np.where(owned[cells], 0.0, first[cells])
     end = np.where(owned[cells], np.inf, last[cells])
-    inbox = np.flatnonzero(schedule.remote & (schedule.reduces == 1))
+    to_memory = schedule.peer < schedule.ranks - schedule.switches
+    inbox = np.flatnonzero(schedule.remote & (schedule.reduces == 1) & to_memory)
     nbytes = np.concatenate((size[cells % schedule.slots], schedule.nbytes[inbox]))
     rank = np.concatenate((cells // schedule.slots, schedule.peer[inbox])).astype(np.int32)
     times = np.concatenate((begin, start[inbox], end, finish[inbox]))

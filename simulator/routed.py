@@ -41,8 +41,10 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach its peer."""
     if schedule.ranks > topology.ranks:
         raise InputError(f"the schedule has {schedule.ranks} ranks, {topology.name} only {topology.ranks}: add devices")
+    _check_switches(schedule, topology)
     pairs, route_of = _pairs(schedule)
-    indptr, links = topology.routes(pairs // schedule.ranks, pairs % schedule.ranks)
+    channel, pair = np.divmod(pairs, schedule.ranks**2)
+    indptr, links = topology.routes(pair // schedule.ranks, pair % schedule.ranks, channel)
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
     nodes = np.where(hops == 0, 1, hops + (schedule.reduces == 1)).astype(np.int32)
@@ -61,19 +63,31 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     )
 
 
-DENSE = 8192
-"""Ranks up to which a table of all pairs is the quickest way to number those that are used."""
+def _check_switches(schedule: Schedule, topology: Topology) -> None:
+    """Ranks that are switches are on devices that reduce and multicast."""
+    for rank in range(schedule.ranks - schedule.switches, schedule.ranks):
+        device = int(topology.placement[rank])
+        if not topology.in_network[device]:
+            raise InputError(f"rank {rank} reduces in {topology.device_names[device]}: no switch that can")
+
+
+DENSE = 2**26
+"""Ranks squared times channels up to which a table of all is the quickest way to number those that are used."""
 
 
 def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
-    """The distinct pairs (sender * ranks + receiver) of remote transfers, and 1 + their index for every operation."""
+    """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the index of its own for
+    every operation."""
     remote, key = schedule.remote, schedule.rank.astype(np.int64) * schedule.ranks + schedule.peer
-    if schedule.ranks > DENSE:
+    channels = int(schedule.lane.max(initial=0)) + 1
+    if channels > 1:
+        key += schedule.lane.astype(np.int64) * schedule.ranks**2
+    if channels * schedule.ranks**2 > DENSE:
         pairs, number = np.unique(key[remote], return_inverse=True)
         route_of = np.zeros(len(schedule), dtype=np.int32)
         route_of[remote] = number + 1
         return pairs, route_of
-    table = np.zeros(schedule.ranks**2, dtype=np.int32)
+    table = np.zeros(channels * schedule.ranks**2, dtype=np.int32)
     table[key[remote]] = 1
     pairs = np.flatnonzero(table)
     table[pairs] = np.arange(1, len(pairs) + 1)

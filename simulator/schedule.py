@@ -23,15 +23,18 @@ class Schedule:
 
     Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and writes as many at
     `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else overwrites; -1 is no slot. It moves
-    `nbytes[i]` bytes. With `rank == peer` it is local. A computation lasts `seconds[i]` on lane `lane[i]` of its rank.
+    `nbytes[i]` bytes. With `rank == peer` it is local. A computation lasts `seconds[i]` on lane `lane[i]` of its rank;
+    the lane of a transfer is its channel.
     It waits for `indices[indptr[i]:indptr[i + 1]]`, all lower than i. `phase[i]` indexes `phases`.
 
     The buffer of a rank is the first `buffer` slots; the others are scratch. Slot s holds `shares[s]` of the
-    `nbytes_total` bytes (V). The first `workers` ranks own data, further ones serve.
+    `nbytes_total` bytes (V). The first `workers` ranks own data, further ones serve;
+    the last `switches` are switches that reduce and multicast.
     """
 
     ranks: int
     workers: int
+    switches: int
     nbytes_total: float
     buffer: int
     shares: Floats

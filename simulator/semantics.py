@@ -25,10 +25,12 @@ class WrongResult(Exception):
 def inputs(schedule: Schedule, seed: int = 0) -> Data:
     """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in another.
 
-    Scratch and servers start with garbage, as real memory does.
+    Scratch and servers start with garbage, as real memory does; switches start with zeros.
     """
     rng = np.random.default_rng(seed)
-    return rng.integers(0, 2**64, size=(schedule.ranks, schedule.slots), dtype=np.uint64)
+    data = rng.integers(0, 2**64, size=(schedule.ranks, schedule.slots), dtype=np.uint64)
+    data[schedule.ranks - schedule.switches :] = 0
+    return data
 
 
 def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:

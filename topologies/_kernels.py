@@ -8,14 +8,15 @@ _FAR = np.int64(2**62)
 
 
 def shortest(
-    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources, salts,
+    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources, node, salts,
 ):  # fmt: skip
     """The links from each source to its target: fewest ticks, then fewest hops, then as the salt says.
 
     Group g asks for the routes to device `targets[g]` from `sources[groups[g]:groups[g + 1]]`. `into` lists who leads
     into a device, `out` where a device leads to with which link, both in CSR form and in device order; `ticks` is the
     latency of each entry of `out`, and of `into` at the place given by `into_device[:, 1]`. Of n equally short ways the
-    one numbered salt % n is taken, and the salt is divided by n. Returns the routes in CSR form: one without links has
+    one numbered salt % n is taken, and the salt is divided by n. A pair has three salts: on devices of a node, on the
+    second half of the way between nodes, and on the first. Returns the routes in CSR form: one without links has
     not been found.
     """
     devices = len(into_indptr) - 1
@@ -40,18 +41,23 @@ def shortest(
                 missing -= 1
             for k in range(into_indptr[device], into_indptr[device + 1]):
                 before, there = into_device[k, 0], distance + ticks[into_device[k, 1]]
+                if into_indptr[before + 1] - into_indptr[before] == 1 and wanted[before] == 0:
+                    if into_device[into_indptr[before], 0] == device:
+                        continue  # nothing leads there but from here
                 if there < far[before] or (there == far[before] and length + 1 < hops[before]):
                     if far[before] == _FAR:
                         touched.append(np.int32(before))
                     far[before], hops[before] = there, length + 1
                     heappush(heap, (np.int64(there), np.int32(length + 1), np.int32(before)))
         for k in range(groups[group], groups[group + 1]):
-            device, salt = sources[k], salts[k]
+            device = sources[k]
             wanted[device] = 0
+            salt = salts[k].copy()
             while settled[sources[k]] and device != targets[group]:
                 count, chosen = 0, np.int64(-1)
+                which = 0 if node[device] >= 0 else 1 if 2 * hops[device] <= hops[sources[k]] else 2
                 for _ in range(2):
-                    number = salt % count if count > 0 else np.int64(-1)
+                    number = salt[which] % count if count > 0 else np.int64(-1)
                     count = 0
                     for edge in range(out_indptr[device], out_indptr[device + 1]):
                         after = out_device[edge]
@@ -63,7 +69,7 @@ def shortest(
                             if count == number:
                                 chosen = edge
                             count += 1
-                salt //= count
+                salt[which] //= count
                 links.append(np.int32(out_link[chosen]))
                 device = out_device[chosen]
             indptr[k + 1] = len(links)

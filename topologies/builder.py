@@ -47,8 +47,6 @@ class TopologyBuilder:
         in_network: bool = False,
     ) -> str:
         """Add a device; `reduction` (γ) and `copy` are seconds a byte. Returns its name."""
-        _check(f"reduction of {name}", reduction, "s/B", low=0)
-        _check(f"copy of {name}", copy, "s/B", low=0)
         self.devices([name], kind, reduction=reduction, copy=copy, node=node, in_network=in_network)
         return name
 
@@ -63,6 +61,8 @@ class TopologyBuilder:
         in_network: bool = False,
     ) -> Ints:
         """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
+        for cost, value in {"reduction": reduction, "copy": copy}.items():
+            _check(f"{cost} of {names[0] if names else kind}", value, "s/B", low=0)
         first = len(self._index)
         for number, name in enumerate(names, first):
             if self._index.setdefault(name, number) != number:
@@ -151,6 +151,8 @@ class TopologyBuilder:
             raise InputError(
                 f"links end at devices {min(map(np.min, ends))} to {max(map(np.max, ends))}: add them first"
             )
+        if not count:
+            return
         for extreme in (np.min, np.max):
             _check("bandwidth", float(extreme(bandwidth)), "B/s", low=0, strict=True)
             _check("latency", float(extreme(latency)), "s", low=0)
@@ -198,30 +200,33 @@ class TopologyBuilder:
         return starts
 
     def build(self, placement: Sequence[str] | Ints) -> Topology:
-        """The topology, with rank r on the device `placement[r]`, given by names or by numbers."""
+        """The topology, with rank r on the device `placement[r]`, given by names or by numbers.
+
+        It takes the builder's columns over: add nothing afterwards.
+        """
         if not isinstance(placement, np.ndarray):
             unknown = [name for name in placement if name not in self._index]
             if unknown:
                 raise InputError(f"rank {placement.index(unknown[0])} is placed on {unknown[0]!r}: no such device")
             placement = np.array([self._index[name] for name in placement], dtype=np.int32)
         names, kinds = tuple(self._index), tuple(self._kinds)
-        source, target = (np.array(self._links[end], dtype=np.int32) for end in ("source", "target"))
+        source, target = (np.frombuffer(self._links[end], dtype=np.int32) for end in ("source", "target"))
         self._check_ends(names, source, target)
         indptr, media = self._media_of_links(len(source))
         return Topology(
             name=self.name,
             device_names=names,
-            device_kinds=Words(np.array(self._devices["kind"], dtype=np.int8), kinds),
-            node=np.array(self._devices["node"], dtype=np.int32),
-            reduction=np.array(self._costs["reduction"]),
-            copy=np.array(self._costs["copy"]),
-            in_network=np.array(self._devices["in_network"], dtype=np.bool_),
+            device_kinds=Words(np.frombuffer(self._devices["kind"], dtype=np.int8), kinds),
+            node=np.frombuffer(self._devices["node"], dtype=np.int32),
+            reduction=np.frombuffer(self._costs["reduction"]),
+            copy=np.frombuffer(self._costs["copy"]),
+            in_network=np.frombuffer(self._devices["in_network"], dtype=np.bool_),
             placement=placement,
             source=source,
             target=target,
-            latency=np.array(self._figures["latency"]),
-            link_kinds=Words(np.array(self._links["kind"], dtype=np.int8), kinds),
-            assumed=np.array(self._links["assumed"], dtype=np.bool_),
+            latency=np.frombuffer(self._figures["latency"]),
+            link_kinds=Words(np.frombuffer(self._links["kind"], dtype=np.int8), kinds),
+            assumed=np.frombuffer(self._links["assumed"], dtype=np.bool_),
             link_indptr=indptr,
             link_media=media,
             shared_names=tuple(name for name, _, _ in self._media),
@@ -264,7 +269,7 @@ class TopologyBuilder:
 
     def _of_media(self, column: str, field: int) -> Floats:
         shared = np.array([medium[field] for medium in self._media], dtype=np.float64)
-        own = np.array(self._figures[column])
+        own = np.frombuffer(self._figures[column])
         return np.concatenate((own, shared)) if len(shared) else own
 
 

@@ -1,4 +1,4 @@
-"""Routes between ranks: least latency, then fewest hops, then first by device order, by a hash, or by rail."""
+"""Routes between ranks: least latency, then fewest hops, then as the topology's `paths` says."""
 
 from __future__ import annotations
 
@@ -66,17 +66,20 @@ def _joined(heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails:
 
 
 def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
-    """What chooses among equal routes: 0, a hash of the ends and the channel, or the sender's number in its node."""
+    """What chooses among equal routes within the sender's node, into the receiver's, and between, shape (pairs, 3)."""
+    salts = np.zeros((len(sources), 3), dtype=np.int64)
     if topology.paths == "first":
-        return np.zeros(len(sources), dtype=np.int64)
-    if topology.paths == "rail":
-        return _rails(topology)[sources].astype(np.int64)
+        return salts
     mixed = np.zeros(len(sources), dtype=np.uint64)
     for column in (topology.placement[sources], topology.placement[targets], channels):
         mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # splitmix64's constants
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed ^= mixed >> np.uint64(27)
-    return np.asarray(mixed >> np.uint64(2), dtype=np.int64)
+    salts[:] = (mixed >> np.uint64(2)).astype(np.int64)[:, None]
+    if topology.paths == "rail":
+        rail = _rails(topology)
+        salts[:, :2] = (rail[targets] + channels // (rail.max(initial=0) + 1))[:, None]
+    return salts
 
 
 def _rails(topology: Topology) -> Longs:
@@ -145,11 +148,11 @@ class _Graph:
         order = np.argsort(there, kind="stable")
         targets, first = np.unique(there[order], return_index=True)
         groups = np.append(first, len(order)).astype(np.int64)
-        shortest = kernel(_kernels.shortest, len(targets) * min(topology.links, 64) + len(order))
+        shortest = kernel(_kernels.shortest, len(targets) * topology.links + len(order))
         indptr, links = shortest(
             _indptr(topology.target, self.devices), into, _indptr(topology.source, self.devices),
             topology.target[leaving], leaving.astype(np.int32), self.ticks[leaving], targets.astype(np.int32), groups,
-            here[order], salts[order],
+            here[order], topology.node, salts[order],
         )  # fmt: skip
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")

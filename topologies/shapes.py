@@ -1,12 +1,16 @@
 """Plain shapes of a machine. Each takes the number of ranks and, per link, β in bytes/s, α and g in seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import permutations
+from math import isqrt, prod
 from typing import Literal
+
+import numpy as np
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, whole
+from topologies.topology import Paths, Topology
 
 
 def line(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
@@ -115,14 +119,182 @@ def bus(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0,
     return builder.build(gpus)
 
 
+def grid(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    dims: Sequence[int] | None = None,
+    periodic: bool = False,
+    name: str = "grid",
+) -> Topology:
+    """A wire between neighbours in every dimension of a box, and from end to end if `periodic`.
+
+    `dims` multiply to the ranks, which lie in row-major order: neighbours in the last dimension are 1 apart. A
+    dimension of 2 has one wire, not two, and one of 1 has none. By default there are two, as nearly square as can be.
+
+    >>> sorted(set(dict(grid(27, bandwidth=1e9, dims=(3, 3, 3)).graph.out_degree).values()))
+    [3, 4, 5, 6]
+    """
+    builder, _ = _gpus(name, ranks, reduction)
+    cells = np.arange(ranks, dtype=np.int32).reshape(_dims(ranks, dims))
+    for axis, width in enumerate(cells.shape):
+        row = np.moveaxis(cells, axis, 0)
+        builder.wire(row[:-1], row[1:], bandwidth=bandwidth, latency=latency, gap=gap)
+        if periodic and width > 2:
+            builder.wire(row[-1], row[0], bandwidth=bandwidth, latency=latency, gap=gap)
+    return builder.build(cells.ravel())
+
+
+def torus(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    dims: Sequence[int] | None = None,
+) -> Topology:
+    """A grid whose every dimension is a ring; in one dimension it is the ring.
+
+    >>> set(dict(torus(64, bandwidth=1e9, dims=(4, 4, 4)).graph.out_degree).values())
+    {6}
+    """
+    return grid(
+        ranks,
+        bandwidth=bandwidth,
+        latency=latency,
+        gap=gap,
+        reduction=reduction,
+        dims=dims,
+        periodic=True,
+        name="torus",
+    )
+
+
+def hypercube(
+    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
+) -> Topology:
+    """A grid, or torus, of two ranks in every dimension: neighbours differ in one bit of their rank.
+
+    >>> hypercube(8, bandwidth=1e9).graph.number_of_edges()
+    24
+    """
+    dimensions = whole("ranks", ranks, 2).bit_length() - 1
+    if ranks != 2**dimensions:
+        raise InputError(f"hypercube takes a power of two, got {ranks}")
+    return grid(
+        ranks,
+        bandwidth=bandwidth,
+        latency=latency,
+        gap=gap,
+        reduction=reduction,
+        dims=(2,) * dimensions,
+        name="hypercube",
+    )
+
+
+def leaf_spine(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    ports_per_leaf: int | None = None,
+    spines: int | None = None,
+    oversubscription: float = 1.0,
+) -> Topology:
+    """Two stages of switches, as :func:`topologies.fabrics.join_leaf_spine` joins them: 2α within a leaf, else 4α.
+
+    >>> len(leaf_spine(8, bandwidth=1e9, ports_per_leaf=4, spines=2).route(0, 7))
+    4
+    """
+    builder, gpus = _gpus("leaf_spine", ranks, reduction, "hash")
+    join_leaf_spine(
+        builder,
+        np.arange(ranks),
+        Wires(bandwidth, latency, latency, "link", gap),
+        ports_per_leaf=ports_per_leaf,
+        spines=spines,
+        oversubscription=oversubscription,
+    )
+    return builder.build(gpus)
+
+
+def fat_tree(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    k: int | None = None,
+) -> Topology:
+    """Three stages of switches of k ports, as :func:`topologies.fabrics.join_fat_tree` joins them: 2α, 4α or 6α.
+
+    >>> [len(fat_tree(16, bandwidth=1e9).route(0, rank)) for rank in (1, 2, 4)]
+    [2, 4, 6]
+    """
+    builder, gpus = _gpus("fat_tree", ranks, reduction, "hash")
+    join_fat_tree(builder, np.arange(ranks), Wires(bandwidth, latency, latency, "link", gap), k=k)
+    return builder.build(gpus)
+
+
+def dragonfly(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    hosts: int | None = None,
+    routers: int | None = None,
+    global_links: int | None = None,
+    cables: int | None = 1,
+) -> Topology:
+    """Groups of routers, as :func:`topologies.fabrics.join_dragonfly` joins them: 3α within a group, at most 5α.
+
+    >>> max(len(dragonfly(72, bandwidth=1e9).route(0, rank)) for rank in range(72))
+    5
+    """
+    builder, gpus = _gpus("dragonfly", ranks, reduction, "hash")
+    join_dragonfly(
+        builder,
+        np.arange(ranks),
+        Wires(bandwidth, latency, latency, "link", gap),
+        hosts=hosts,
+        routers=routers,
+        global_links=global_links,
+        cables=cables,
+    )
+    return builder.build(gpus)
+
+
 SHAPES: dict[str, Callable[..., Topology]] = {
-    function.__name__: function for function in (ring, star, full_mesh, full_mesh_one_port, bus, line, tree)
+    function.__name__: function
+    for function in (
+        *(ring, star, full_mesh, full_mesh_one_port, bus, line, tree),
+        *(grid, torus, hypercube, leaf_spine, fat_tree, dragonfly),
+    )
 }
 """The shapes by name, as `--topology` takes them."""
 
 
-def _gpus(name: str, ranks: int, reduction: float) -> tuple[TopologyBuilder, list[str]]:
-    if ranks < 2:
-        raise InputError(f"ranks must be at least 2, got {ranks}")
-    builder = TopologyBuilder(name)
-    return builder, [builder.device(f"gpu{rank}", reduction=reduction) for rank in range(ranks)]
+def _gpus(name: str, ranks: int, reduction: float, paths: Paths = "first") -> tuple[TopologyBuilder, list[str]]:
+    names = [f"gpu{rank}" for rank in range(whole("ranks", ranks, 2))]
+    builder = TopologyBuilder(name, paths=paths)
+    builder.device(names[0], reduction=reduction)  # which checks the reduction of all
+    builder.devices(names[1:], "gpu", reduction=reduction)
+    return builder, names
+
+
+def _dims(ranks: int, dims: Sequence[int] | None) -> tuple[int, ...]:
+    """The widths asked for, or the two nearest to each other; without those of 1."""
+    short = next(width for width in range(isqrt(ranks), 0, -1) if ranks % width == 0)
+    widths = (short, ranks // short) if dims is None else tuple(whole("a dimension", width) for width in dims)
+    if prod(widths) != ranks:
+        raise InputError(f"dims must multiply to {ranks} ranks, got {' x '.join(map(str, widths)) or 'none'}")
+    return tuple(width for width in widths if width > 1)

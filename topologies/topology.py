@@ -20,8 +20,10 @@ Flags = npt.NDArray[np.bool_]
 Routes = tuple[Ints, Ints]
 """Routes in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
 Paths = Literal["first", "hash", "rail"]
-"""Which of several equally short routes is taken: the first by device order; one by a hash of sender, receiver and
-channel, as switches with equal-cost multi-path do; or one by the sender's number within its node."""
+"""Which of several equally short routes is taken: "first" by device order; "hash" by a hash of sender, receiver and
+channel, as switches with equal-cost multi-path do; "rail" so between nodes only, while the receiver's number in its
+node chooses the NICs at both ends, as communication libraries do, and the next ones once all ranks of a node have had a
+channel."""
 REMEMBERED = 8
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from experiments import output
 from experiments.measurements import read
+from experiments.sweep import Rules
 from experiments.validation import validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
@@ -61,7 +62,7 @@ def accuracies(folder: Path) -> Iterator[Accuracy]:
             output.note(f"{case['case']}: nothing to simulate {curve.collective} with")
             continue
         try:
-            result = validate(curve, algorithm, curve.ranks, _links, fit=True, in_place=False, engine="auto")
+            result = validate(curve, algorithm, curve.ranks, _links, fit=True, in_place=False, rules=Rules())
         except InputError as error:
             output.note(f"{case['case']}: {error}")
             continue
@@ -76,5 +77,5 @@ def _algorithm(collective: str, forced: str) -> Algorithm | None:
     return next((a for a in algorithms().values() if a.collective.name == collective), None)
 
 
-def _links(devices: int, latency: float | None, bandwidth: float | None) -> Topology:
-    return star(devices, latency=latency or 0.0, bandwidth=bandwidth or 1.0)
+def _links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
+    return star(ranks + servers, latency=latency or 0.0, bandwidth=bandwidth or 1.0)

@@ -10,11 +10,11 @@ from typing import cast
 import numpy as np
 
 from experiments import output
-from experiments.commands.sweep import FIGURES, Shape, parse_ranks
+from experiments.commands.machine import Machine
+from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.sweep import Case, Row, judge
 from simulator.collectives import find
 from simulator.critical_path import Segment, critical_path, parts, worth
-from simulator.engines import Engine, simulate
 from simulator.timeline import Timeline
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_bytes
@@ -30,7 +30,7 @@ PARAMETERS = {
 }
 
 
-def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Path | None, how: str) -> int:
+def run(algo: str, p: str, size: str, machine: Machine, engine: str, timeline: Path | None, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
     if "," in algo:
         raise InputError(f"--algo {algo}: one algorithm here, simctl sweep takes several")
@@ -38,8 +38,8 @@ def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Pat
     if len(ranks) != 1:
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
     output.check_writable(timeline, FIGURES)
-    case = Case(algorithm, ranks[0], machine(ranks[0] + algorithm.servers))
-    result = simulate(case.schedule.scaled(parse_bytes(size)), case.topology, cast(Engine, engine))
+    case = Case(algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine))
+    result = case.simulate(parse_bytes(size))
     row, path = judge(case, result), critical_path(result)
     if timeline:
         from experiments import figures
@@ -50,12 +50,13 @@ def run(algo: str, p: str, size: str, machine: Shape, engine: str, timeline: Pat
         "critical_path_s": parts(path),
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
+        "chosen": list(case.chosen),
     }
     output.say(output.to_json(report) if how == "json" else _text(row, machine, report, path, how))
     return 1 if row.failed else 0
 
 
-def _title(row: Row, machine: Shape) -> str:
+def _title(row: Row, machine: Machine) -> str:
     what = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
     return f"{what} on {machine.topology}: {format_seconds(row.time_s)}"
 
@@ -71,7 +72,7 @@ def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
     ]
 
 
-def _text(row: Row, machine: Shape, report: Mapping[str, object], path: list[Segment], how: str) -> str:
+def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[Segment], how: str) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
     if how == "csv":
         return output.to_csv([asdict(row)]).rstrip("\n")
@@ -82,6 +83,9 @@ def _text(row: Row, machine: Shape, report: Mapping[str, object], path: list[Seg
         "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
+    chosen = cast(list[str], report["chosen"])
+    if chosen:
+        blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     return "\n\n".join(blocks)
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from difflib import get_close_matches
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 from experiments import output
+from experiments.commands.machine import Machine
 from experiments.output import Record
 from experiments.sweep import sweep
 from simulator.collectives import Algorithm, find
-from simulator.engines import Engine
 from topologies.errors import InputError
-from topologies.shapes import SHAPES
-from topologies.topology import Topology
 from topologies.units import (
     format_bandwidth,
     format_bytes,
     format_seconds,
-    parse_bandwidth,
     parse_counts,
-    parse_seconds,
     parse_sizes,
 )
 
@@ -29,40 +24,11 @@ FIGURES = (".png", ".svg", ".pdf")
 MOST_RANKS = 131_072
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The options that describe a machine, as text; calling it with a number of devices builds one."""
-
-    topology: str
-    bandwidth: str
-    latency: str
-    gap: str
-    reduction: str | None
-
-    def __call__(self, devices: int) -> Topology:
-        """The machine. Raises InputError for a name or a quantity that is none."""
-        return self.build(devices, None, None)
-
-    def build(self, devices: int, latency: float | None, bandwidth: float | None) -> Topology:
-        """The machine with other α (seconds) or β (bytes/s) than the options say."""
-        if self.topology not in SHAPES:
-            near = get_close_matches(self.topology.lower(), SHAPES, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}? " if near else "there are "
-            raise InputError(f"{self.topology!r} is no topology: {hint}({', '.join(SHAPES)})")
-        return SHAPES[self.topology](
-            devices,
-            bandwidth=parse_bandwidth(self.bandwidth) if bandwidth is None else bandwidth,
-            latency=parse_seconds(self.latency) if latency is None else latency,
-            gap=parse_seconds(self.gap),
-            reduction=0.0 if self.reduction is None else 1 / parse_bandwidth(self.reduction),
-        )
-
-
 def run(
     algo: str,
     p: str,
     size: str,
-    machine: Shape,
+    machine: Machine,
     engine: str,
     out: Path | None,
     plot: Path | None,
@@ -73,13 +39,14 @@ def run(
     algorithms = parse_algorithms(algo)
     ranks, sizes = parse_ranks(p), parse_sizes(size)
     machine(2)
+    rules = machine.rules(engine)
     output.check_writable(out)
     output.check_writable(out and _meta(out))
     output.check_writable(plot, FIGURES)
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
     progress = output.Progress("numbers of ranks simulated")
-    rows = list(sweep(algorithms, ranks, sizes, machine, cast(Engine, engine), progress))
+    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress))
     if out:
         parameters = asdict(machine) | {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         output.write(out, output.to_csv([asdict(row) for row in rows]))

@@ -11,7 +11,8 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import Interval
-from experiments.commands.sweep import FIGURES, Shape, parse_ranks
+from experiments.commands.machine import Machine
+from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
@@ -26,7 +27,7 @@ def run(
     fit: bool,
     p: str | None,
     in_place: bool,
-    machine: Shape,
+    machine: Machine,
     engine: str,
     plot: Path | None,
     how: str,
@@ -34,6 +35,11 @@ def run(
     """Print every curve of the file beside its simulation."""
     output.check_writable(plot, FIGURES)
     machine(2)
+    if fit and machine.blueprint.kind != "shape":
+        raise InputError(
+            f"--fit finds one α and β for all links, {machine.topology} has its own: take a shape, or no --fit"
+        )
+    rules = machine.rules(engine)
     chosen, ranks = find(algo) if algo else None, _one(parse_ranks(p)) if p else None
     measurements = read(log)
     results = []
@@ -43,9 +49,7 @@ def run(
         count = ranks or curve.ranks
         if count is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
-        results.append(
-            validate(curve, algorithm, count, machine.build, fit=fit, in_place=in_place, engine=cast(Engine, engine))
-        )
+        results.append(validate(curve, algorithm, count, machine.build, fit=fit, in_place=in_place, rules=rules))
     if not results:
         raise InputError(f"{str(log)!r}: no curve to simulate: choose an algorithm for it with --algo")
     if plot:
@@ -90,7 +94,7 @@ def _draw(results: list[Validation], plot: Path) -> None:
             output.note(f"drew {path}")
 
 
-def _render(results: list[Validation], machine: Shape, how: str) -> str:
+def _render(results: list[Validation], machine: Machine, how: str) -> str:
     if how == "json":
         return output.to_json([_record(result) for result in results])
     if how == "csv":
@@ -117,7 +121,7 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
     return [about | asdict(point) for point in result.points]
 
 
-def _text(result: Validation, machine: Shape) -> str:
+def _text(result: Validation, machine: Machine) -> str:
     lines = [f"{result.title}: {result.algorithm} on {machine.topology}"]
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
@@ -142,7 +146,7 @@ def _table(result: Validation) -> list[list[str]]:
     return rows
 
 
-def _parameters(result: Validation, machine: Shape) -> list[str]:
+def _parameters(result: Validation, machine: Machine) -> list[str]:
     """What was found, and the sweep that uses it."""
     assert result.fit is not None
     latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
@@ -152,7 +156,7 @@ def _parameters(result: Validation, machine: Shape) -> list[str]:
     ]
     if np.isfinite(result.fit.bandwidth):
         links = f"--bandwidth {bandwidth} --latency {latency}"
-        links += f" --gap {machine.gap}" if parse_seconds(machine.gap) else ""
+        links += f" --gap {machine.gap}" if parse_seconds(machine.gap or "0us") else ""
         lines.append(f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}")
     return lines
 

@@ -9,6 +9,7 @@ from topologies.errors import InputError
 
 FAMILIES = (
     "ring",
+    "rings",
     "naive",
     "parameter_server",
     "tree",
@@ -16,6 +17,7 @@ FAMILIES = (
     "halving_doubling",
     "all_to_all",
     "shift",
+    "in_network",
 )
 """Modules of this package, in the order in which `simctl algos` lists what they declare."""
 

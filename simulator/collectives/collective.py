@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from simulator.cost_models import CostModel
 from simulator.schedule import Schedule
 from simulator.semantics import Data
+from topologies.topology import Topology
 
 Promise = tuple[npt.NDArray[np.bool_], Data]
 Bytes = Callable[[int], float]
@@ -35,11 +37,22 @@ class Collective:
     receives: Bytes
 
 
+class Fitted(NamedTuple):
+    """A schedule made for a machine; the machine with the switches that take part as further ranks; the closed form
+    that goes with it; and what was chosen, in words."""
+
+    schedule: Schedule
+    topology: Topology
+    cost: CostModel
+    chosen: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """One declaration, read by the command line, the docs and the tests.
 
-    `build(ranks, nbytes)` writes the schedule for `ranks` workers, which needs `servers` devices besides.
+    `build(ranks, nbytes)` writes the schedule for `ranks` workers, which needs `servers` devices besides. An algorithm
+    that is made for the machine has `fit(topology, ranks, nbytes)` as well, which chooses what `build` leaves plain.
     """
 
     name: str
@@ -48,6 +61,7 @@ class Algorithm:
     cost: CostModel
     summary: str
     servers: int = 0
+    fit: Callable[[Topology, int, float], Fitted] | None = None
 
 
 def _everywhere(values: Data, ranks: int) -> Promise:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from simulator.routed import Routed, route
 from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.timeline import Sharing, Timeline
 from topologies import _compile
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -13,24 +13,58 @@ Engine = Literal["auto", "reference", "compiled"]
 
 REFERENCE_COST = 8
 """An operation in the reference engine takes as long as about this many in an uncompiled kernel."""
+FEW = 12
+"""So many flows at a time make an operation twice as dear in the reference engine."""
 
 
-def simulate(schedule: Schedule, topology: Topology, engine: Engine = "auto") -> Timeline:
+def simulate(
+    schedule: Schedule,
+    topology: Topology,
+    engine: Engine = "auto",
+    *,
+    sharing: Sharing = "fifo",
+    store_and_forward: bool = False,
+) -> Timeline:
     """Simulate every operation of `schedule` on `topology`.
 
-    "auto" takes the reference while a process has little to do and the compiled engine from then on: they agree to the
-    bit. Raises InputError if a rank has no device or no route.
+    A medium serves transfers one after the other ("fifo"), cut-through or store-and-forward, or together at max-min
+    fair rates ("fair"). "auto" takes the reference while a process has little to do and the compiled engine from then
+    on: they agree to the bit, or under fair sharing to 1e-9. Raises InputError if a rank has no device or no route.
     """
-    if engine not in ("auto", "reference", "compiled"):
-        raise InputError(f"engine is {engine!r}: it is auto, reference or compiled")
-    routed = route(schedule, topology)
-    if engine == "compiled" or (engine == "auto" and _compile.pays(REFERENCE_COST * len(schedule))):
+    _check(engine, sharing, store_and_forward)
+    return run(route(schedule, topology), engine, sharing=sharing, store_and_forward=store_and_forward)
+
+
+def run(
+    routed: Routed, engine: Engine = "auto", *, sharing: Sharing = "fifo", store_and_forward: bool = False
+) -> Timeline:
+    """Simulate a schedule whose routes are found."""
+    if engine == "compiled" or (engine == "auto" and _compile.pays(_work(routed.schedule, sharing))):
         from simulator.engines import compiled
 
-        return compiled.run(routed)
+        return compiled.run(routed, sharing, store_and_forward)
     from simulator.engines import reference
 
-    return reference.run(routed)
+    if sharing == "fair":
+        from simulator.engines.fair import FairMachine
+
+        return reference.run(routed, FairMachine)
+    return reference.run(routed, reference.StoreAndForwardMachine if store_and_forward else reference.Machine)
 
 
-__all__ = ["Engine", "Routed", "simulate"]
+def _check(engine: str, sharing: str, store_and_forward: bool) -> None:
+    if engine not in ("auto", "reference", "compiled"):
+        raise InputError(f"engine is {engine!r}: it is auto, reference or compiled")
+    if sharing not in ("fifo", "fair"):
+        raise InputError(f"sharing is {sharing!r}: it is fifo or fair")
+    if sharing == "fair" and store_and_forward:
+        raise InputError("sharing is 'fair' with store_and_forward: a flow has its whole route at once, choose one")
+
+
+def _work(schedule: Schedule, sharing: str) -> int:
+    """What the reference engine costs, in operations of an uncompiled kernel."""
+    together = len(schedule) // max(1, schedule.steps) if sharing == "fair" else 0
+    return REFERENCE_COST * len(schedule) * (FEW + together) // FEW
+
+
+__all__ = ["Engine", "Routed", "Sharing", "run", "simulate"]

@@ -14,7 +14,7 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from simulator.routed import Routed
 from simulator.schedule import COMPUTE
-from simulator.timeline import Timeline
+from simulator.timeline import Sharing, Timeline
 
 Process = Generator[Event, object, None]
 
@@ -47,12 +47,16 @@ class Serial:
 class Machine:
     """One run: a process an operation, resources that remember when they are free."""
 
+    sharing: Sharing = "fifo"
+    store_and_forward = False
+
     def __init__(self, routed: Routed) -> None:
         self.routed, self.schedule, self.topology = routed, routed.schedule, routed.topology
         self.clock = Clock()
         operations, nodes = len(self.schedule), int(routed.node_indptr[-1])
         self.ready, self.finish = np.zeros(operations), np.zeros(operations)
         self.start, self.cause = np.zeros(nodes), np.full(nodes, -1, dtype=np.int32)
+        self.sent = np.zeros(0)
         self.media = [Serial() for _ in self.topology.medium_names]
         self.lanes = [[Serial() for _ in range(self.schedule.lanes)] for _ in range(self.schedule.ranks)]
         self.merging = [Serial() for _ in range(self.schedule.ranks)]
@@ -63,7 +67,8 @@ class Machine:
         for operation in range(len(self.schedule)):
             self.done.append(self.clock.process(self.operation(operation)))
         self.clock.run()
-        return Timeline(self.routed, self.ready, self.finish, self.start, self.cause)
+        columns = self.ready, self.finish, self.start, self.cause
+        return Timeline(self.routed, *columns, self.sharing, self.store_and_forward, self.sent)
 
     def operation(self, i: int) -> Process:
         """Wait for the predecessors, do it, and say when it is finished."""
@@ -108,9 +113,13 @@ class Machine:
             yield self.clock.at(head, node)
             self.start[node], sent = self.cross(link, node, self.schedule.nbytes[i])
             self.finish[i] = max(self.finish[i], sent) + self.topology.latency[link]
-            head = self.start[node] + self.topology.latency[link]
+            head = self.head(i, node, link)
         if self.schedule.reduces[i]:
             yield from self.merge(i)
+
+    def head(self, i: int, node: int, link: int) -> float:
+        """When the head of a transfer that has entered a link reaches the next one."""
+        return float(self.start[node] + self.topology.latency[link])
 
     def cross(self, link: int, node: int, nbytes: float) -> tuple[float, float]:
         """Book the media of a link once all are free; returns when the first byte enters and the last has."""
@@ -121,6 +130,16 @@ class Machine:
                 start, self.cause[node] = medium.free, medium.holder
         gap, bandwidth = self.topology.medium_gap, self.topology.medium_bandwidth
         return start, max(medium.hold(start, gap[m] + nbytes / bandwidth[m], node) for m, medium in media)
+
+
+class StoreAndForwardMachine(Machine):
+    """Nothing is sent on before its last byte has arrived."""
+
+    store_and_forward = True
+
+    def head(self, i: int, node: int, link: int) -> float:
+        """When the last byte that has entered a link reaches the next one."""
+        return float(self.finish[i])
 
 
 def run(routed: Routed, machine: Callable[[Routed], Machine] = Machine) -> Timeline:

@@ -4,30 +4,54 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.sweep import Case, Row, judge, sweep
+from experiments.sweep import DEFAULT, Case, Row, Rules, judge, sweep
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.engines import simulate
 from simulator.schedule import Schedule
+from topologies.catalogue import find as find_topology
 from topologies.shapes import ring, star
 from topologies.topology import Topology
 
 V = 2.0**20
 
 
-def machine(devices: int) -> Topology:
-    return star(devices, bandwidth=1e9, latency=1e-6)
+def machine(ranks: int, servers: int = 0) -> Topology:
+    return star(ranks + servers, bandwidth=1e9, latency=1e-6)
 
 
-def one(algorithm: Algorithm, topology: Topology, ranks: int = 4) -> Row:
-    case = Case(algorithm, ranks, topology)
-    return judge(case, simulate(case.schedule.scaled(V), topology))
+def one(algorithm: Algorithm, topology: Topology, ranks: int = 4, rules: Rules = DEFAULT) -> Row:
+    case = Case(algorithm, ranks, topology, rules)
+    return judge(case, case.simulate(V))
 
 
 def test_every_algorithm_passes_on_a_switch() -> None:
-    rows = list(sweep(list(algorithms().values()), [2, 3, 8], [V, 2.0**30], machine))
+    plain = [algorithm for algorithm in algorithms().values() if not algorithm.build(2, 1.0).switches]
+    rows = list(sweep(plain, [2, 3, 8], [V, 2.0**30], machine))
     assert {row.verdict for row in rows} == {"ok"}
-    assert len(rows) == len(algorithms()) * 3 * 2
+    assert len(rows) == len(plain) * 3 * 2
+
+
+def test_every_algorithm_passes_on_a_machine() -> None:
+    for name in ("hgx_h100", "dgx1", "mi300x"):
+        for algorithm in algorithms().values():
+            if name == "hgx_h100" or not algorithm.build(2, 1.0).switches:
+                topology = find_topology(f"{name}:nodes=2,sharp=yes").build(16, algorithm.servers)
+                assert not one(algorithm, topology, 16).failed, (name, algorithm.name)
+
+
+@pytest.mark.parametrize("rules", [Rules(sharing="fair"), Rules(store_and_forward=True)])
+def test_other_rules_of_time_claim_no_closed_form_and_beat_no_bound(rules: Rules) -> None:
+    for algorithm in algorithms().values():
+        if not algorithm.build(2, 1.0).switches:
+            row = one(algorithm, machine(6, algorithm.servers), 6, rules)
+            assert row.verdict == f"not claimed: {rules.apart}"
+            assert row.over_bound >= 1
+
+
+def test_a_fitted_algorithm_chooses_for_the_machine() -> None:
+    case = Case(find("rings"), 8, find_topology("dgx1").build(8))
+    assert len(case.chosen) == 6
+    assert judge(case, case.simulate(V)).verdict == "not claimed: 6 rings"
 
 
 def test_a_broken_assumption_is_reported_and_not_hidden() -> None:

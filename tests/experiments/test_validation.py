@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.measurements import Curve, Point, read
+from experiments.sweep import Rules
 from experiments.validation import Validation, validate
 from simulator.collectives import find
 from topologies.errors import InputError
@@ -31,13 +32,13 @@ CURVES = {
 """Curves of as many machines, with a limit on the mean error of unseen sizes: a guard, not a claim."""
 
 
-def links(devices: int, latency: float | None, bandwidth: float | None) -> Topology:
-    return star(devices, latency=1e-6 if latency is None else latency, bandwidth=bandwidth or 50e9)
+def links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
+    return star(ranks + servers, latency=1e-6 if latency is None else latency, bandwidth=bandwidth or 50e9)
 
 
 def fitted(curve: Curve, algorithm: str) -> Validation:
     assert curve.ranks is not None
-    return validate(curve, find(algorithm), curve.ranks, links, fit=True, in_place=False, engine="auto")
+    return validate(curve, find(algorithm), curve.ranks, links, fit=True, in_place=False, rules=Rules())
 
 
 def test_every_other_size_is_fitted_and_wrong_results_never() -> None:

@@ -29,7 +29,9 @@ from topologies.errors import InputError
 from topologies.shapes import SHAPES
 from topologies.topology import Ints, Topology
 
-NAMES = tuple(algorithms())
+NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
+"""Shapes for any number of ranks."""
 TICK = 2.0**-20
 LAWS = settings(deadline=None, max_examples=150)
 every_algorithm = pytest.mark.parametrize("name", NAMES)
@@ -223,7 +225,7 @@ bandwidths = st.integers(-2, 6).map(lambda power: 2.0**power)
 
 
 @every_algorithm
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ANY_NUMBER)
 @given(
     ranks=st.integers(2, 9),
     bandwidth=st.integers(8, 14).map(lambda power: 2.0**power),
@@ -242,7 +244,7 @@ def test_engines_agree_on_every_algorithm_and_shape(
 
 @pytest.mark.exhaustive
 @every_algorithm
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ANY_NUMBER)
 def test_engines_agree_at_every_count(name: str, shape: str) -> None:
     random = Random(f"{name} {shape}")
     for ranks in range(2, 34):
@@ -270,7 +272,7 @@ def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
 
 
 @LAWS
-@given(st.sampled_from(NAMES), st.sampled_from(tuple(SHAPES)), st.integers(2, 6), st.data())
+@given(st.sampled_from(NAMES), st.sampled_from(ANY_NUMBER), st.integers(2, 6), st.data())
 def test_engines_agree_on_parameters_that_are_no_binary_fractions(
     name: str, shape: str, ranks: int, data: st.DataObject
 ) -> None:

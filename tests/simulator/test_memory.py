@@ -339,7 +339,7 @@ def test_with_scratch_and_servers_memory_is_what_a_replay_of_the_events_says(
     check_against_replay(schedule, random_machine(random, ranks + servers))
 
 
-@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("name", sorted(name for name in algorithms() if name not in ("sharp", "nvls")))
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])
 def test_every_algorithm_needs_what_a_replay_of_the_events_says(name: str, ranks: int) -> None:
     algorithm = find(name)

@@ -59,7 +59,7 @@ def check_columns(topology: Topology) -> None:
     assert topology.ranks == len(topology.placement)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "hypercube"])
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 13])
 def test_the_columns_of_every_shape_hold_together(shape: str, ranks: int) -> None:
     topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, gap=2e-6, reduction=1e-12)

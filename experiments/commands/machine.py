@@ -1,0 +1,63 @@
+"""The options that describe a machine and the rules of time, as every command takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from experiments.sweep import Rules
+from simulator.engines import Engine
+from topologies.catalogue import Blueprint, Figures, find
+from topologies.errors import InputError
+from topologies.topology import Topology
+from topologies.units import parse_bandwidth, parse_seconds
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The options as text; calling it with numbers of ranks and of servers builds the machine.
+
+    `bandwidth`, `latency` and `gap` are of a shape's links: where they are None, 50 GB/s, 1 us and 0 us.
+    """
+
+    topology: str
+    bandwidth: str | None = None
+    latency: str | None = None
+    gap: str | None = None
+    reduction: str | None = None
+    placement: str = "node"
+    sharing: str = "fifo"
+    store_and_forward: bool = False
+
+    def __call__(self, ranks: int, servers: int = 0) -> Topology:
+        """The machine. Raises InputError for a name or a quantity that is none."""
+        return self.build(ranks, servers)
+
+    def build(
+        self, ranks: int, servers: int = 0, latency: float | None = None, bandwidth: float | None = None
+    ) -> Topology:
+        """The machine with other α (seconds) or β (bytes/s) than the options say."""
+        figures = Figures(
+            bandwidth=_quantity(parse_bandwidth, self.bandwidth) if bandwidth is None else bandwidth,
+            latency=_quantity(parse_seconds, self.latency) if latency is None else latency,
+            gap=_quantity(parse_seconds, self.gap),
+            reduction=None if self.reduction is None else 1 / parse_bandwidth(self.reduction),
+        )
+        return self.blueprint.build(ranks, servers, figures, self.placement)
+
+    @cached_property
+    def blueprint(self) -> Blueprint:
+        """What `--topology` names."""
+        return find(self.topology)
+
+    def rules(self, engine: str) -> Rules:
+        """How `simulate` is asked to simulate."""
+        if self.store_and_forward and self.sharing == "fair":
+            raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
+        return Rules(cast(Engine, engine), "fair" if self.sharing == "fair" else "fifo", self.store_and_forward)
+
+
+def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:
+    return None if text is None else parse(text)

@@ -1,0 +1,219 @@
+"""The picture of a machine: devices by level, links coloured by kind, the wider the faster."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.path import Path
+
+from experiments.topology_facts import LinkGroup, link_groups
+from experiments.topology_layout import Layout, layout
+from topologies.topology import Floats, Topology
+from topologies.units import format_bandwidth, format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DEVICES = {
+    "gpu": "#cdeac0",
+    "nvswitch": "#8fd175",
+    "cpu": "#ffd9a8",
+    "pcie switch": "#bcd9f5",
+    "nic": "#ddc9f2",
+    "port": "#ecdff7",
+    "switch": "#c9c9d6",
+}
+LINKS = {
+    "nvlink": "#2e8b22",
+    "xgmi": "#c62828",
+    "pcie": "#3a7cc4",
+    "upi": "#e07b00",
+    "c2c": "#00949e",
+    "ib": "#8148b8",
+    "ethernet": "#8a5a3c",
+    "link": "#4d5a6b",
+    "bus": "#4d5a6b",
+}
+"""Colours of known kinds; others get those that are left."""
+GREY = "0.55"
+HALF = 0.28
+"""Half the height of a device; 1 is a column."""
+WIDE, SMALLEST, LARGEST = 14.0, 0.27, 0.62
+"""Inches: what all columns together should not exceed, and a column."""
+MARGIN, LEGEND, ROW = 0.5, 3.3, 0.22
+"""Columns round everything; inches of the legend and of a row of it."""
+LETTER = 0.62
+"""Width of a letter as a share of the size of the font."""
+CURVE = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+
+
+def topology_figure(topology: Topology, kind: str) -> bytes:
+    """A picture as "png", "svg" or "pdf"; full-duplex links are one line, and the legend counts the whole machine.
+
+    Raises InputError for a plain shape that is too large to draw.
+    """
+    where = layout(topology)
+    groups, group = link_groups(topology)
+    low, high = _extent(where)
+    width, height = high - low
+    column = min(max(WIDE / width, SMALLEST), LARGEST)
+    handles = [*_device_handles(topology), *_link_handles(topology, groups)]
+    inches = max(height * column + 0.3 * (2 + len(where.left_out)), ROW * (len(handles) + 2), 2.4)
+    figure = Figure(figsize=(width * column + LEGEND, inches), layout="constrained")
+    axes = figure.add_subplot(aspect="equal", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_axis_off()
+    _draw_frames(axes, where, column)
+    _draw_links(axes, topology, where, groups, group)
+    _draw_devices(axes, topology, where, column)
+    axes.set_title("\n".join([_title(topology), *where.left_out]), fontsize=11)
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
+    return _bytes(figure, kind)
+
+
+def _extent(where: Layout) -> tuple[Floats, Floats]:
+    """The corners of the picture, in columns."""
+    half = np.stack((where.widths / 2, np.full(len(where.widths), HALF)), axis=1)
+    points = [where.places - half, where.places + half, *where.curves.values()]
+    points += [np.array([frame[1:3], frame[3:5]]) for frame in where.frames]
+    every = np.concatenate(points)
+    return every.min(axis=0) - MARGIN, every.max(axis=0) + MARGIN
+
+
+def _title(topology: Topology) -> str:
+    nodes = len(np.unique(topology.node[topology.node >= 0]))
+    ranks = f"{topology.ranks} rank{'s' * (topology.ranks != 1)}"
+    return f"{topology.name}: {ranks}" + (f" on {nodes} nodes" if nodes > 1 else "")
+
+
+def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
+    size = min(10.0, 72 * column * 0.4)
+    for frame in where.frames:
+        width, height = frame.right - frame.left, frame.top - frame.bottom
+        box = FancyBboxPatch(
+            (frame.left, frame.bottom), width, height, boxstyle="round,pad=0,rounding_size=0.25",
+            facecolor="0.965", edgecolor="0.75", linewidth=0.8, zorder=0,
+        )  # fmt: skip
+        axes.add_patch(box)
+        axes.text(frame.left + 0.25, frame.top - 0.15, f"node {frame.node}", va="top", fontsize=size, color="0.35")
+    for place in where.dots:
+        axes.text(*place, "...", ha="center", va="center", fontsize=2 * size, color="0.35")
+
+
+def _draw_links(axes: Axes, topology: Topology, where: Layout, groups: list[LinkGroup], group: Floats) -> None:
+    """Group by group, the fastest first, so that thin lines lie on wide ones."""
+    number = np.full(len(topology.device_names), -1)
+    number[where.devices] = np.arange(len(where.devices))
+    ends = np.stack((number[topology.source], number[topology.target]), axis=1)
+    drawn = (ends >= 0).all(axis=1) & (group >= 0)
+    colours, widths = _link_colours(topology), _line_widths(groups, int(drawn.sum()))
+    for code, one in enumerate(groups):
+        pairs = np.sort(ends[drawn & (group == code)], axis=1)
+        paths = [_path(where, pair) for pair in sorted({(a, b) for a, b in pairs.tolist()})]
+        style = (0, (4, 2)) if one.assumed else "solid"
+        axes.add_collection(
+            PathCollection(paths, facecolors="none", edgecolors=colours[one.kind], linewidths=widths[code],
+                           linestyles=[style], capstyle="butt", alpha=0.85, zorder=1 + code / len(groups))
+        )  # fmt: skip
+
+
+def _path(where: Layout, pair: tuple[int, int]) -> Path:
+    """A curve, or straight; at a bar it ends straight above or below the other end."""
+    if pair in where.curves:
+        return Path(where.curves[pair], CURVE)
+    one, other = pair
+    ends = []
+    for here, there in ((one, other), (other, one)):
+        reach = max(0.0, where.widths[here] / 2 - 0.4) if where.widths[here] > where.widths[there] else 0.0
+        x, y = where.places[here]
+        ends.append((float(np.clip(where.places[there][0], x - reach, x + reach)), float(y)))
+    return Path(ends)
+
+
+def _line_widths(groups: list[LinkGroup], lines: int) -> list[float]:
+    """Points; in proportion to the bandwidth, but never too thin to be seen."""
+    thickest = 4.0 if lines <= 80 else 2.4 if lines <= 300 else 1.4
+    finite = [group.bandwidth for group in groups if group.bandwidth < np.inf]
+    fastest = max(finite, default=1.0)
+    thickest = min(thickest, 2.0) if len(set(finite)) == 1 else thickest
+    return [0.6 + (thickest - 0.6) * min(1.0, group.bandwidth / fastest) for group in groups]
+
+
+def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) -> None:
+    colours = _device_colours(topology)
+    labels = [_label(topology.device_names[device]) for device in where.devices.tolist()]
+    for device, (x, y), width, label in zip(where.devices.tolist(), where.places, where.widths, labels, strict=True):
+        box = FancyBboxPatch(
+            (x - width / 2, y - HALF), width, 2 * HALF, boxstyle="round,pad=0,rounding_size=0.12",
+            facecolor=colours[topology.device_kinds[device]], edgecolor="0.2",
+            linewidth=2.0 if topology.in_network[device] else 0.7, zorder=3,
+        )  # fmt: skip
+        axes.add_patch(box)
+        axes.text(x, y, label, ha="center", va="center", fontsize=_font(label, width, column), zorder=4, linespacing=1.0)
+
+
+def _label(name: str) -> str:
+    """The name without its node, the parts of a switch's name below each other."""
+    parts = name.split(".")
+    short = parts[1:] if len(parts) > 1 and parts[0].startswith("node") else parts
+    return "\n".join(short)
+
+
+def _font(label: str, width: float, column: float) -> float:
+    lines = label.split("\n")
+    across = 72 * column * width * 0.92 / (LETTER * max(map(len, lines)))
+    return min(9.0, across, 72 * column * 2 * HALF * 0.85 / (1.2 * len(lines)))
+
+
+def _device_colours(topology: Topology) -> dict[str, str]:
+    return _colours(topology.device_kinds.vocabulary, DEVICES, "Pastel1")
+
+
+def _link_colours(topology: Topology) -> dict[str, str]:
+    return _colours(topology.link_kinds.vocabulary, LINKS, "Dark2")
+
+
+def _colours(kinds: tuple[str, ...], known: dict[str, str], others: str) -> dict[str, str]:
+    """The colour of every kind; those that are not known get what a map of colours has, in turn."""
+    palette = mpl.colormaps[others]
+    strange = [kind for kind in kinds if kind not in known]
+    return known | {kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)}
+
+
+def _device_handles(topology: Topology) -> list[Patch]:
+    colours, kinds = _device_colours(topology), topology.device_kinds
+    counts = {kind: int(kinds.are(kind).sum()) for kind in kinds.vocabulary}
+    handles = [
+        Patch(facecolor=colours[kind], edgecolor="0.2", label=f"{count} {kind}") for kind, count in counts.items() if count
+    ]
+    if topology.in_network.any():
+        handles.append(Patch(facecolor="white", edgecolor="0.2", linewidth=2.0, label="reduces and multicasts"))
+    return handles
+
+
+def _link_handles(topology: Topology, groups: list[LinkGroup]) -> list[Line2D]:
+    colours, widths = _link_colours(topology), _line_widths(groups, 1)
+    return [
+        Line2D([], [], color=colours[group.kind], linewidth=width, alpha=0.85,
+               linestyle=(0, (4, 2)) if group.assumed else "solid", label=_about(group))
+        for group, width in zip(groups, widths, strict=True)
+    ]  # fmt: skip
+
+
+def _about(group: LinkGroup) -> str:
+    bandwidth = "unlimited" if group.bandwidth == np.inf else format_bandwidth(group.bandwidth)
+    remarks = [format_seconds(group.latency), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
+    return f"{group.count} {group.kind}: {bandwidth}, {', '.join(remarks)}"
+
+
+def _bytes(figure: Figure, kind: str) -> bytes:
+    file = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    return file.getvalue()

@@ -1,0 +1,157 @@
+"""What of a machine is drawn, and where: by level from the ranks up to the network, or by the structure of its ring,
+grid, tree or star."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+from topologies.topology import Flags, Floats, Topology
+
+Numbers = npt.NDArray[np.int64]
+Pair = tuple[int, int]
+MOST_DEVICES, MOST_LINKS = 1024, 20_000
+"""What a picture of a plain shape shows: beyond, it is a grey spot."""
+MOST_RANKS, MOST_OF_ONE = 32, 80
+"""Ranks in a row, of several nodes and of one: of more, the first and the last are drawn."""
+MOST_NODES = 4
+
+
+class Frame(NamedTuple):
+    """The box round a node."""
+
+    node: int
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+class Layout(NamedTuple):
+    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and may be `widths[k]` wide; 1 is a column.
+
+    Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier curve. `dots` are
+    where devices are left out, `left_out` says which.
+    """
+
+    devices: Numbers
+    places: Floats
+    widths: Floats
+    curves: Mapping[Pair, Floats] = {}
+    frames: tuple[Frame, ...] = ()
+    dots: tuple[tuple[float, float], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Sketch(NamedTuple):
+    """What is drawn, by numbers of its own: `pairs` of them have a link; `place` counts the devices of the lowest row,
+    drawn or not, and is -1 for others."""
+
+    devices: Numbers
+    kinds: list[str]
+    nodes: list[int]
+    place: list[int]
+    pairs: list[Pair]
+
+    def only(self, kept: list[int]) -> Sketch:
+        """A part of it."""
+        number = {old: new for new, old in enumerate(kept)}
+        return Sketch(
+            self.devices[kept],
+            *([column[k] for k in kept] for column in (self.kinds, self.nodes, self.place)),
+            [(number[one], number[other]) for one, other in self.pairs if one in number and other in number],
+        )
+
+
+def layout(topology: Topology) -> Layout:
+    """Where everything goes. Raises InputError for a plain shape with more than :data:`MOST_DEVICES` devices."""
+    from experiments import topology_plain, topology_rows
+
+    ranks = _rank_devices(topology)
+    others = len(topology.device_names) - len(ranks)
+    if topology.node.max() >= 0 or others > 1 or (others and topology.shared_names):
+        drawn, left_out = _some(topology, ranks)
+        found = topology_rows.rows(sketch(topology, drawn, ranks))
+        return found._replace(left_out=left_out + found.left_out)
+    if len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS:
+        size = f"{len(topology.device_names)} devices and {topology.links} links"
+        raise InputError(f"{topology.name} has {size}: a picture shows at most {MOST_DEVICES} and {2 * MOST_LINKS}")
+    return topology_plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
+
+
+def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
+    """The drawn devices of a topology and the links between them, each pair once."""
+    devices = np.flatnonzero(drawn)
+    number = np.cumsum(drawn) - 1
+    links = drawn[topology.source] & drawn[topology.target]
+    ends = np.sort(number[np.stack((topology.source[links], topology.target[links]), axis=1)], axis=1)
+    return Sketch(
+        devices,
+        [topology.device_kinds[device] for device in devices.tolist()],
+        topology.node[devices].tolist(),
+        _place(devices, ranks),
+        [(one, other) for one, other in np.unique(ends, axis=0).tolist()],
+    )
+
+
+def _place(devices: Numbers, ranks: Numbers) -> list[int]:
+    place = {device: number for number, device in enumerate(ranks.tolist())}
+    return [place.get(device, -1) for device in devices.tolist()]
+
+
+def _rank_devices(topology: Topology) -> Numbers:
+    """The devices with ranks and those of the same kind, by node."""
+    kinds = {topology.device_kinds[device] for device in np.unique(topology.placement).tolist()}
+    alike = np.flatnonzero(topology.device_kinds.are(*kinds))
+    return alike[np.argsort(topology.node[alike], kind="stable")]
+
+
+def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
+    """Which devices are drawn: some ranks and what is as near to one of them as to any, and what is left out."""
+    kept, left_out = _some_ranks(topology, ranks)
+    drawn = _distance(topology, kept) == _distance(topology, ranks)
+    drawn[np.setdiff1d(ranks, kept)] = False
+    return drawn, left_out
+
+
+def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str, ...]]:
+    """As many as fit: whole nodes if they do, and never fewer than the first and the last node."""
+    node = topology.node[ranks]
+    nodes, size = np.unique(node, return_counts=True)
+    if len(ranks) <= (MOST_RANKS if len(nodes) > 1 else MOST_OF_ONE):
+        return ranks, ()
+    count = min(len(nodes), MOST_NODES, max(2, MOST_RANKS // int(size.max())))
+    chosen = _ends(nodes, count)
+    kept = [_ends(ranks[node == number], MOST_RANKS // count) for number in chosen.tolist()]
+    left_out = _missing("node", nodes, chosen)
+    if len(kept[0]) < size[0]:
+        left_out += _missing("rank", np.arange(size[0]), _ends(np.arange(size[0]), MOST_RANKS // count))
+    return np.concatenate(kept), left_out
+
+
+def _ends(row: Numbers, count: int) -> Numbers:
+    """The first and the last, `count` together or all."""
+    return row if len(row) <= count else np.concatenate((row[: count - count // 2], row[len(row) - count // 2 :]))
+
+
+def _missing(what: str, every: Numbers, chosen: Numbers) -> tuple[str, ...]:
+    gone = np.setdiff1d(every, chosen)
+    if not len(gone):
+        return ()
+    which = f"{what} {gone[0]}" if len(gone) == 1 else f"{what}s {gone[0]} to {gone[-1]}"
+    return (f"{which} of {len(every)} not drawn",)
+
+
+def _distance(topology: Topology, start: Numbers) -> Floats:
+    """Links from the nearest of some devices to every device."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    count = len(topology.device_names)
+    graph = csr_array((np.ones(topology.links), (topology.source, topology.target)), shape=(count, count))
+    return np.asarray(dijkstra(graph, indices=start, unweighted=True, min_only=True))

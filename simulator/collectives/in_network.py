@@ -1,0 +1,193 @@
+"""All-reduce in switches that reduce and multicast: SHARP in network switches, NVLS in NVSwitches."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
+from simulator.schedule import Schedule
+from topologies.errors import InputError
+from topologies.routing import distances
+from topologies.topology import Ints, Topology
+
+SHARP_PIECES = 16
+NVLS_PIECES = 8
+Ranks = npt.NDArray[np.integer]
+
+
+def sharp_all_reduce(ranks: int, nbytes: float, leaves: Ranks | None = None, *, pieces: int = SHARP_PIECES) -> Schedule:
+    """Every worker pushes V, in pieces, into its switch; the switch at the top sends each sum back down.
+
+    `leaves[r]` is the number of worker r's switch, 0, 1, ...; where there are several, one more joins them. By default
+    all are on one.
+
+    >>> sharp_all_reduce(4, 4096.0).volume
+    32768.0
+    """
+    leaf = np.zeros(ranks, dtype=np.int64) if leaves is None else leaves
+    count = int(leaf.max()) + 1
+    tree = ScheduleBuilder(ranks, nbytes, slots=pieces, switches=count + (count > 1), phase="reduce in the switches")
+    worker, piece = np.tile(np.arange(ranks), pieces), np.repeat(np.arange(pieces), ranks)
+    below, part = np.tile(ranks + np.arange(count), pieces), np.repeat(np.arange(pieces), count)
+    tree.reduce(worker, ranks + leaf[worker], slot=piece)
+    if count > 1:
+        tree.reduce(below, ranks + count, slot=part)
+    tree.phase("multicast")
+    if count > 1:
+        tree.copy(ranks + count, below, slot=part)
+    tree.copy(ranks + leaf[worker], worker, slot=piece)
+    return tree.build()
+
+
+def nvls_all_reduce(
+    ranks: int, nbytes: float, groups: Ranks | None = None, *, above: bool = False, pieces: int = NVLS_PIECES
+) -> Schedule:
+    """Worker c of a group owns chunk c of V: its switch reduces what the group holds of it on the way to it; the owners
+    of all groups all-reduce it, round a ring or in one further switch each; and their switches multicast it.
+
+    `groups[g]` lists the workers on switch g, shape (groups, workers of a group); by default all are on one. A worker
+    pushes its part of the next of the `pieces` when it has got its own of the one before.
+    """
+    group = np.arange(ranks)[None, :] if groups is None else groups
+    number, size = group.shape
+    slots = pieces * size * number
+    nvls = ScheduleBuilder(ranks, nbytes, slots=slots, switches=number + (size if above else 0))
+    switch = ranks + np.arange(number)[:, None]
+    got: Ints | None = None
+    for piece in range(pieces):
+        chunk = (piece * size + np.arange(size)) * number
+        nvls.phase("reduce in the switches")
+        for owner in range(size):
+            waits = np.zeros((number * size, 0), dtype=np.int64) if got is None else got.reshape(-1, 1)
+            nvls.reduce(group, switch, slot=chunk[owner], count=number, after=waits)
+        got = nvls.copy(switch, group, slot=chunk[None, :], count=number)
+        if number > 1:
+            (_across_switches if above else _across_rings)(nvls, group, chunk)
+        nvls.phase("multicast")
+        nvls.copy(group, switch, slot=chunk[None, :], count=number)
+        for ahead in range(1, size):
+            nvls.copy(switch, group, slot=np.roll(chunk, -ahead)[None, :], count=number)
+    return nvls.build()
+
+
+def _across_rings(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+    """The owners of each chunk reduce and scatter, then gather it, round a ring of the groups."""
+    nvls.phase("between groups")
+    number, size = group.shape
+    place, after = np.arange(number)[:, None], np.roll(group, -1, axis=0)
+    channel = np.arange(size)[None, :]
+    for step in range(number - 1):
+        nvls.reduce(group, after, slot=chunk + (place - step - 1) % number, channel=channel)
+    for step in range(number - 1):
+        nvls.copy(group, after, slot=chunk + (place - step) % number, channel=channel)
+
+
+def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+    """The owners of each chunk push it into the switch of their rail and get the sum back."""
+    nvls.phase("between groups")
+    number, size = group.shape
+    above = nvls.workers + number + np.arange(size)[None, :]
+    nvls.reduce(group, above, slot=chunk[None, :], count=number)
+    nvls.copy(above, group, slot=chunk[None, :], count=number)
+
+
+def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """Every worker's nearest network switch that reduces, and one that joins these."""
+    switches = _reducing(topology, network=True)
+    away = _away(topology, switches, ranks)
+    used, leaves = np.unique(away.argmin(axis=1), return_inverse=True)
+    chosen = switches[used]
+    if len(used) > 1:
+        chosen = np.append(chosen, _joining(topology, switches, used))
+    schedule = sharp_all_reduce(ranks, nbytes, leaves)
+    cost = cost_models.sharp(SHARP_PIECES, len(used))
+    return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
+
+
+def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """Groups of workers by the NVSwitch that they share; between groups, one reducing network switch for the owners of
+    each chunk where there is one, else rings."""
+    switches = _reducing(topology, network=False)
+    away = _away(topology, switches, ranks)
+    used, group = np.unique(away.argmin(axis=1), return_inverse=True)
+    sizes = np.bincount(group)
+    if np.ptp(sizes):
+        raise InputError(f"nvls: {sizes.max()} ranks on one switch and {sizes.min()} on another: take as many on each")
+    groups = np.argsort(group, kind="stable").reshape(len(used), -1)
+    rails = _rail_switches(topology, groups, ranks) if len(used) > 1 else None
+    chosen = switches[used] if rails is None else np.concatenate((switches[used], rails))
+    above = rails is not None
+    schedule = nvls_all_reduce(ranks, nbytes, groups, above=above)
+    cost = cost_models.nvls(NVLS_PIECES, len(used), in_network=above)
+    return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
+
+
+def _reducing(topology: Topology, *, network: bool) -> Ints:
+    """The devices that reduce and multicast: switches between nodes, or within."""
+    chosen = topology.in_network & ((topology.node < 0) == network)
+    if not chosen.any():
+        hint = "a network with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
+        raise InputError(f"{topology.name} has no such switch that reduces: take {hint}")
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _away(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.float64]:
+    """Latency from each worker to each switch, shape (ranks, switches)."""
+    seen = replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)))
+    away = distances(seen, np.arange(ranks, dtype=np.int32))[:, ranks:]
+    if np.isinf(away.min(axis=1)).any():
+        raise InputError(
+            f"{topology.name}: rank {int(np.isinf(away.min(axis=1)).argmax())} reaches no switch that reduces"
+        )
+    return np.asarray(np.round(away, 15))
+
+
+def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> np.int32:
+    """The reducing switch nearest to all those used, and none of them."""
+    seen = replace(topology, placement=switches)
+    away = distances(seen, used.astype(np.int32)).max(axis=0)
+    away[used] = np.inf
+    if not np.isfinite(away.min()):
+        raise InputError(f"{topology.name} has no reducing switch above {len(used)} others: put the ranks on one")
+    return np.int32(switches[int(away.argmin())])
+
+
+def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None:
+    """For every chunk the one reducing network switch that is nearest to all its owners, if there is one for each."""
+    if not (topology.in_network & (topology.node < 0)).any():
+        return None
+    switches = _reducing(topology, network=True)
+    nearest = _away(topology, switches, ranks).argmin(axis=1)[groups]
+    return None if np.ptp(nearest, axis=0).any() else switches[nearest[0]]
+
+
+def _with_switches(topology: Topology, ranks: int, switches: Ints) -> Topology:
+    return replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)).astype(np.int32))
+
+
+def _words(topology: Topology, switches: Ints) -> tuple[str, ...]:
+    names = [topology.device_names[switch] for switch in switches[:8].tolist()]
+    return (f"switches that reduce: {', '.join(names)}{' ...' if len(switches) > 8 else ''} ({len(switches)})",)
+
+
+ALGORITHMS = (
+    Algorithm(
+        "sharp",
+        ALL_REDUCE,
+        sharp_all_reduce,
+        cost_models.sharp(SHARP_PIECES),
+        "push into network switches that reduce, multicast from them",
+        fit=fit_sharp,
+    ),
+    Algorithm(
+        "nvls",
+        ALL_REDUCE,
+        nvls_all_reduce,
+        cost_models.nvls(NVLS_PIECES),
+        "reduce in NVSwitches on the way to each chunk's owner, multicast from it",
+        fit=fit_nvls,
+    ),
+)

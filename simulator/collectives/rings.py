@@ -1,0 +1,130 @@
+"""Several rings at once, made for the machine: along its fastest links, over all its NICs."""
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm, Fitted
+from simulator.cost_models import CostModel
+from simulator.schedule import Schedule
+from topologies.rings import Rings, find_rings
+from topologies.topology import Ints, Topology
+
+Orders = npt.NDArray[np.integer]
+"""The ranks round each ring, shape (rings, ranks)."""
+
+
+def rings_reduce_scatter(ranks: int, nbytes: float, orders: Orders | None = None) -> Schedule:
+    """Each ring reduces and scatters its share of every chunk; by default one ring, in rank order."""
+    rings, order = _builder(ranks, nbytes, orders)
+    _reduce_scatter(rings, order)
+    return rings.build()
+
+
+def rings_all_gather(ranks: int, nbytes: float, orders: Orders | None = None) -> Schedule:
+    """Each ring passes on its share of every chunk."""
+    rings, order = _builder(ranks, nbytes, orders)
+    _all_gather(rings, order)
+    return rings.build()
+
+
+def rings_all_reduce(ranks: int, nbytes: float, orders: Orders | None = None) -> Schedule:
+    """Each ring reduces and scatters, then gathers, its share of V.
+
+    >>> rings_all_reduce(4, 4096.0, np.array([[0, 1, 2, 3], [3, 2, 1, 0]])).sent().tolist()
+    [6144.0, 6144.0, 6144.0, 6144.0]
+    """
+    rings, order = _builder(ranks, nbytes, orders)
+    _reduce_scatter(rings, order)
+    _all_gather(rings, order)
+    return rings.build()
+
+
+def _builder(ranks: int, nbytes: float, orders: Orders | None) -> tuple[ScheduleBuilder, Orders]:
+    order = np.arange(ranks)[None, :] if orders is None else orders
+    return ScheduleBuilder(ranks, nbytes, slots=ranks * len(order)), order
+
+
+def _reduce_scatter(rings: ScheduleBuilder, order: Orders) -> None:
+    rings.phase("reduce-scatter")
+    for step in range(rings.ranks - 1):
+        _step(rings, order, step + 1, reduces=True)
+
+
+def _all_gather(rings: ScheduleBuilder, order: Orders) -> None:
+    rings.phase("all-gather")
+    for step in range(rings.ranks - 1):
+        _step(rings, order, step, reduces=False)
+
+
+def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) -> None:
+    """Every rank sends the next one on each ring that ring's part of the chunk of who is `behind` places behind it."""
+    channels = len(order)
+    channel = np.repeat(np.arange(channels), rings.ranks)
+    slot = np.roll(order, behind, axis=1).ravel() * channels + channel
+    send = rings.reduce if reduces else rings.copy
+    send(order.ravel(), np.roll(order, -1, axis=1).ravel(), slot=slot, channel=channel)
+
+
+def fit_all_reduce(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """The rings that :func:`topologies.rings.find_rings` finds."""
+    found = find_rings(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_ALL_REDUCE, found.bandwidth, len(found.orders))
+    return _fitted(rings_all_reduce(ranks, nbytes, found.orders), topology, cost, found)
+
+
+def fit_reduce_scatter(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """As :func:`fit_all_reduce`."""
+    found = find_rings(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_REDUCE_SCATTER, found.bandwidth, len(found.orders))
+    return _fitted(rings_reduce_scatter(ranks, nbytes, found.orders), topology, cost, found)
+
+
+def fit_all_gather(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """As :func:`fit_all_reduce`."""
+    found = find_rings(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_ALL_GATHER, found.bandwidth, len(found.orders))
+    return _fitted(rings_all_gather(ranks, nbytes, found.orders), topology, cost, found)
+
+
+SHOWN = 16
+"""Ranks of a ring that are listed in words."""
+
+
+def _fitted(schedule: Schedule, topology: Topology, cost: CostModel, found: Rings) -> Fitted:
+    lines = [f"channel {channel}: {_words(order)}" for channel, order in enumerate(found.orders)]
+    return Fitted(schedule, topology, cost, tuple(lines))
+
+
+def _words(order: Ints) -> str:
+    shown = " ".join(map(str, order[:SHOWN].tolist()))
+    return shown if len(order) <= SHOWN else f"{shown} ... ({len(order)} ranks)"
+
+
+ALGORITHMS = (
+    Algorithm(
+        "rings",
+        ALL_REDUCE,
+        rings_all_reduce,
+        cost_models.RING_ALL_REDUCE,
+        "several rings at once, made for the machine's links and NICs",
+        fit=fit_all_reduce,
+    ),
+    Algorithm(
+        "rings_reduce_scatter",
+        REDUCE_SCATTER,
+        rings_reduce_scatter,
+        cost_models.RING_REDUCE_SCATTER,
+        "as rings, the first half",
+        fit=fit_reduce_scatter,
+    ),
+    Algorithm(
+        "rings_all_gather",
+        ALL_GATHER,
+        rings_all_gather,
+        cost_models.RING_ALL_GATHER,
+        "as rings, the second half",
+        fit=fit_all_gather,
+    ),
+)

@@ -1,0 +1,125 @@
+"""Max-min fair sharing as SimPy processes: the definition of what it means, as `reference` is of the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from simpy.events import Event
+
+from simulator.engines.reference import Machine, Process
+from simulator.flow_routes import flow_routes
+from simulator.routed import Routed
+from simulator.timeline import Sharing
+from topologies.topology import Floats
+
+SAME = 1 + 1e-12
+"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
+COARSE = 2.0**9 + 1
+
+
+def instant(time: float) -> float:
+    """A time to 44 bits (Veltkamp's split): what ends together does so in spite of rounding."""
+    wide = time * COARSE
+    return wide - (wide - time)
+
+
+def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[float]:
+    """Rates of flows, in bytes/s, from the media that each crosses: no flow can have more unless one that has no more
+    gets less.
+
+    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the rates of all grow together; where a medium
+    is full, its flows keep what they have.
+
+    >>> max_min_rates([[0, 1], [0], [1]], np.array([1.0, 3.0]))
+    [0.5, 0.5, 2.5]
+    """
+    rates, growing = [0.0] * len(routes), set(range(len(routes)))
+    spare = {medium: float(bandwidth[medium]) for route in routes for medium in route}
+    while growing:
+        crossing = Counter(medium for flow in growing for medium in routes[flow])
+        level = min(spare[medium] / count for medium, count in crossing.items())
+        full = {medium for medium, count in crossing.items() if spare[medium] / count <= level * SAME}
+        for flow in [flow for flow in growing if full.intersection(routes[flow])]:
+            growing.remove(flow)
+            rates[flow] = level
+            for medium in routes[flow]:
+                spare[medium] -= level
+    return rates
+
+
+class Flow:
+    """The bytes of a transfer on their way: `left` of them, at `rate`, over media that each have a limit."""
+
+    def __init__(self, media: list[int], left: float, sent: Event) -> None:
+        self.media, self.left, self.rate, self.sent = media, left, 0.0, sent
+
+
+class FairMachine(Machine):
+    """A transfer is a flow: it has its whole route at once, together with others."""
+
+    sharing: Sharing = "fair"
+
+    def __init__(self, routed: Routed) -> None:
+        super().__init__(routed)
+        self.sent = np.zeros(len(self.schedule))
+        self.routes, self.flows, self.since = flow_routes(routed), list[Flow](), 0.0
+        self.changed = Event(self.clock)
+        self.clock.process(self.network())
+
+    def transfer(self, i: int) -> Process:
+        """Wait for the greatest gap, then until the last byte is sent, then for all latencies."""
+        route, first = self.routed.route[i], int(self.routed.node_indptr[i])
+        yield self.clock.at(self.clock.now + self.routes.gap[route], first)
+        self.start[first : first + len(self.routed.hops(i))] = self.clock.now
+        media, nbytes = self.routes.media_of(route).tolist(), float(self.schedule.nbytes[i])
+        if media and nbytes:
+            flow = Flow(media, nbytes, Event(self.clock))
+            self.flows.append(flow)
+            self.change()
+            yield flow.sent
+        self.sent[i] = self.clock.now
+        self.finish[i] = self.clock.now + self.routes.latency[route]
+        if self.schedule.reduces[i]:
+            yield from self.merge(i)
+
+    def change(self) -> None:
+        """Flows have come or gone."""
+        if not self.changed.triggered:
+            self.changed.succeed()
+
+    def network(self) -> Process:
+        """Give the flows their rates after every change, once nothing else happens at that time."""
+        after_all_nodes = len(self.start)
+        while True:
+            yield self.changed
+            yield self.clock.at(self.clock.now, after_all_nodes)
+            self.advance()
+            self.changed = Event(self.clock)
+            rates = max_min_rates([flow.media for flow in self.flows], self.topology.medium_bandwidth)
+            for flow, rate in zip(self.flows, rates, strict=True):
+                flow.rate = rate
+            if self.flows:
+                self.clock.process(self.end(min(map(self.end_of, self.flows)), self.changed))
+
+    def advance(self) -> None:
+        """Move the bytes of all flows up to the present."""
+        for flow in self.flows:
+            flow.left -= flow.rate * (self.clock.now - self.since)
+        self.since = self.clock.now
+
+    def end_of(self, flow: Flow) -> float:
+        """When a flow ends at its present rate."""
+        return max(self.clock.now, instant(self.clock.now + flow.left / flow.rate))
+
+    def end(self, time: float, changed: Event) -> Process:
+        """End the flows that end at `time`, unless rates have changed before."""
+        yield self.clock.at(time)
+        if changed.triggered:
+            return
+        self.advance()
+        for flow in [flow for flow in self.flows if self.end_of(flow) <= time]:
+            self.flows.remove(flow)
+            flow.sent.succeed()
+        self.change()

@@ -1,0 +1,148 @@
+"""Switches that reduce and multicast."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import memory, semantics
+from simulator.bounds import best_bound
+from simulator.collectives import find
+from simulator.collectives.collective import ALL_REDUCE, Fitted
+from simulator.collectives.in_network import nvls_all_reduce, sharp_all_reduce
+from simulator.engines import simulate
+from topologies.builder import TopologyBuilder
+from topologies.clusters import cluster
+from topologies.errors import InputError
+from topologies.shapes import star
+from topologies.topology import Topology
+
+
+def fit(name: str, topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    algorithm = find(name)
+    assert algorithm.fit is not None
+    return algorithm.fit(topology, ranks, nbytes)
+
+
+def reducing_star(ranks: int, latency: float = 0.0, gap: float = 0.0, *, node: int = -1) -> Topology:
+    builder = TopologyBuilder("reducing star")
+    switch = builder.device("switch", "switch", in_network=True, node=node)
+    gpus = [builder.device(f"gpu{rank}", node=node) for rank in range(ranks)]
+    for gpu in gpus:
+        builder.connect(gpu, switch, bandwidth=1.0, latency=latency, gap=gap)
+    return builder.build(gpus)
+
+
+@given(st.integers(2, 9), st.integers(1, 5), st.integers(0, 1000))
+def test_sharp_on_one_switch_is_an_all_reduce(ranks: int, pieces: int, seed: int) -> None:
+    schedule = sharp_all_reduce(ranks, 64.0, pieces=pieces)
+    semantics.check(schedule, ALL_REDUCE, seed)
+    assert schedule.volume == pytest.approx(2 * ranks * 64.0)
+    assert schedule.steps == 2
+
+
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=9), st.integers(1, 4))
+def test_sharp_on_two_levels_is_an_all_reduce(leaves: list[int], pieces: int) -> None:
+    leaf = np.unique(leaves, return_inverse=True)[1]
+    semantics.check(sharp_all_reduce(len(leaves), 64.0, leaf, pieces=pieces), ALL_REDUCE)
+
+
+@given(st.integers(1, 4), st.integers(2, 5), st.booleans(), st.integers(1, 3), st.integers(0, 1000))
+def test_nvls_is_an_all_reduce_and_counts_as_it_says(
+    number: int, size: int, above: bool, pieces: int, seed: int
+) -> None:
+    above = above and number > 1
+    groups = np.random.default_rng(seed).permutation(number * size).reshape(number, size)
+    schedule = nvls_all_reduce(number * size, 64.0, groups, above=above, pieces=pieces)
+    semantics.check(schedule, ALL_REDUCE, seed)
+    across = 2 * number if above else 2 * (number - 1)
+    assert schedule.volume == pytest.approx((2 * number * size + number + across) * 64.0)
+
+
+@pytest.mark.parametrize("drop", [0, 3, -1])
+def test_a_missing_or_doubled_contribution_is_caught(drop: int) -> None:
+    for schedule in (sharp_all_reduce(3, 3.0, pieces=2), nvls_all_reduce(3, 3.0, pieces=2)):
+        every = np.arange(len(schedule))
+        doubled = int(np.flatnonzero(schedule.reduces)[drop])
+        for order in (np.delete(every, drop), np.insert(every, doubled, doubled)):
+            with pytest.raises(semantics.WrongResult):
+                semantics.check(schedule, ALL_REDUCE, order=order.astype(np.int32))
+
+
+def test_sharp_takes_its_closed_form() -> None:
+    # V = 160 B in 16 pieces of 10 s, α = 2 s, g = 1 s: the last piece is up at 16 * 11 + 2, and down 11 + 2 later.
+    fitted = fit("sharp", reducing_star(5, latency=2.0, gap=1.0), 5, 160.0)
+    assert simulate(fitted.schedule, fitted.topology).makespan == 16 * 11 + 2 + 11 + 2
+
+
+def test_sharp_comes_near_what_no_schedule_can_beat() -> None:
+    fitted = fit("sharp", reducing_star(8), 8, 160.0)
+    time = simulate(fitted.schedule, fitted.topology).makespan
+    bound = best_bound(ALL_REDUCE, fitted.topology, 8, 160.0).seconds
+    assert bound == pytest.approx(160.0)
+    assert time == pytest.approx(17 / 16 * bound)
+
+
+def test_engines_agree_on_switches_that_reduce() -> None:
+    for name, machine in (("nvls", reducing_star(5, 0.5, 0.25, node=0)), ("sharp", reducing_star(5, 0.5, 0.25))):
+        fitted = fit(name, machine, 5, 5.0 * 2**20)
+        one, other = (simulate(fitted.schedule, fitted.topology, engine) for engine in ("reference", "compiled"))
+        assert np.array_equal(one.finish, other.finish)
+        assert np.array_equal(one.node_start, other.node_start)
+
+
+def test_what_passes_through_a_switch_is_in_no_memory() -> None:
+    fitted = fit("sharp", reducing_star(4), 4, 64.0)
+    held = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
+    assert held.peaks.tolist()[:4] == [64.0] * 4
+    assert held.peak == 64.0
+    assert held.redundant[-1] == 3 * 64.0
+
+
+def test_nvls_on_an_hgx_h100() -> None:
+    # A port sends V and its own eighth, 9/8 V at 370.8 GB/s, and waits for the last of eight pieces to go round.
+    fitted = fit("nvls", cluster("hgx_h100"), 8, 2.0**30)
+    time = simulate(fitted.schedule, fitted.topology).makespan
+    ideal = 9 / 8 * 2.0**30 / 370.8e9
+    assert ideal < time < 1.25 * ideal
+    assert time < simulate(find("ring").build(8, 2.0**30), cluster("hgx_h100")).makespan
+
+
+@pytest.mark.parametrize("sharp", [False, True])
+def test_nvls_between_nodes(sharp: bool) -> None:
+    topology = cluster("hgx_h100", 2, sharp=sharp)
+    fitted = fit("nvls", topology, 16, 2.0**30)
+    semantics.check(fitted.schedule, ALL_REDUCE)
+    assert fitted.schedule.switches == (10 if sharp else 2)
+    assert (
+        simulate(fitted.schedule, fitted.topology).makespan
+        > best_bound(ALL_REDUCE, fitted.topology, 16, 2.0**30).seconds
+    )
+
+
+def test_sharp_joins_leaves_by_a_spine() -> None:
+    topology = cluster("pcie_box", 40, network="leaf_spine", sharp=True)
+    fitted = fit("sharp", topology, topology.ranks, 2.0**20)
+    semantics.check(fitted.schedule, ALL_REDUCE)
+    assert fitted.schedule.switches == 4, "80 NICs on three leaves, and a spine"
+    assert fitted.cost.volume(320, 1.0) == pytest.approx(fitted.schedule.volume / 2**20)
+
+
+def test_machines_without_such_switches_are_refused() -> None:
+    for name in ("sharp", "nvls"):
+        with pytest.raises(InputError, match="has no such switch that reduces"):
+            fit(name, star(4, bandwidth=1.0), 4, 1.0)
+
+
+def test_unequal_groups_are_refused() -> None:
+    with pytest.raises(InputError, match="nvls: 8 ranks on one switch and 4 on another"):
+        fit("nvls", cluster("hgx_h100", 2), 12, 1.0)
+
+
+def test_a_schedule_cannot_reduce_in_a_plain_switch() -> None:
+    plain = star(3, bandwidth=1.0)
+    switch = np.int32(plain.device_names.index("switch"))
+    with pytest.raises(InputError, match="rank 3 reduces in switch: no switch that can"):
+        simulate(sharp_all_reduce(3, 3.0), replace(plain, placement=np.append(plain.placement, switch)))

@@ -1,0 +1,79 @@
+"""Several rings at once, made for the machine."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import semantics
+from simulator.collectives import find
+from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
+from simulator.engines import simulate
+from topologies.clusters import cluster
+from topologies.shapes import ring, star
+
+BUILDS = {"rings": rings_all_reduce, "rings_reduce_scatter": rings_reduce_scatter, "rings_all_gather": rings_all_gather}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@given(seed=st.integers(0, 2**32 - 1), ranks=st.integers(2, 9), channels=st.integers(1, 4))
+def test_any_orders_compute_what_the_collective_promises(name: str, seed: int, ranks: int, channels: int) -> None:
+    rng = np.random.default_rng(seed)
+    orders = np.array([rng.permutation(ranks) for _ in range(channels)])
+    schedule = BUILDS[name](ranks, 1024.0, orders)
+    semantics.check(schedule, find(name).collective, seed % 1000)
+    cost = find(name).cost
+    assert schedule.steps == cost.steps(ranks)
+    assert schedule.volume == pytest.approx(cost.volume(ranks, 1024.0))
+
+
+def test_one_ring_in_rank_order_is_the_ring() -> None:
+    one, plain = rings_all_reduce(6, 600.0), find("ring").build(6, 600.0)
+    for column in ("rank", "peer", "source", "target", "nbytes", "lane", "indptr", "indices"):
+        assert np.array_equal(getattr(one, column), getattr(plain, column)), column
+
+
+def test_each_ring_has_a_channel() -> None:
+    schedule = rings_all_reduce(3, 3.0, np.array([[0, 1, 2], [2, 1, 0]]))
+    backwards = (schedule.peer - schedule.rank) % 3 == 2
+    assert np.array_equal(schedule.lane == 1, backwards)
+
+
+def test_both_ways_round_a_ring_double_the_bandwidth() -> None:
+    # p = 8, V = 800 B, 1 B/s: 14 steps of 100 B in one direction, of 50 B in both.
+    machine = ring(8, bandwidth=1.0, latency=0.5)
+    fitted = find("rings")
+    assert fitted.fit is not None
+    both = fitted.fit(machine, 8, 800.0)
+    assert len(both.chosen) == 2
+    assert simulate(both.schedule, both.topology).makespan == 14 * 50.5
+    assert simulate(find("ring").build(8, 800.0), machine).makespan == 14 * 100.5
+
+
+def test_a_star_has_one_ring_and_its_closed_form() -> None:
+    algorithm = find("rings")
+    assert algorithm.fit is not None
+    fitted = algorithm.fit(star(5, bandwidth=1.0), 5, 10.0)
+    assert fitted.cost == find("ring").cost
+    assert fitted.chosen == ("channel 0: 0 1 2 3 4",)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "rate"),
+    # Bytes/s handed on by all rings: NVLinks of a GPU inside; PCIe to eight NICs, or four NICs of 25 GB/s, between.
+    [
+        ("dgx1", 1, 120e9),
+        ("hgx_h100", 1, 370.8e9),
+        ("hgx_h100", 2, 384e9),
+        ("mn5_acc", 4, 100e9),
+        ("dgx_a100", 2, 192e9),
+    ],
+)
+def test_large_all_reduces_reach_what_the_links_carry(machine: str, nodes: int, rate: float) -> None:
+    topology, algorithm = cluster(machine, nodes), find("rings")
+    assert algorithm.fit is not None
+    fitted = algorithm.fit(topology, topology.ranks, 2.0**34)
+    p, time = topology.ranks, simulate(fitted.schedule, fitted.topology).makespan
+    ideal = 2 * (p - 1) / p * 2.0**34 / rate
+    assert ideal * (1 - 1e-9) <= time <= 1.01 * ideal
+    assert fitted.cost.unclaimed == ("" if len(fitted.chosen) == 1 else f"{len(fitted.chosen)} rings")

@@ -1,0 +1,272 @@
+"""Store-and-forward: nothing is sent on before its last byte has arrived; every story is run on both engines."""
+
+from math import fsum
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.bubbles import bubbles
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.critical_path import critical_path, parts, sensitivities
+from simulator.engines import Engine, simulate
+from simulator.schedule import Schedule
+from simulator.timeline import Timeline
+from topologies import shapes
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+
+@pytest.fixture(params=["reference", "compiled"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    chosen: Engine = request.param
+    return chosen
+
+
+class Wire(NamedTuple):
+    """One link of a route: B/s, s, s a message."""
+
+    bandwidth: float
+    latency: float = 0.0
+    gap: float = 0.0
+
+
+def route_of(*wires: Wire, reduction: float = 0.0) -> Topology:
+    """Rank 0, then a switch between every two wires, then rank 1."""
+    builder = TopologyBuilder("route")
+    stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
+    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
+        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
+    return builder.build([stops[0], stops[-1]])
+
+
+def messages(*sizes: float) -> Schedule:
+    """Messages of rank 0 to rank 1, all ready at 0."""
+    builder = ScheduleBuilder(2, 1.0)
+    for nbytes in sizes:
+        builder.signal(0, 1, nbytes=nbytes)
+    return builder.build()
+
+
+def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
+    return simulate(schedule, topology, engine, store_and_forward=True)
+
+
+def starts(timeline: Timeline, operation: int) -> list[float]:
+    """When each node of an operation started."""
+    first, last = timeline.routed.node_indptr[operation : operation + 2]
+    return [float(start) for start in timeline.node_start[first:last]]
+
+
+# Alone: the sum of g + n/β + α.
+
+
+@pytest.mark.parametrize(
+    ("wires", "arrival"),
+    [
+        ((Wire(1, 2), Wire(4, 3)), 8 + 2 + 2 + 3),
+        ((Wire(4, 2), Wire(1, 3)), 2 + 2 + 8 + 3),
+        ((Wire(1, 1), Wire(8, 2), Wire(1, 3)), 8 + 1 + 1 + 2 + 8 + 3),
+        ((Wire(2, 1, gap=2), Wire(4, 1, gap=3)), 2 + 4 + 1 + 3 + 2 + 1),
+        ((Wire(float("inf"), 1), Wire(2, 1)), 1 + 4 + 1),
+    ],
+    ids=["slow-fast", "fast-slow", "slow-fast-slow", "gaps", "unlimited"],
+)
+def test_one_message_takes_every_wire_in_full(engine: Engine, wires: tuple[Wire, ...], arrival: float) -> None:
+    assert stored(messages(8.0), route_of(*wires), engine).finish.tolist() == [arrival]
+
+
+def test_a_switch_adds_a_second_transmission(engine: Engine) -> None:
+    star = shapes.star(2, bandwidth=4.0, latency=1.0)
+    assert stored(messages(8.0), star, engine).makespan == 2 * (1 + 8 / 4)
+    assert simulate(messages(8.0), star, engine).makespan == 2 * 1 + 8 / 4
+
+
+def test_over_one_link_nothing_changes(engine: Engine) -> None:
+    mesh = shapes.full_mesh(4, bandwidth=2.0, latency=1.0, gap=0.5, reduction=0.25)
+    schedule = find("ring").build(4, 32.0)
+    assert stored(schedule, mesh, engine).finish.tolist() == simulate(schedule, mesh, engine).finish.tolist()
+
+
+def test_the_ring_of_another_simulator(engine: Engine) -> None:
+    """ASTRA-sim's congestion-aware switch stores whole chunks. Its ring all-reduce of 1 GiB over 8 ranks, 50 GiB/s and
+    500 ns, takes 70.042197 ms; a little of that is work of its own at every step."""
+    topology = shapes.star(8, bandwidth=50 * 2.0**30, latency=500e-9)
+    makespan = stored(find("ring").build(8, 2.0**30), topology, engine).makespan
+    assert makespan == pytest.approx(14 * 2 * (500e-9 + 2.0**27 / (50 * 2.0**30)), rel=1e-12)
+    assert makespan == pytest.approx(70.042197e-3, rel=5e-4)
+
+
+# Together.
+
+
+def test_messages_follow_each_other_from_store_to_store(engine: Engine) -> None:
+    # 4 s on the first wire and 1 s of latency, 2 s on the second: the second is never busy when the next one comes.
+    timeline = stored(messages(8.0, 8.0, 8.0), route_of(Wire(2, 1), Wire(4, 1)), engine)
+    assert [starts(timeline, i) for i in range(3)] == [[0, 5], [4, 9], [8, 13]]
+    assert timeline.finish.tolist() == [8, 12, 16]
+    assert timeline.node_cause.tolist() == [-1, -1, 0, -1, 2, -1]
+
+
+def test_messages_queue_before_a_slow_wire(engine: Engine) -> None:
+    # At the slow wire at 3 and 5, and 8 s each through it.
+    timeline = stored(messages(8.0, 8.0), route_of(Wire(4, 1), Wire(1, 1)), engine)
+    assert [starts(timeline, i) for i in range(2)] == [[0, 3], [2, 11]]
+    assert timeline.finish.tolist() == [12, 20]
+    assert timeline.node_cause.tolist() == [-1, -1, 0, 1]
+
+
+def test_a_switch_serves_who_is_there_in_full_first(engine: Engine) -> None:
+    # Both heads would be at the switch at 0; the short message is there in full at 2, the long one at 8.
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal(1, 0, nbytes=8.0)
+    schedule.signal(2, 0, nbytes=2.0)
+    timeline = stored(schedule.build(), shapes.star(3, bandwidth=1.0), engine)
+    assert [starts(timeline, i) for i in range(2)] == [[0, 8], [0, 2]]
+    assert timeline.finish.tolist() == [16, 4]
+
+
+def test_what_has_arrived_is_merged(engine: Engine) -> None:
+    schedule = ScheduleBuilder(2, 4.0)
+    schedule.reduce(0, 1, slot=0)
+    timeline = stored(schedule.build(), route_of(Wire(1, 1), Wire(2, 1), reduction=0.5), engine)
+    assert starts(timeline, 0) == [0, 5, 8]
+    assert timeline.finish.tolist() == [10]
+
+
+def test_a_flow_is_nothing_to_store() -> None:
+    with pytest.raises(InputError, match="sharing is 'fair' with store_and_forward: .* choose one"):
+        simulate(messages(1.0), route_of(Wire(1)), sharing="fair", store_and_forward=True)
+
+
+# What is read off.
+
+
+def test_the_critical_path_goes_through_every_wire() -> None:
+    timeline = stored(messages(8.0), route_of(Wire(1, 1), Wire(2, 3, gap=2)))
+    path = critical_path(timeline)
+    assert [(s.part, s.seconds, s.where) for s in path if s.seconds] == [
+        ("latency", 3, 1),
+        ("serialisation", 4, 1),
+        ("gap", 2, 1),
+        ("latency", 1, 0),
+        ("serialisation", 8, 0),
+    ]
+    assert sensitivities(timeline).inverse_bandwidth.tolist() == [8, 8]
+
+
+def test_a_queue_on_the_way_is_on_the_path() -> None:
+    path = critical_path(stored(messages(8.0, 8.0), route_of(Wire(4, 1), Wire(1, 1))))
+    assert {part: seconds for part, seconds in parts(path).items() if seconds} == {
+        "latency": 2,
+        "serialisation": 8 + 2,
+        "queueing": 8,
+    }
+
+
+def test_time_from_store_to_store_is_time_on_the_wire() -> None:
+    # 8 s and 2 s on the wires, 1 s of latency each, and rank 1 waits for it.
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
+    found = bubbles(stored(schedule.build(), route_of(Wire(1, 1), Wire(4, 1))))
+    assert found.seconds[1].tolist() == [12, 0, 0, 0]
+
+
+# Laws.
+
+
+def random_machine(random: Random, ranks: int) -> Topology:
+    """A tree of devices and switches: dyadic parameters, so that ties are exact; a few shared media."""
+    builder = TopologyBuilder("random")
+    names = [
+        builder.device(f"d{k}", reduction=random.choice((0.0, 0.25)), copy=random.choice((0.0, 0.5)))
+        for k in range(ranks + random.randint(0, 2))
+    ]
+    shared = [builder.medium(f"m{k}", random.choice((1.0, 2.0)), random.choice((0.0, 0.5))) for k in range(2)]
+    for k in range(1, len(names)):
+        parent = names[random.randrange(k)]
+        for ends in ((parent, names[k]), (names[k], parent)):
+            builder.link(
+                *ends,
+                bandwidth=2.0 ** random.randint(0, 2),
+                latency=random.randint(0, 2) / 2,
+                gap=random.choice((0.0, 0.5)),
+                media=random.sample(shared, random.choice((0, 0, 1, 2))),
+            )
+    return builder.build([*names[: ranks - 1], random.choice(names)])
+
+
+def random_schedule(random: Random, ranks: int) -> Schedule:
+    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
+    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
+    for number in range(random.randint(1, 16)):
+        one, other = random.randrange(ranks), random.randrange(ranks)
+        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
+        slot, target = random.sample(range(3), 2)
+        match random.randrange(4):
+            case 0:
+                builder.copy(one, other, slot=slot, target=target, after=after)
+            case 1:
+                builder.reduce(one, other, slot=slot, target=target, after=after)
+            case 2:
+                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
+            case _:
+                builder.compute(one, random.randint(0, 4) / 2, lane=random.randrange(2), after=after)
+    return builder.build()
+
+
+wires = st.lists(
+    st.builds(
+        Wire,
+        bandwidth=st.integers(-3, 3).map(lambda power: 2.0**power),
+        latency=st.integers(0, 2**20).map(lambda ticks: ticks * 2.0**-20),
+        gap=st.integers(0, 2**10).map(lambda ticks: ticks * 2.0**-20),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
+def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: int, engine: Any) -> None:
+    expected = sum(wire.gap + size / wire.bandwidth + wire.latency for wire in route)
+    assert stored(messages(float(size)), route_of(*route), engine).makespan == expected
+
+
+@settings(max_examples=200)
+@given(st.randoms(use_true_random=False), st.integers(2, 5))
+def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
+    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    reference, compiled = stored(schedule, topology, "reference"), stored(schedule, topology, "compiled")
+    assert reference.ready.tolist() == compiled.ready.tolist()
+    assert reference.finish.tolist() == compiled.finish.tolist()
+    assert reference.node_start.tolist() == compiled.node_start.tolist()
+    assert reference.node_cause.tolist() == compiled.node_cause.tolist()
+
+
+@given(st.randoms(use_true_random=False), st.integers(2, 5))
+def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(random: Random, ranks: int) -> None:
+    timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
+    operation, link, node = timeline.hops
+    for row in range(1, len(operation)):
+        if operation[row] == operation[row - 1]:
+            i, hop = int(operation[row]), int(node[row] - timeline.routed.node_indptr[operation[row]])
+            sent = timeline.node_start[node[row - 1]] + timeline.crossing(i, hop - 1)[1]
+            there = sent + timeline.routed.topology.latency[link[row - 1]]
+            queued = timeline.node_cause[node[row]] >= 0
+            assert timeline.node_start[node[row]] > there if queued else timeline.node_start[node[row]] == there
+
+
+@given(st.randoms(use_true_random=False), st.integers(2, 5))
+def test_the_causes_of_bubbles_add_up(random: Random, ranks: int) -> None:
+    timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
+    found, schedule = bubbles(timeline), timeline.schedule
+    assert (found.seconds >= 0).all()
+    for rank in range(ranks):
+        mine = (schedule.kind == 0) & (schedule.lane == 0) & (schedule.rank == rank)
+        idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
+        assert found.total[rank] == pytest.approx(idle, abs=1e-9)

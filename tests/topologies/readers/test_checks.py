@@ -1,0 +1,78 @@
+"""What every reader checks: text of a sane size, and a machine whose ranks reach each other."""
+
+import pytest
+
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.readers.checks import LIMIT, check_connected, check_text
+from topologies.shapes import SHAPES
+from topologies.topology import Topology
+
+
+def machine(links: list[str], ranks: str) -> Topology:
+    builder = TopologyBuilder("machine")
+    for name in "abcd":
+        builder.device(name)
+    for one, other in links:
+        builder.link(one, other, bandwidth=1e9)
+    return builder.build(list(ranks))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_connected(shape: str) -> None:
+    check_connected(SHAPES[shape](4, bandwidth=1e9), "file")
+
+
+@pytest.mark.parametrize(
+    ("links", "ranks"),
+    [
+        (["ab", "bc", "cd", "da"], "abcd"),
+        (["ab", "ba"], "ab"),
+        (["ab", "ba"], "abba"),
+        (["ab"], "aa"),
+        ([], "c"),
+    ],
+)
+def test_one_way_round_and_devices_without_ranks_are_fine(links: list[str], ranks: str) -> None:
+    check_connected(machine(links, ranks), "file")
+
+
+@pytest.mark.parametrize(
+    ("links", "ranks", "ends"),
+    [
+        ([], "ab", "rank 0 (a) to rank 1 (b)"),
+        (["ab", "ba", "cd", "dc"], "abcd", "rank 0 (a) to rank 2 (c)"),
+        (["ab", "bc"], "ac", "rank 1 (c) to rank 0 (a)"),
+        (["ba"], "ab", "rank 0 (a) to rank 1 (b)"),
+        (["ab", "ba", "cb"], "bac", "rank 0 (b) to rank 2 (c)"),
+    ],
+)
+def test_two_ranks_without_a_route_are_named(links: list[str], ranks: str, ends: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_connected(machine(links, ranks), "file.yaml")
+    assert str(refused.value) == f"file.yaml: no route from {ends}: connect them"
+
+
+@pytest.mark.parametrize(
+    "text", ["a\n\tb\r\n", "é µ 😀\x85", "\ufeffa\n\tb\r\n", "x" * LIMIT], ids=lambda text: text[:9]
+)
+def test_text_is_taken_as_it_is_less_a_byte_order_mark(text: str) -> None:
+    assert check_text(text, "file") == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "file is empty: expected a machine"),
+        (" \n\t", "file is empty: expected a machine"),
+        ("x" * (LIMIT + 1), "file is larger than 16 MiB: expected one machine"),
+        ("a\n\0", "file line 2: the character '\\x00' is not text: expected UTF-8"),
+        ("\ud800", "file line 1: the character '\\ud800' is not text: expected UTF-8"),
+        ("a\n\nb\x1b[0m", "file line 3: the character '\\x1b' is not text: expected UTF-8"),
+    ],
+    ids=["empty", "blank", "large", "NUL", "surrogate", "escape"],
+)
+def test_what_is_not_text_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check_text(text, "file")
+    assert str(refused.value) == message

@@ -1,0 +1,444 @@
+"""Our own files and GraphML: what is written is read back to the bit, and every mistake is one line with its place."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.readers import graph_files, yaml_files
+from topologies.readers.graph_files import read_graphml, read_json, read_yaml, to_graphml, to_json, to_yaml
+from topologies.shapes import SHAPES, star
+from topologies.topology import Topology
+
+INF = float("inf")
+FORMATS: dict[str, tuple[Callable[[Topology], str], Callable[[str, str], Topology]]] = {
+    "yaml": (to_yaml, read_yaml),
+    "json": (to_json, read_json),
+    "graphml": (to_graphml, read_graphml),
+}
+GOLDEN = """\
+simctl_topology: 1
+name: box
+paths: rail
+notes:
+- "β: measured"
+- by hand
+ranks: [gpu1, gpu0]
+devices:
+- {name: gpu0, kind: gpu, node: 0, merges: 1TB/s, copies: 1.7ps/B}
+- {name: gpu1, kind: gpu, node: 0}
+- {name: "5", kind: nvswitch, in_network: true}
+media:
+- {name: gpu0 in, bandwidth: 20GB/s}
+- {name: "yes", bandwidth: 333.3333333333333MB/s, gap: 200ns}
+links:
+- {from: gpu0, to: "5", kind: nvlink, bandwidth: 50GB/s, latency: 1.25us, assumed: true, both: true}
+- {from: "5", to: gpu1, bandwidth: inf, gap: 1us, media: ["yes", gpu0 in]}
+- {from: gpu1, to: "5", bandwidth: 1GB/s}
+"""
+GOLDEN_JSON = """\
+{
+ "simctl_topology": 1,
+ "name": "box",
+ "paths": "rail",
+ "notes": ["β: measured", "by hand"],
+ "ranks": ["gpu1", "gpu0"],
+ "devices": [
+  {"name": "gpu0", "kind": "gpu", "node": 0, "merges": "1TB/s", "copies": "1.7ps/B"},
+  {"name": "gpu1", "kind": "gpu", "node": 0},
+  {"name": "5", "kind": "nvswitch", "in_network": true}
+ ],
+ "media": [
+  {"name": "gpu0 in", "bandwidth": "20GB/s"},
+  {"name": "yes", "bandwidth": "333.3333333333333MB/s", "gap": "200ns"}
+ ],
+ "links": [
+  {"from": "gpu0", "to": "5", "kind": "nvlink", "bandwidth": "50GB/s", "latency": "1.25us", "assumed": true, "both": true},
+  {"from": "5", "to": "gpu1", "bandwidth": "inf", "gap": "1us", "media": ["yes", "gpu0 in"]},
+  {"from": "gpu1", "to": "5", "bandwidth": "1GB/s"}
+ ]
+}
+"""
+PLAIN = """\
+simctl_topology: 1
+name: pair
+devices:
+- {name: a}
+- name: b
+  kind: gpu
+
+links:
+- from: a
+  to: b
+  bandwidth: 50GB/s
+  both: true
+"""
+PLAIN_JSON = """\
+{"simctl_topology": 1, "name": "pair",
+ "devices": [{"name": "a"}, {"name": "b"}],
+ "links": [
+\t{"from": "a", "to": "b",
+\t "bandwidth": "50GB/s", "both": true}
+]}
+"""
+
+
+def golden() -> Topology:
+    """What GOLDEN says."""
+    builder = TopologyBuilder("box", paths="rail")
+    builder.notes += ["β: measured", "by hand"]
+    builder.device("gpu0", node=0, reduction=1e-12, copy=1.7e-12)
+    builder.device("gpu1", node=0)
+    builder.device("5", "nvswitch", in_network=True)
+    port, bus = builder.medium("gpu0 in", 20e9), builder.medium("yes", 1e9 / 3, 2e-7)
+    builder.connect("gpu0", "5", bandwidth=50e9, latency=1.25e-6, kind="nvlink", assumed=True)
+    builder.link("5", "gpu1", bandwidth=INF, gap=1e-6, media=(bus, port))
+    builder.link("gpu1", "5", bandwidth=1e9)
+    return builder.build(["gpu1", "gpu0"])
+
+
+def differences(one: Topology, other: Topology) -> list[str]:
+    """The columns that are not the same to the bit."""
+    columns = [
+        (field.name, getattr(one, field.name), getattr(other, field.name)) for field in fields(one) if field.init
+    ]
+    return [name for name, mine, theirs in columns if not identical(mine, theirs)]
+
+
+def identical(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    return type(one) is type(other) and bool(one == other)
+
+
+def refusal(read: Callable[..., object], *given: object) -> str:
+    with pytest.raises(InputError) as refused:
+        read(*given)
+    assert len(str(refused.value).splitlines()) == 1
+    return str(refused.value)
+
+
+def test_the_golden_files_and_the_machine_say_the_same() -> None:
+    assert to_yaml(golden()) == GOLDEN
+    assert to_json(golden()) == GOLDEN_JSON
+    assert differences(read_yaml(GOLDEN, "box.yaml"), golden()) == []
+    assert differences(read_json(GOLDEN_JSON, "box.json"), golden()) == []
+
+
+def test_any_yaml_reader_reads_the_same() -> None:
+    assert yaml.safe_load(GOLDEN) == yaml_files.load(GOLDEN, "box.yaml")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ranks", [4, 16])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_shape_comes_back(shape: str, ranks: int, form: str) -> None:
+    topology = SHAPES[shape](ranks, bandwidth=1e9 / 3, latency=1.3e-6, gap=2e-7, reduction=1 / 3.3e12)
+    write, read = FORMATS[form]
+    if topology.shared_names and form == "graphml":
+        assert "shared media" in refusal(write, topology)
+    else:
+        assert differences(read(write(topology), "file"), topology) == []
+
+
+AWKWARD = (
+    *("yes", "Null", "y", "5", "1e9", "0x1F", "1_0", "1:30", "2001-01-01", ".inf", "~", "=", "<<", "50GB/s", "a: b"),
+    *("- a", "#a", "a #b", "{a}", "[a", "*a", "&a", "!a", "'a'", '"', "\\", "a,b", "%a", "@a", "`", "|", ">", "?", ":"),
+    *("µ", "\U0001f600", "a->b", "a  b", "--- a", "...", "</graphml>", "&lt;", "]]>", "a" * 200),
+)
+printable = st.characters(exclude_categories=("C", "Z"), exclude_characters="\ufffe\uffff").filter(str.isprintable)
+names = st.sampled_from(AWKWARD) | st.text(printable, min_size=1, max_size=5)
+bandwidths = st.floats(1.0, 1e18) | st.sampled_from((50e9, INF))
+seconds = st.just(0.0) | st.floats(0.0, 1e9) | st.sampled_from((1e-6, 5e-324))
+
+
+@st.composite
+def machines(draw: st.DrawFn, media: int = 3) -> Topology:
+    """A random machine whose devices are on a ring, with odd names, figures and orders."""
+    builder = TopologyBuilder(draw(names), paths=draw(st.sampled_from(("first", "hash", "rail"))))
+    builder.notes += draw(st.lists(names, max_size=2))
+    devices = draw(st.lists(names, min_size=2, max_size=5, unique=True))
+    for name in devices:
+        costs = {"reduction": draw(seconds), "copy": draw(seconds)}
+        kind, node, in_network = draw(names), draw(st.integers(-1, 2**31 - 1)), draw(st.booleans())
+        builder.device(name, kind, node=node, in_network=in_network, **costs)
+    shared = [
+        builder.medium(name, draw(bandwidths), draw(seconds))
+        for name in draw(st.lists(names, max_size=media, unique=True))
+    ]
+    needed = [(one, other) for one, other in zip(devices, [*devices[1:], devices[0]], strict=True)]
+    others = [(one, other) for one in devices for other in devices if one != other and (one, other) not in needed]
+    pairs = needed + (draw(st.lists(st.sampled_from(others), unique=True)) if others else [])
+    alike = draw(st.lists(st.tuples(bandwidths, seconds, seconds, names), min_size=1, max_size=2))
+    for one, other in draw(st.permutations(pairs)):
+        bandwidth, latency, gap, kind = draw(st.sampled_from(alike))
+        crossed = draw(st.lists(st.sampled_from(shared), max_size=3)) if shared else []
+        figures = {"bandwidth": bandwidth, "latency": latency, "gap": gap}
+        builder.link(one, other, kind=kind, media=crossed, assumed=draw(st.booleans()), **figures)
+    return builder.build(draw(st.lists(st.sampled_from(devices), min_size=1, max_size=6)))
+
+
+@settings(deadline=None, max_examples=100)
+@given(machines())
+def test_every_machine_comes_back_to_the_bit(topology: Topology) -> None:
+    assert differences(read_yaml(to_yaml(topology), "file"), topology) == []
+    assert differences(read_json(to_json(topology), "file"), topology) == []
+
+
+@settings(deadline=None, max_examples=50)
+@given(machines(media=0))
+def test_every_machine_without_shared_media_comes_back_from_graphml(topology: Topology) -> None:
+    assert differences(read_graphml(to_graphml(topology), "file"), topology) == []
+
+
+def links_of(*links: tuple[str, str, float]) -> str:
+    """The links of a machine of a and b, b and c as they are written."""
+    builder = TopologyBuilder("three")
+    for name in "abc":
+        builder.device(name)
+    for one, other, bandwidth in links:
+        builder.link(one, other, bandwidth=bandwidth)
+    return to_yaml(builder.build(["a"])).partition("links:\n")[2]
+
+
+def test_only_neighbours_that_are_alike_and_lead_back_are_one_entry() -> None:
+    assert links_of(("b", "a", 1e9), ("a", "b", 1e9)) == "- {from: b, to: a, bandwidth: 1GB/s, both: true}\n"
+    assert links_of(("a", "b", 1e9), ("b", "a", 2e9)).count("both") == 0
+    assert links_of(("a", "b", 1e9), ("b", "c", 1e9), ("b", "a", 1e9)).count("both") == 0
+    assert links_of(("a", "b", 1e9), ("a", "c", 1e9)).count("both") == 0
+
+
+@pytest.mark.parametrize(("text", "read"), [(PLAIN, read_yaml), (PLAIN_JSON, read_json)], ids=["yaml", "json"])
+def test_what_is_left_out_is_as_usual(text: str, read: Callable[[str, str], Topology]) -> None:
+    topology = read(text, "pair")
+    builder = TopologyBuilder("pair")
+    builder.device("a")
+    builder.device("b")
+    builder.connect("a", "b", bandwidth=50e9)
+    assert differences(topology, builder.build(["a", "b"])) == []
+
+
+def test_without_ranks_there_is_one_on_every_gpu_or_on_every_device() -> None:
+    assert read_yaml(PLAIN.replace("kind: gpu", "kind: nic"), "pair").placement.tolist() == [0]
+    nics = PLAIN.replace("kind: gpu", "kind: nic").replace("{name: a}", "{name: a, kind: nic}")
+    assert read_yaml(nics, "pair").placement.tolist() == [0, 1]
+
+
+MISTAKES = {
+    ("simctl_topology: 1", "simctl_topology: 2"): (
+        " line 1, simctl_topology: version 2 is not known: this program reads version 1"
+    ),
+    ("simctl_topology: 1\n", ""): " line 1, simctl_topology: is missing",
+    ("name: pair", "name: 5"): " line 2, name: 5 is not text: put it in quotes",
+    ("name: pair", "name: on"): " line 2, name: true is not text: put it in quotes",
+    ("name: pair", "name: 2001-01-01"): " line 2, name: 2001-01-01 is not text: put it in quotes",
+    ("name: pair", "name: ' x'"): (
+        " line 2, name: ' x' has 2 characters: write 1 to 200 printable characters without blanks at the ends"
+    ),
+    ("name: pair", 'name: "a\\nb"'): (
+        " line 2, name: 'a\\nb' has 3 characters: write 1 to 200 printable characters without blanks at the ends"
+    ),
+    ("name: pair", "name: pair\npaths: ecmp"): " line 3, paths: 'ecmp': input should be 'first', 'hash' or 'rail'",
+    ("name: pair", "name: pair\nname: pair"): " line 3: the key 'name' is there twice",
+    ("name: pair", "name: pair\ncolour: red"): (
+        " line 3, colour: no such key: there are simctl_topology, name, paths, notes, ranks, devices, media, links"
+    ),
+    ("name: pair", "name: pair\nranks: []"): " line 3, ranks: is empty: at least one is needed",
+    ("name: pair", "name: pair\nranks: [a, c]"): " line 3, ranks[1]: 'c' is no device",
+    ("name: pair", "name: pair\nmedia: [{name: m, bandwidth: 5GB/s}, {name: m, bandwidth: 5GB/s}]"): (
+        " line 3, media[1].name: 'm' is there twice: names are unique"
+    ),
+    ("name: b", "name: a"): " line 5, devices[1].name: 'a' is there twice: names are unique (and 1 more mistake)",
+    ("kind: gpu", "node: -1"): " line 6, devices[1].node: -1: input should be greater than or equal to 0",
+    ("kind: gpu", "node: 1.0"): " line 6, devices[1].node: 1.0 is not a whole number",
+    ("kind: gpu", "in_network: 1"): " line 6, devices[1].in_network: 1 is not true or false",
+    ("kind: gpu", "bandwidth: 5GB/s"): (
+        " line 6, devices[1].bandwidth: no such key: there are name, kind, node, merges, copies, in_network"
+    ),
+    ("kind: gpu", "merges: 20"): " line 6, devices[1].merges: '20' has no unit: write 20B/s or 20MB/s",
+    ("bandwidth: 50GB/s", "bandwidth: 50"): " line 11, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
+    ("bandwidth: 50GB/s", "bandwidth: 0B/s"): (
+        " line 11, links[0].bandwidth: '0B/s' is not positive: write a value from 1B/s to 1EB/s"
+    ),
+    ("bandwidth: 50GB/s", "bandwidth: -inf"): (
+        " line 11, links[0].bandwidth: '-inf' is not finite: write a bandwidth like 50GB/s"
+    ),
+    ("bandwidth: 50GB/s", "bandwidth: .inf"): " line 11, links[0].bandwidth: inf is no quantity",
+    ("bandwidth: 50GB/s", "bandwidth: [5]"): " line 11, links[0].bandwidth: a list is no quantity",
+    ("bandwidth: 50GB/s", "bandwidth: nan"): (
+        " line 11, links[0].bandwidth: 'nan' is not finite: write a bandwidth like 50GB/s"
+    ),
+    ("bandwidth: 50GB/s", "latency: 5"): " line 9, links[0].bandwidth: is missing (and 1 more mistake)",
+    ("both: true", "latency: -5us"): " line 12, links[0].latency: '-5us' is negative: a time is 0s or more",
+    ("both: true", "media: [m]"): " line 12, links[0].media[0]: 'm' is not among the media",
+    ("both: true", "both: 1"): " line 12, links[0].both: 1 is not true or false",
+    ("both: true", "both: false"): ": no route from rank 1 (b) to rank 0 (a): connect them",
+    ("to: b", "to: c"): " line 10, links[0].to: 'c' is no device",
+    ("to: b", "to: a"): " line 9, links[0]: a link from 'a' to itself: it leads to another device",
+    ("both: true", "both: true\n- {from: b, to: a, bandwidth: 1GB/s}"): (
+        " line 13, links[1]: a second link from 'b' to 'a': one a direction is allowed"
+    ),
+    ("links:", "links: 5\nmedia:"): " line 8, links: 5 is not a list (and 6 more mistakes)",
+    ("- {name: a}", "- a"): " line 4, devices[0]: 'a' is not a mapping of keys to values",
+    ("both: true", "both: true\n --- x"): " line 13: could not find expected ':': expected YAML",
+    ("name: pair", "name: !!python/object:os.system ls"): (
+        " line 2: 'tag:yaml.org,2002:python/object:os.system' is a tag: write plain values"
+    ),
+    ("name: pair", "name: &a pair"): " line 2: 'a' is an anchor or alias: write what it stands for",
+    ("name: pair", "name: *a"): " line 2: 'a' is an anchor or alias: write what it stands for",
+    ("name: pair", "[a]: pair"): " line 2: a key that is not text",
+    ("both: true", "both: true\n---\na: b"): " line 13: a second document: expected one machine",
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES.items(), ids=[message for message in MISTAKES.values()])
+def test_a_mistake_is_named_with_its_line_and_key(change: tuple[str, str], message: str) -> None:
+    text = PLAIN.replace(*change)
+    assert text != PLAIN
+    assert refusal(read_yaml, text, "pair.yaml") == f"pair.yaml{message}"
+
+
+JSON_MISTAKES = {
+    ('"50GB/s"', "50"): " line 5, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
+    ('"50GB/s"', "NaN"): ': NaN is no number that JSON knows: write quantities as text, like "50GB/s"',
+    ('"50GB/s"', "1e999"): " line 5, links[0].bandwidth: inf is no quantity",
+    ('"50GB/s"', "1" * 5000): ": 11111111111111111111... is larger than any number that is used here",
+    ('"50GB/s"', ""): " line 5: Expecting value: expected JSON",
+    ('"pair"', '"\\ud800"'): (
+        ", name: '\\ud800' has 1 characters: write 1 to 200 printable characters without blanks at the ends"
+    ),
+    ('"pair"', '"pair", "name": "b"'): ": the key 'name' is there twice",
+    ('"a"}', '"b"}'): " line 2, devices[1].name: 'b' is there twice: names are unique (and 1 more mistake)",
+    ("]}", ""): " line 7: Expecting ',' delimiter: expected JSON",
+}
+
+
+@pytest.mark.parametrize(("change", "message"), JSON_MISTAKES.items(), ids=[str(key) for key in range(9)])
+def test_a_mistake_in_json_is_named_too(change: tuple[str, str], message: str) -> None:
+    text = PLAIN_JSON.replace(*change)
+    assert refusal(read_json, text, "pair.json") == f"pair.json{message}"
+
+
+HOSTILE = {
+    "blank": " \n",
+    "NUL": PLAIN + "\0",
+    "large": PLAIN + "#" * 2**24,
+    "nothing but a comment": "# machine\n",
+    "a word": "machine",
+    "cut short": GOLDEN[:-30],
+    "binary": bytes(range(256)).decode("latin-1"),
+    "lists in lists": "notes: " + "[" * 100_000,
+    "mappings in mappings": "notes: " + "{a: " * 100_000,
+    "rows in rows": "- " * 100_000,
+    "closed lists in lists": '{"notes": ' + "[" * 900 + "]" * 900 + "}",
+    "an alias bomb": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+    "a merge key": "<<: {name: a}\n",
+    "a long text": f"name: {'x' * 100_000}",
+    "a long number": f"name: 0x{'f' * 1900}",
+    "base 60": f"name: 1{':1' * 900}",
+    "odd keys": '"a\\nb\\u2028": 5',
+    "many mistakes": "simctl_topology: 1\nname: x\ndevices: [{name: a}]\nlinks: [" + "{}, " * 10_000 + "]",
+    "many kinds": "simctl_topology: 1\nname: x\ndevices:\n"
+    + "".join(f"- {{name: d{k}, kind: k{k}}}\n" for k in range(128)),
+    "a document type": '<!DOCTYPE a [<!ENTITY b "b">]><a>&b;</a>',
+    "elements in elements": "<a>" * 100_000 + "</a>" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_hostile_file_is_one_line(text: str, form: str) -> None:
+    assert refusal(FORMATS[form][1], text, "file").startswith("file")
+
+
+def test_all_mistakes_are_counted() -> None:
+    assert refusal(read_yaml, HOSTILE["many mistakes"], "file") == (
+        "file line 4, links[0].from: is missing (and 29999 more mistakes)"
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn, text: str) -> str:
+    """A file with a few of its bytes cut, doubled or overwritten."""
+    data = text.encode()
+    for _ in range(draw(st.integers(1, 3))):
+        start, length = draw(st.integers(0, len(data))), draw(st.integers(0, 20))
+        new = draw(st.binary(max_size=3) | st.sampled_from((b"", data[start : start + length] * 2, b"- ", b": ", b'"')))
+        data = data[:start] + new + data[start + length :]
+    return data.decode(errors="replace")
+
+
+GOOD = {"yaml": GOLDEN, "json": GOLDEN_JSON, "graphml": to_graphml(star(2, bandwidth=1e9, latency=1e-6))}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
+    try:
+        FORMATS[form][1](data.draw(damaged(GOOD[form])), "file")
+    except InputError as error:
+        assert str(error).startswith("file")
+        assert len(str(error).splitlines()) == 1
+
+
+def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -> Topology:
+    builder = TopologyBuilder("pair")
+    builder.device(name)
+    builder.device("b")
+    crossed = [builder.medium(medium, 1e9) for medium in media]
+    builder.link(name, "b", bandwidth=bandwidth, media=crossed)
+    return builder.build([name])
+
+
+UNWRITABLE = {
+    "a name that is no line": (
+        pair("a\n"),
+        "'pair', ranks[0]: 'a\\n' has 2 characters: write 1 to 200 printable characters without blanks at the ends"
+        " (and 2 more mistakes)",
+    ),
+    "too slow": (
+        pair(bandwidth=0.5),
+        "'pair', links[0].bandwidth: '0.5B/s' is out of range: write a value from 1B/s to 1EB/s",
+    ),
+    "media of one name": (pair(media=("m", "m")), "'pair', media[1].name: 'm' is there twice: names are unique"),
+    "no ranks": (
+        replace(pair(), placement=np.zeros(0, dtype=np.int32)),
+        "'pair' has no ranks: a file needs at least one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("topology", "message"), UNWRITABLE.values(), ids=UNWRITABLE.keys())
+def test_what_could_not_be_read_is_not_written(topology: Topology, message: str) -> None:
+    assert refusal(to_yaml, topology) == refusal(to_json, topology) == message
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_that_is_too_large_to_be_read_is_not_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_files, "LIMIT", 100)
+    assert refusal(FORMATS[form][0], pair()) == "pair with 1 links is a file of more than 16 MiB, which none reads"
+
+
+def test_yaml_without_its_library_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_files, "_LOADER", yaml.SafeLoader)
+    assert differences(read_yaml(GOLDEN, "box.yaml"), golden()) == []
+    assert refusal(read_yaml, PLAIN.replace("50GB/s", "50"), "f").startswith("f line 11, links[0].bandwidth: ")
+    assert refusal(read_yaml, HOSTILE["lists in lists"], "f") == "f line 1: nested more than 8 deep"
+
+
+def test_nothing_heavy_is_imported_before_a_file_is_read() -> None:
+    code = (
+        "import sys, topologies.readers.graph_files; print(*{'yaml', 'pydantic', 'networkx', 'scipy'} & {*sys.modules})"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == ""

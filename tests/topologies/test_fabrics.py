@@ -1,0 +1,513 @@
+"""Closed forms of networks: sizes, distances, cuts, and who shares what."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations, pairwise
+from random import Random
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
+from topologies.routing import distances
+from topologies.shapes import full_mesh
+from topologies.topology import Topology
+
+Join = Callable[..., None]
+WIRES = Wires(4e9, 1.0, 0.25)
+JOINS: list[Join] = [join_leaf_spine, join_rails, join_fat_tree, join_dragonfly]
+
+
+def built(join: Join, nodes: int, nics: int = 1, wires: Wires = WIRES, **sizes: Any) -> Topology:
+    """Bare ports joined by a network; rank r is port r."""
+    builder = TopologyBuilder(join.__name__, paths="hash")
+    names = [f"node{node}.nic{nic}" for node in range(nodes) for nic in range(nics)]
+    ports = builder.devices(names, "nic", node=np.repeat(np.arange(nodes), nics))
+    join(builder, ports.reshape(nodes, nics), wires, **sizes)
+    return builder.build(ports)
+
+
+def switches(topology: Topology, word: str) -> list[str]:
+    """The names of the switches of a sort, in order."""
+    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
+
+
+def across(topology: Topology, inside: set[str]) -> float:
+    """Bytes/s of the links that lead out of a set of devices."""
+    within = np.array([name in inside for name in topology.device_names])
+    return float(topology.bandwidth[within[topology.source] & ~within[topology.target]].sum())
+
+
+def below(topology: Topology, tops: list[str]) -> set[str]:
+    """The switches given and the ports on them."""
+    return {*tops, *(port for top in tops for port in topology.graph.successors(top) if "nic" in port)}
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("in_network", [False, True])
+def test_switches_are_of_no_node_and_reduce_if_asked(join: Join, in_network: bool) -> None:
+    topology = built(join, 5, 4, in_network=in_network)
+    ports = topology.device_kinds.are("nic")
+    assert ports.sum() == 20
+    assert np.array_equal(topology.device_kinds.are("switch"), ~ports)
+    assert set(topology.node[~ports].tolist()) == {-1}
+    assert set(topology.in_network[~ports].tolist()) == {in_network}
+    assert not topology.in_network[ports].any()
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_figures_reach_every_link(join: Join) -> None:
+    topology = built(join, 9, 4, Wires(3e9, 1e-6, 5e-7, "ethernet", 2e-6, assumed=True))
+    to_port = (topology.source < 36) | (topology.target < 36)
+    assert set(topology.latency[to_port].tolist()) == {1e-6}
+    assert set(topology.latency[~to_port].tolist()) == {5e-7}
+    assert set(topology.medium_gap.tolist()) == {2e-6}
+    assert set(topology.medium_bandwidth.tolist()) == {3e9}
+    assert set(topology.link_kinds) == {"ethernet"}
+    assert topology.assumed.all()
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_every_port_has_one_link_and_every_link_runs_both_ways(join: Join) -> None:
+    graph = built(join, 7, 3).graph
+    assert all(graph.has_edge(other, one) for one, other in graph.edges)
+    assert all(degree == 1 for name, degree in graph.out_degree if "nic" in name)
+    assert nx.is_strongly_connected(graph)
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_ports_by_number_alone_are_of_nodes_with_one_each(join: Join) -> None:
+    builder = TopologyBuilder(join.__name__)
+    ports = builder.devices([f"node{node}.nic0" for node in range(6)], "nic")
+    join(builder, ports, WIRES)
+    alone, table = builder.build(ports), built(join, 6)
+    assert alone.device_names == table.device_names
+    assert np.array_equal(alone.source, table.source)
+    assert np.array_equal(alone.target, table.target)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(JOINS), st.integers(1, 12), st.integers(1, 4), st.integers(0, 5))
+def test_there_is_a_route_between_any_two_ports_and_none_is_longer_than_the_diameter(
+    join: Join, nodes: int, nics: int, channel: int
+) -> None:
+    topology = built(join, nodes, nics)
+    one, other = np.divmod(np.arange(topology.ranks**2), topology.ranks)
+    indptr, links = topology.routes(one, other, np.full(len(one), channel))
+    hops = np.diff(indptr)
+    most = {join_leaf_spine: 4, join_rails: 4, join_fat_tree: 6, join_dragonfly: 5}[join]
+    assert np.array_equal(hops == 0, one == other)
+    assert hops.max() <= most
+    latency = np.bincount(np.repeat(np.arange(len(one)), hops), topology.latency[links], len(one))
+    assert np.array_equal(latency, distances(topology).ravel())
+    assert np.array_equal(latency, np.where(hops == 0, 0.0, 2.0 + 0.25 * (hops - 2)))
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("ports", [[], np.zeros((0, 8))])
+def test_no_ports_are_refused(join: Join, ports: npt.ArrayLike) -> None:
+    with pytest.raises(InputError, match=r"there are no ports to join: a network has at least one$"):
+        join(TopologyBuilder("empty"), ports, WIRES)
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("figure", ["bandwidth", "latency", "gap"])
+@pytest.mark.parametrize("bad", [-1.0, float("nan")])
+def test_impossible_figures_are_refused(join: Join, figure: str, bad: float) -> None:
+    wrong: dict[str, Any] = {figure: bad}
+    with pytest.raises(InputError, match=f"{figure} is {bad}"):
+        built(join, 4, 2, replace(WIRES, **wrong))
+
+
+SIZES: dict[Join, dict[str, Any]] = {
+    join_leaf_spine: {"ports_per_leaf": 1, "spines": 1},
+    join_rails: {"nodes_per_leaf": 1, "spines": 0},
+    join_fat_tree: {"k": 2},
+    join_dragonfly: {"hosts": 1, "routers": 1, "global_links": 1, "cables": 1},
+}
+BAD_SIZES: list[tuple[Join, str, Any]] = [
+    (join, size, low) for join, sizes in SIZES.items() for size, low in sizes.items()
+]
+
+
+@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
+def test_sizes_that_are_too_small_are_refused(join: Join, size: str, low: int) -> None:
+    for value in (low - 1, -5):
+        bad: dict[str, Any] = {size: value}
+        with pytest.raises(InputError, match=f"^{size} must be at least {low}, got {value}$"):
+            built(join, 4, 2, **bad)
+
+
+@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
+@pytest.mark.parametrize("value", [2.0, 2.5, "4", float("nan")])
+def test_sizes_that_are_not_whole_are_refused(join: Join, size: str, low: int, value: Any) -> None:
+    bad: dict[str, Any] = {size: value}
+    with pytest.raises(InputError, match=f"^{size} must be a whole number, got {value!r}$"):
+        built(join, 4, 2, **bad)
+
+
+@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
+def test_sizes_that_no_memory_holds_are_refused(join: Join, size: str, low: int) -> None:
+    bad: dict[str, Any] = {size: 10**400}
+    with pytest.raises(InputError, match=f"^{size} must be at most {2**24}, got {10**400}$"):
+        built(join, 4, 2, **bad)
+
+
+@pytest.mark.parametrize(
+    ("join", "sizes"),
+    [
+        (join_leaf_spine, {"ports_per_leaf": 1, "spines": 2**23}),
+        (join_rails, {"nodes_per_leaf": 1, "spines": 2**23}),
+        (join_fat_tree, {"k": 2**20}),
+        (join_dragonfly, {"routers": 2**20}),
+    ],
+)
+def test_networks_that_no_memory_holds_are_refused(join: Join, sizes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=rf"^a network of \d+ links between switches is too large: {2**24} at most$"):
+        built(join, 4, 2, **sizes)
+
+
+# Leaves and spines.
+
+
+@pytest.mark.parametrize(("ports", "size", "spines"), [(8, 2, 3), (9, 4, 2), (64, 8, 8), (5, 5, 1), (3, 10, 2)])
+def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int) -> None:
+    topology = built(join_leaf_spine, ports, ports_per_leaf=size, spines=spines)
+    leaves = -(-ports // size)
+    assert switches(topology, "leaf") == [f"leaf{number}" for number in range(leaves)]
+    assert switches(topology, "spine") == [f"spine{number}" for number in range(spines)]
+    assert topology.links == 2 * (ports + leaves * spines)
+    assert {f"spine{number}" for number in range(spines)} <= set(topology.graph["leaf0"])
+    assert [topology.graph.has_edge(f"node{port}.nic0", f"leaf{port // size}") for port in range(ports)] == [
+        True
+    ] * ports
+
+
+@pytest.mark.parametrize("oversubscription", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("spines", [1, 2, 6, 12])
+def test_uplinks_of_a_leaf_carry_what_its_ports_do_over_the_oversubscription(
+    spines: int, oversubscription: float
+) -> None:
+    topology = built(join_leaf_spine, 24, ports_per_leaf=6, spines=spines, oversubscription=oversubscription)
+    up = {out["bandwidth"] for _, spine, out in topology.graph.edges(data=True) if "spine" in spine}
+    assert up == {4e9 * 6 / oversubscription / spines}
+    half = below(topology, ["leaf0", "leaf1"])
+    assert len(half) == 2 + 12
+    assert across(topology, half) == pytest.approx(12 * 4e9 / oversubscription, rel=1e-12)
+
+
+def test_twice_the_oversubscription_is_half_the_uplink() -> None:
+    once, twice = (
+        built(join_leaf_spine, 16, ports_per_leaf=4, spines=4, oversubscription=ratio) for ratio in (1.0, 2.0)
+    )
+    inner = (once.source >= 16) & (once.target >= 16)
+    assert np.array_equal(twice.medium_bandwidth[inner] * 2, once.medium_bandwidth[inner])
+    assert np.array_equal(twice.medium_bandwidth[~inner], once.medium_bandwidth[~inner])
+
+
+@pytest.mark.parametrize(
+    ("ports", "size", "leaves"), [(1, 1, 1), (2, 1, 2), (8, 2, 4), (9, 3, 3), (32, 4, 8), (33, 5, 7)]
+)
+def test_by_default_the_switches_are_the_smallest_that_do(ports: int, size: int, leaves: int) -> None:
+    topology = built(join_leaf_spine, ports)
+    assert (len(switches(topology, "leaf")), len(switches(topology, "spine"))) == (leaves, size)
+    assert set(topology.medium_bandwidth.tolist()) == {4e9}
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 1.5, 2.0, 4.0, 1e9])
+def test_by_default_no_uplink_is_faster_than_a_port(ratio: float) -> None:
+    topology = built(join_leaf_spine, 30, ports_per_leaf=6, oversubscription=ratio)
+    assert len(switches(topology, "spine")) == max(1, np.ceil(6 / ratio))
+    assert topology.medium_bandwidth.max() == 4e9
+
+
+@pytest.mark.parametrize("nics", [1, 3, 8])
+def test_by_default_no_node_is_on_two_leaves(nics: int) -> None:
+    graph = built(join_leaf_spine, 20, nics).graph
+    for node in range(20):
+        assert len({leaf for nic in range(nics) for leaf in graph[f"node{node}.nic{nic}"]}) == 1
+
+
+def test_ways_by_hash_use_every_spine_and_differ_by_channel() -> None:
+    topology = built(join_leaf_spine, 8, ports_per_leaf=4, spines=4)
+
+    def spine(channel: int, one: int = 0, other: int = 7) -> str:
+        up = topology.route(one, other, channel)[1]
+        return topology.device_names[int(topology.target[up])]
+
+    of_channels = [spine(channel) for channel in range(64)]
+    assert set(of_channels) == set(switches(topology, "spine"))
+    assert max(Counter(of_channels).values()) < 32
+    assert len({spine(0, one, other) for one in range(4) for other in range(4, 8)}) > 1
+
+
+@pytest.mark.parametrize("join", [join_leaf_spine, join_rails])
+@pytest.mark.parametrize("bad", [0.0, 0, -1.0, float("nan"), float("inf")])
+def test_an_impossible_oversubscription_is_refused(join: Join, bad: float) -> None:
+    with pytest.raises(InputError, match=f"^oversubscription must be above 0, got {bad}$"):
+        built(join, 4, 2, oversubscription=bad)
+
+
+# Rails.
+
+
+@pytest.mark.parametrize(("nodes", "size", "spines"), [(4, 2, 3), (5, 2, 1), (32, 32, 4), (3, 8, 0)])
+def test_every_rail_has_a_leaf_a_group(nodes: int, size: int, spines: int) -> None:
+    topology = built(join_rails, nodes, 4, nodes_per_leaf=size, spines=spines)
+    groups = -(-nodes // size)
+    assert switches(topology, "leaf") == [f"rail{rail}.leaf{group}" for group in range(groups) for rail in range(4)]
+    assert topology.links == 2 * (4 * nodes + 4 * groups * spines)
+    for node in range(nodes):
+        for nic in range(4):
+            assert list(topology.graph[f"node{node}.nic{nic}"]) == [f"rail{nic}.leaf{node // size}"]
+
+
+@pytest.mark.parametrize(("nodes", "unit"), [(2, 2), (32, 32), (33, 32), (64, 32)])
+def test_by_default_a_group_is_a_scalable_unit_and_its_uplinks_are_as_fast_as_ports(nodes: int, unit: int) -> None:
+    topology = built(join_rails, nodes, 2)
+    assert len(switches(topology, "leaf")) == 2 * -(-nodes // unit)
+    assert len(switches(topology, "spine")) == unit
+    assert set(topology.medium_bandwidth.tolist()) == {4e9}
+
+
+def test_what_a_route_over_rails_costs() -> None:
+    """Ranks 0, 1, 2 are the rails of node 0. A rail is 2α within a group, and all else is two more through a spine."""
+    topology = built(join_rails, 4, 3, nodes_per_leaf=2, spines=2)
+    far = distances(topology)[0].reshape(4, 3)
+    assert far.tolist() == [[0, 2.5, 2.5], [2, 2.5, 2.5], [2.5, 2.5, 2.5], [2.5, 2.5, 2.5]]
+
+
+def test_rails_of_one_port_a_node_are_leaves_and_spines() -> None:
+    rails = built(join_rails, 12, nodes_per_leaf=4, spines=3, oversubscription=2.0)
+    leaves = built(join_leaf_spine, 12, ports_per_leaf=4, spines=3, oversubscription=2.0)
+    assert np.array_equal(rails.source, leaves.source)
+    assert np.array_equal(rails.target, leaves.target)
+    assert np.array_equal(rails.medium_bandwidth, leaves.medium_bandwidth)
+
+
+def test_without_spines_other_rails_are_reached_through_the_nodes() -> None:
+    """Over NVLink, 0.125 s away, to the GPU on the right rail, then over that."""
+    builder = TopologyBuilder("rail-only", paths="hash")
+    first = builder.copies(full_mesh(4, bandwidth=1e12, latency=0.125), 3)
+    gpus = np.add.outer(first, np.arange(4, dtype=np.int32))
+    join_rails(builder, gpus, WIRES, spines=0)
+    far = distances(builder.build(gpus.ravel()))[0].reshape(3, 4)
+    assert far.tolist() == [[0, 0.125, 0.125, 0.125], [2, 2.125, 2.125, 2.125], [2, 2.125, 2.125, 2.125]]
+
+
+def test_without_spines_bare_ports_of_different_rails_are_apart() -> None:
+    topology = built(join_rails, 3, 2, spines=0)
+    assert len(topology.route(0, 2)) == 2
+    with pytest.raises(InputError, match="no route from rank 0 to rank 1"):
+        topology.route(0, 1)
+
+
+def test_several_groups_need_spines() -> None:
+    with pytest.raises(InputError, match=r"without spines a rail is one leaf: nodes_per_leaf is at least 9, got 8$"):
+        built(join_rails, 9, 2, nodes_per_leaf=8, spines=0)
+
+
+# Fat trees.
+
+
+@pytest.mark.parametrize("k", [2, 4, 6, 8])
+def test_a_full_fat_tree_is_al_fares(k: int) -> None:
+    ports, half = k**3 // 4, k // 2
+    topology = built(join_fat_tree, ports, k=k)
+    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [k * half, k * half, half**2]
+    assert len(topology.device_names) == ports + 5 * k**2 // 4
+    assert topology.links == 2 * 3 * ports
+    degrees = dict(topology.graph.out_degree)
+    assert {degrees[name] for word in ("edge", "aggregation", "core") for name in switches(topology, word)} == {k}
+    assert nx.diameter(topology.graph) == 6
+    hops = 1 + (distances(topology)[0] - 2) / 0.25
+    assert Counter(hops[1:].tolist()) == +Counter({1.0: half - 1, 3.0: half**2 - half, 5.0: ports - half**2})
+
+
+def test_an_aggregation_switch_has_cores_of_its_own() -> None:
+    graph = built(join_fat_tree, 54, k=6).graph
+    for pod in range(6):
+        assert [core for core in graph[f"pod{pod}.aggregation1"] if "core" in core] == ["core3", "core4", "core5"]
+        assert [edge for edge in graph[f"pod{pod}.aggregation1"] if "core" not in edge] == [
+            f"pod{pod}.edge{number}" for number in range(3)
+        ]
+
+
+@pytest.mark.parametrize("k", [4, 8])
+def test_half_of_the_pods_reach_the_cores_with_the_bandwidth_of_their_ports(k: int) -> None:
+    topology = built(join_fat_tree, k**3 // 4, k=k)
+    half = {name for name in topology.device_names if name.startswith(tuple(f"pod{pod}." for pod in range(k // 2)))}
+    half |= {f"node{port}.nic0" for port in range(k**3 // 8)}
+    assert across(topology, half) == k**3 / 8 * 4e9
+
+
+@pytest.mark.parametrize(("k", "ports"), [(2, 2), (4, 16), (4, 11), (6, 54)])
+def test_any_half_of_the_ports_sends_to_the_other_at_full_bandwidth(k: int, ports: int) -> None:
+    topology = built(join_fat_tree, ports, k=k)
+    for seed in range(4):
+        graph = nx.DiGraph((one, other, {"capacity": 1}) for one, other in topology.graph.edges)
+        shuffled = Random(seed).sample(range(ports), ports)
+        for sender, receiver in zip(shuffled[: ports // 2], shuffled[ports // 2 :], strict=False):
+            graph.add_edge("all senders", f"node{sender}.nic0", capacity=1)
+            graph.add_edge(f"node{receiver}.nic0", "all receivers", capacity=1)
+        assert nx.maximum_flow_value(graph, "all senders", "all receivers") == ports // 2
+
+
+@pytest.mark.parametrize(("k", "ports"), [(4, 16), (4, 13), (6, 40)])
+def test_any_permutation_fits_if_it_is_spread_over_all_shortest_ways(k: int, ports: int) -> None:
+    """No link carries more than a port does: all ports send β at once."""
+    graph = built(join_fat_tree, ports, k=k).graph
+    names = [f"node{port}.nic0" for port in range(ports)]
+    for seed in range(3):
+        load: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for one, other in zip(names, Random(seed).sample(names, ports), strict=True):
+            ways = list(nx.all_shortest_paths(graph, one, other))
+            for way in ways:
+                for link in pairwise(way):
+                    load[link] += 1 / len(ways)
+        assert max(load.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("ports", "k"), [(1, 2), (2, 2), (3, 4), (16, 4), (17, 6), (54, 6), (55, 8), (1024, 16)])
+def test_by_default_a_fat_tree_is_the_smallest_that_fits(ports: int, k: int) -> None:
+    default, asked = built(join_fat_tree, ports), built(join_fat_tree, ports, k=k)
+    assert default.device_names == asked.device_names
+    assert np.array_equal(default.source, asked.source)
+    assert len(switches(default, "core")) == k**2 // 4
+
+
+@pytest.mark.parametrize("ports", range(1, 17))
+def test_pods_and_edge_switches_without_a_port_are_left_out(ports: int) -> None:
+    topology = built(join_fat_tree, ports, k=4)
+    edges, pods = -(-ports // 2), -(-ports // 4)
+    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [edges, 2 * pods, 4]
+    assert topology.links == 2 * (ports + 2 * edges + 4 * pods)
+
+
+@pytest.mark.parametrize(("k", "least"), [(5, 4), (3, 4), (2, 4), (7, 4)])
+def test_an_odd_or_small_k_is_refused(k: int, least: int) -> None:
+    with pytest.raises(InputError, match=f"a fat tree of 12 ports takes an even k of at least {least}, got {k}$"):
+        built(join_fat_tree, 12, k=k)
+
+
+# Dragonflies.
+
+
+def routers_of(topology: Topology, group: int) -> list[str]:
+    return [name for name in switches(topology, "router") if name.startswith(f"group{group}.")]
+
+
+def group_pairs(topology: Topology) -> Counter[tuple[str, str]]:
+    """How many links lead from one group to another."""
+    ends = [
+        tuple(end.partition(".router")[0] for end in link)
+        for link in topology.graph.edges
+        if "nic" not in "".join(link)
+    ]
+    return Counter((one, other) for one, other in ends if one != other)
+
+
+@pytest.mark.parametrize("h", [1, 2, 3])
+def test_a_full_balanced_dragonfly_is_kims(h: int) -> None:
+    a, p, groups = 2 * h, h, 2 * h * h + 1
+    topology = built(join_dragonfly, a * p * groups)
+    assert len(switches(topology, "router")) == a * groups
+    assert topology.links == 2 * (a * p * groups + groups * a * (a - 1) // 2 + groups * (groups - 1) // 2)
+    degrees = dict(topology.graph.out_degree)
+    assert {degrees[name] for name in switches(topology, "router")} == {p + (a - 1) + h}
+    pairs = group_pairs(topology)
+    assert len(pairs) == groups * (groups - 1)
+    assert set(pairs.values()) == {1}
+    assert nx.diameter(topology.graph) == 5
+
+
+@pytest.mark.parametrize(
+    ("ports", "hosts", "routers", "global_links"),
+    [(8, 1, 4, 1), (20, 1, 4, 1), (30, 2, 3, 2), (42, 2, 3, 2), (9, 3, 1, 2), (50, 2, 5, 1)],
+)
+def test_groups_are_meshed_inside_and_joined_by_one_link_placed_evenly(
+    ports: int, hosts: int, routers: int, global_links: int
+) -> None:
+    topology = built(join_dragonfly, ports, hosts=hosts, routers=routers, global_links=global_links)
+    groups = -(-ports // (hosts * routers))
+    assert len(switches(topology, "router")) == groups * routers
+    pairs = group_pairs(topology)
+    assert (len(pairs), set(pairs.values())) == (groups * (groups - 1), {1})
+    for group in range(groups):
+        inside = routers_of(topology, group)
+        assert all(topology.graph.has_edge(one, other) for one, other in combinations(inside, 2))
+        outward = [sum("router" in end and end not in inside for end in topology.graph[name]) for name in inside]
+        assert sum(outward) == groups - 1
+        assert max(outward) - min(outward) <= 1
+        assert max(outward) <= global_links
+
+
+def test_links_to_the_next_groups_lie_on_the_routers_in_order() -> None:
+    graph = built(join_dragonfly, 20, hosts=2, routers=2, global_links=2).graph
+    ends = [sorted(end for end in graph[f"group1.router{place}"] if "router" in end) for place in (0, 1)]
+    assert ends[0] == ["group1.router1", "group2.router1", "group3.router1"]
+    assert ends[1] == ["group0.router0", "group1.router0", "group4.router0"]
+
+
+def test_cutting_a_dragonfly_in_two_cuts_a_link_a_pair_of_groups() -> None:
+    topology = built(join_dragonfly, 64, hosts=2, routers=4, global_links=2)
+    half = below(topology, [name for group in range(4) for name in routers_of(topology, group)])
+    assert len(half) == 32 + 16
+    assert across(topology, half) == 4 * 4 * 4e9
+
+
+@pytest.mark.parametrize(("ports", "groups"), [(16, 2), (24, 3), (32, 4), (64, 8), (72, 9)])
+@pytest.mark.parametrize("cables", [1, 2, None])
+def test_cables_between_groups_are_as_many_as_asked_for(ports: int, groups: int, cables: int | None) -> None:
+    """Eight global links a group: over two groups all eight, over four two to each other one."""
+    most = 8 // (groups - 1)
+    if cables is not None and cables > most:
+        with pytest.raises(InputError, match=f"cables must be at most {most} with {groups} groups of 8 global links"):
+            built(join_dragonfly, ports, cables=cables)
+        return
+    topology = built(join_dragonfly, ports, cables=cables)
+    for group in range(groups):
+        inside = routers_of(topology, group)
+        outward = [
+            sum(out["bandwidth"] for end, out in topology.graph[name].items() if "router" in end and end not in inside)
+            for name in inside
+        ]
+        assert sum(outward) == (groups - 1) * (cables or most) * 4e9
+        assert max(outward) - min(outward) <= 4e9
+        assert max(outward) <= 2 * 4e9
+    pairs = across(topology, below(topology, routers_of(topology, 0)))
+    assert pairs == (groups - 1) * (cables or most) * 4e9
+
+
+def test_what_a_route_over_a_dragonfly_costs() -> None:
+    """On the same router; in the same group; in another one by its gateway, from a router beside it, on either side."""
+    topology = built(join_dragonfly, 8, hosts=1, routers=4, global_links=1, global_latency=16.0)
+    assert group_pairs(topology) == {("group0", "group1"): 1, ("group1", "group0"): 1}
+    assert topology.graph.has_edge("group0.router0", "group1.router0")
+    assert distances(topology)[0].tolist() == [0, 2.25, 2.25, 2.25, 18, 18.25, 18.25, 18.25]
+    assert distances(topology)[1].tolist() == [2.25, 0, 2.25, 2.25, 18.25, 18.5, 18.5, 18.5]
+
+
+@pytest.mark.parametrize(("ports", "h"), [(1, 1), (6, 1), (7, 2), (72, 2), (73, 3)])
+def test_by_default_a_dragonfly_is_balanced_and_the_smallest_that_fits(ports: int, h: int) -> None:
+    default = built(join_dragonfly, ports)
+    balanced = built(join_dragonfly, ports, hosts=h, routers=2 * h, global_links=h)
+    assert default.device_names == balanced.device_names
+    assert np.array_equal(default.source, balanced.source)
+
+
+def test_more_groups_than_global_links_reach_are_refused() -> None:
+    message = "the ports make 6 groups, with 4 global links each at most 5$"
+    with pytest.raises(InputError, match=message):
+        built(join_dragonfly, 21, hosts=1, routers=4, global_links=1)

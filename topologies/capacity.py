@@ -1,0 +1,182 @@
+"""How many bytes a second can leave or reach a set of devices: capacities of links together, and maximum flows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+from topologies.topology import Flags, Floats, Ints, Topology
+
+Longs = npt.NDArray[np.int64]
+UNITS = 2**30
+"""Steps in which flows are counted: the least capacity that matters is so many times smaller than the limit asked for.
+Which cut is found depends on it; what the cut carries is added up from the capacities themselves."""
+BETTER = 1e-9
+
+
+class Cut(NamedTuple):
+    """Devices, shape (devices,), and the bytes/s that can leave them at most."""
+
+    inside: Flags
+    bandwidth: float
+
+
+def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
+    """Bytes/s through the links of each group together, where link k is in `group[k]` or, if that is -1, in none.
+
+    A link counts at the most shared medium that it crosses and a medium counts once a group: no flow is higher.
+    """
+    if not topology.shared_names:
+        kept = group >= 0
+        return np.asarray(np.bincount(group[kept], topology.bandwidth[kept], groups), dtype=np.float64)
+    owner, medium = _crossings(topology, group)
+    key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
+    shares, place, users = np.unique(key, return_inverse=True, return_counts=True)
+    order = np.lexsort((topology.medium_bandwidth[medium], -users[place], owner))
+    links, first = np.unique(owner[order], return_index=True)
+    through = np.bincount(place[order[first]], topology.bandwidth[links], len(shares))
+    found, limit = np.divmod(shares, len(topology.medium_bandwidth))
+    limited = np.minimum(through, topology.medium_bandwidth[limit])
+    return np.asarray(np.bincount(found, limited, groups), dtype=np.float64)
+
+
+def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
+    """Link and medium of every crossing, of the links that are in a group."""
+    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    kept = group[owner] >= 0
+    return owner[kept], topology.link_media[kept]
+
+
+def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
+    """The most that devices `sources` can send to devices `sinks` together, and the cut that says so.
+
+    Its bandwidth is infinite, and nothing but the sources inside, where no medium limits it or a device is both.
+
+    >>> from topologies.shapes import ring
+    >>> max_flow(ring(8, bandwidth=1e9), [0], [4]).bandwidth / 1e9
+    2.0
+    """
+    first, last = np.ravel(sources).astype(np.int32), np.ravel(sinks).astype(np.int32)
+    network, inside = Network(topology), np.zeros(len(topology.device_names), dtype=np.bool_)
+    inside[first] = True
+    best, limit = Cut(inside, np.inf), network.most
+    while cut := network.cut(np.where(inside, limit, 0.0), last, limit):
+        if cut.bandwidth >= limit * (1 - BETTER):
+            break
+        best, limit = cut, cut.bandwidth
+    return best
+
+
+def tightest_cut(
+    topology: Topology, weight: Floats, sinks: npt.ArrayLike, *, reverse: bool = False, above: float = 0.0
+) -> Cut | None:
+    """Of all sets of devices that leave some of `sinks` out, the one whose `weight` is most beside what can leave it.
+
+    None if no ratio, in weight a byte/s, is higher than `above`. With `reverse` it is what can reach the set that
+    counts. A source feeds each device at x times its weight, and each sink must be reached by all of it: x falls to the
+    ratio of every cut in the way (Dinkelbach's iteration), so that each sink is asked once. L. Zhao et al.,
+    "ForestColl", 2024, show that schedules meet the cut of an all-gather, whose weights are the shards.
+    """
+    network, total = Network(topology, reverse=reverse), float(weight.sum())
+    best = None
+    share = 1 / above if above > 0 else network.most / float(weight[weight > 0].min())
+    for sink in np.ravel(sinks).astype(np.int32)[:, None]:
+        while cut := network.cut(weight * share, sink, total * share):
+            carried = float(weight[cut.inside].sum())
+            if cut.bandwidth >= carried * share * (1 - BETTER):
+                break
+            best, share = cut, cut.bandwidth / carried
+    return best
+
+
+class Network:
+    """Capacities as a graph for flows: the devices, two nodes a shared medium with β between them, a source, a sink.
+
+    A link is an edge, or leads through the nodes of the media that it shares. There, what came by one link may go on by
+    another, which no transfer does: where links of different ends share a medium, a cut may count more than it carries.
+    """
+
+    def __init__(self, topology: Topology, *, reverse: bool = False) -> None:
+        ends = (topology.target, topology.source) if reverse else (topology.source, topology.target)
+        self.devices = len(topology.device_names)
+        nodes = self.devices + 2 * len(topology.shared_names)
+        self.source, self.sink = nodes, nodes + 1
+        tail, head, capacity = _edges(topology, *ends)
+        every = np.arange(self.devices)
+        key = np.concatenate(
+            (tail * (nodes + 2) + head, self.source * (nodes + 2) + every, every * (nodes + 2) + self.sink)
+        )
+        edges, place = np.unique(key, return_inverse=True)
+        self.capacity = np.bincount(place[: len(capacity)], capacity, len(edges))
+        self.tail, self.head = (ends.astype(np.int32) for ends in np.divmod(edges, nodes + 2))
+        self.supplies, self.demands = place[len(tail) : -self.devices], place[-self.devices :]
+        self.indptr = np.searchsorted(self.tail, np.arange(nodes + 3)).astype(np.int32)
+        self.most = 1.0 + 2 * float(capacity[np.isfinite(capacity)].sum())
+
+    def cut(self, supply: Floats, sinks: Ints, limit: float) -> Cut | None:
+        """The least cut between the source, which feeds device d with `supply[d]`, and the sinks, as a set of devices;
+        None if there is none under `limit`, to which the supply that it cuts off counts."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        if limit <= 0:
+            return None
+        capacity = self.capacity.copy()
+        capacity[self.supplies], capacity[self.demands[sinks]] = supply, limit
+        steps = np.rint(np.minimum(capacity, limit) * (UNITS / limit)).astype(np.int32)
+        graph = csr_array((steps, self.head, self.indptr), shape=(self.sink + 1, self.sink + 1))
+        flow = maximum_flow(graph, self.source, self.sink)
+        if flow.flow_value >= UNITS:
+            return None
+        left = csr_array(graph - flow.flow)
+        left.eliminate_zeros()
+        inside = np.zeros(self.sink + 1, dtype=np.bool_)
+        inside[breadth_first_order(left, self.source, return_predecessors=False)] = True
+        crossing = inside[self.tail] & ~inside[self.head]
+        return Cut(inside[: self.devices], float(self.capacity[crossing].sum()))
+
+
+def _edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs, Floats]:
+    """Tail, head and capacity of every edge: from device to device, or by way of the nodes of shared media.
+
+    Of the media of a link come first those that few sources share, last those that few targets do.
+    """
+    links, devices, wire = topology.links, len(topology.device_names), topology.medium_bandwidth[: topology.links]
+    if not topology.shared_names:
+        return source.astype(np.int64), target.astype(np.int64), wire
+    link, medium = np.repeat(np.arange(links), np.diff(topology.link_indptr)), topology.link_media - links
+    link, medium = link[medium >= 0], medium[medium >= 0]
+    spread = _distinct(medium, source[link], topology) - _distinct(medium, target[link], topology)
+    order = np.lexsort((spread[medium], link))
+    link, node = link[order], devices + 2 * medium[order]
+    owner = np.concatenate((np.arange(links), link))
+    tail = np.concatenate((source, node + 1))[np.argsort(owner, kind="stable")]
+    leads_to = np.concatenate((link, np.arange(links)))
+    head = np.concatenate((node, target))[np.argsort(leads_to, kind="stable")]
+    entry = devices + 2 * np.arange(len(topology.shared_names))
+    return (
+        np.concatenate((tail, entry)).astype(np.int64),
+        np.concatenate((head, entry + 1)).astype(np.int64),
+        np.concatenate((wire[np.sort(owner)], topology.medium_bandwidth[links:])),
+    )
+
+
+def _distinct(medium: Ints, device: Ints, topology: Topology) -> Longs:
+    """How many different devices each shared medium meets."""
+    pairs = np.unique(medium.astype(np.int64) * len(topology.device_names) + device)
+    return np.bincount(pairs // len(topology.device_names), minlength=len(topology.shared_names))
+
+
+def congestion(topology: Topology, sources: Longs, targets: Longs) -> float:
+    """Seconds a byte in which each source rank can send to its target rank, along the topology's routes, if all do at
+    once; infinite where one has no route."""
+    try:
+        _, links = topology.routes(sources, targets)
+    except InputError:
+        return np.inf
+    crossed = np.repeat(np.bincount(links, minlength=topology.links), np.diff(topology.link_indptr))
+    load = np.bincount(topology.link_media, crossed, len(topology.medium_bandwidth))
+    return float((load / topology.medium_bandwidth).max(initial=0.0))

@@ -1,0 +1,202 @@
+"""From "hgx_h100:nodes=2,nics=4", "torus:dims=4x4x4" or the name of a file to a topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+
+from topologies.clusters import cluster, joined
+from topologies.errors import InputError
+from topologies.machines import MACHINES
+from topologies.placement import placed
+from topologies.shapes import SHAPES
+from topologies.topology import Floats, Topology
+from topologies.units import parse_bandwidth, parse_seconds
+
+BANDWIDTH, LATENCY = 50e9, 1e-6
+"""β and α of a shape's links where nobody says."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """β (bytes/s), α, g (s) and γ (s/B) where they are given; links of machines have their own."""
+
+    bandwidth: float | None = None
+    latency: float | None = None
+    gap: float | None = None
+    reduction: float | None = None
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file"."""
+
+    text: str
+    name: str
+    kind: str
+    make: Callable[..., Topology]
+    options: Mapping[str, object]
+
+    def build(self, ranks: int, servers: int = 0, figures: Figures = Figures(), placement: str = "node") -> Topology:
+        """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says, and servers behind
+        them: on further GPUs where there are some, else on CPUs."""
+        if self.kind == "shape":
+            given = {name: value for name, value in vars(figures).items() if value is not None}
+            links = {"bandwidth": BANDWIDTH, "latency": LATENCY} | given | dict(self.options)
+            return placed(self.make(ranks + servers, **links), placement, ranks)
+        if figures.bandwidth is not None or figures.latency is not None or figures.gap is not None:
+            raise InputError(f"{self.name} has links of its own: leave out --bandwidth, --latency and --gap")
+        machine = self._sized(ranks)
+        if machine.ranks < ranks:
+            raise InputError(f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes")
+        if figures.reduction is not None:
+            machine = replace(machine, reduction=_on_gpus(machine, figures.reduction))
+        return _with_servers(placed(machine, placement, ranks), ranks, servers)
+
+    def whole(self) -> Topology:
+        """The machine as it is, with all its ranks; a shape with 8, or as many as it says."""
+        return self.make(
+            **({"ranks": 8, "bandwidth": BANDWIDTH, "latency": LATENCY} if self.kind == "shape" else {}), **self.options
+        )
+
+    def _sized(self, ranks: int) -> Topology:
+        """As many nodes as are asked for, or as the ranks need."""
+        if "nodes" in self.options:
+            return self.make(**self.options)
+        node = self.make(**self.options, nodes=1)
+        nodes = -(-ranks // node.ranks)
+        return node if nodes == 1 or self.kind == "file" else self.make(**self.options, nodes=nodes)
+
+
+def find(text: str) -> Blueprint:
+    """The blueprint for NAME or FILE, with options after a colon. Raises InputError if there is none of that name."""
+    name, _, options = text.partition(":")
+    if name in SHAPES:
+        return _blueprint(text, name, "shape", SHAPES[name], options)
+    if name in MACHINES:
+        return _blueprint(text, name, "machine", partial(cluster, name), options)
+    path, _, options = text.rpartition(":") if ":" in text and not Path(text).exists() else (text, "", "")
+    if Path(path).exists() or re.search(r"[/.]", path):
+        return _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options)
+    known = [*SHAPES, *MACHINES]
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(f"{name!r} is no topology and no file: {hint}(simctl topo list shows them: {', '.join(known)})")
+
+
+def _from_file(path: Path) -> Callable[..., Topology]:
+    from topologies.readers.files import read
+
+    return partial(joined, read(path))
+
+
+def _blueprint(text: str, name: str, kind: str, make: Callable[..., Topology], options: str) -> Blueprint:
+    taken = {
+        option: parameter.default
+        for option, parameter in signature(make).parameters.items()
+        if option not in ("ranks", "machine", "node", "name") and not (kind == "shape" and option == "reduction")
+    }
+    given: dict[str, object] = {}
+    for part in filter(None, options.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in taken or not equals:
+            raise InputError(_wrong_option(name, key if equals else part, taken))
+        if key in given:
+            raise InputError(f"{text}: {key} is given twice")
+        given[key] = _parse(f"{name}:{key}", key, value)
+    return Blueprint(text, name, kind, make, given)
+
+
+def _wrong_option(name: str, key: str, taken: Mapping[str, object]) -> str:
+    width = max(map(len, taken), default=0)
+    lines = [f"  {option:<{width}}  {HELP.get(option, '')}" for option in taken]
+    near = get_close_matches(key, taken, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return "\n".join([f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines])
+
+
+def _parse(where: str, key: str, text: str) -> object:
+    try:
+        return PARSERS.get(key, _whole)(text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a number: write it like 2 or 1.5")
+    return float(text)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d{1,9}(x\d{1,9})*", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is no list of sizes: write it like 4x4x4")
+    return tuple(int(part) for part in text.split("x"))
+
+
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise InputError(f"{text[:40]!r} is neither yes nor no")
+    return text == "yes"
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "bandwidth": parse_bandwidth,
+    "latency": parse_seconds,
+    "gap": parse_seconds,
+    "oversubscription": _number,
+    "dims": _sizes,
+    "sharp": _yes,
+    "network": str,
+    "port": str,
+    "ports": str,
+    "paths": str,
+}
+HELP = {
+    "nodes": "how many nodes, like 2 [as many as the ranks need]",
+    "nics": "NICs of a node, like 4 [as the machine has]",
+    "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
+    "port": "the NICs' network link: edr, hdr, ndr200, ndr, slingshot, ethernet10, 25, 100 or 400",
+    "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
+    "paths": "rail, hash or first: which of several equal routes [rail]",
+    "sharp": "yes: the network's switches reduce and multicast [no]",
+    "bandwidth": "β of a link, like 50GB/s",
+    "latency": "α of a link, like 1us",
+    "gap": "g of a link, like 0us",
+    "dims": "ranks along each dimension, like 4x4x4",
+    "branching": "children of a rank, like 2",
+    "ports": "peer (a port a peer) or one",
+    "k": "ports of a switch, like 4",
+    "spines": "how many spines, like 4",
+    "ports_per_leaf": "ports of a leaf, like 16",
+    "routers": "routers of a group, like 4",
+    "hosts": "ranks of a router, like 2",
+    "globals": "links of a router to other groups, like 2",
+}
+
+
+def _on_gpus(machine: Topology, reduction: float) -> Floats:
+    return np.where(np.isin(np.arange(len(machine.device_names)), machine.placement), reduction, machine.reduction)
+
+
+def _with_servers(machine: Topology, ranks: int, servers: int) -> Topology:
+    """The machine with its first `ranks` ranks and `servers` more: free GPUs first, then CPUs."""
+    free = machine.placement[ranks:]
+    cpus = np.flatnonzero(machine.device_kinds.are("cpu")).astype(np.int32)
+    spare = np.concatenate((free, cpus))
+    if len(spare) < servers:
+        raise InputError(f"{machine.name} has no device left for {servers} servers besides {ranks} ranks")
+    return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))

@@ -1,0 +1,126 @@
+"""Nodes joined by a network: columns all the way, so that a hundred thousand GPUs are built in under a second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
+from topologies.link_kinds import SWITCH_LATENCY, link_kind
+from topologies.machines import MACHINES
+from topologies.topology import Paths, Topology
+
+Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
+MOST_DEVICES = 2**24
+HALF = 32
+"""Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
+HOSTS = 16
+"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has 16, 31 and 17."""
+
+
+def cluster(
+    machine: str,
+    nodes: int = 1,
+    *,
+    network: str | None = None,
+    nics: int | None = None,
+    port: str | None = None,
+    oversubscription: float = 1.0,
+    spines: int | None = None,
+    sharp: bool = False,
+    paths: Paths = "rail",
+) -> Topology:
+    """`nodes` nodes of a machine, joined as is usual for it or by another network: see :func:`joined`.
+
+    >>> cluster("hgx_h100", 2).ranks
+    16
+    """
+    if machine not in MACHINES:
+        raise InputError(f"{machine!r} is no machine: there are {', '.join(MACHINES)}")
+    known = MACHINES[machine]
+    return joined(
+        known.node(nics=nics),
+        nodes,
+        network=network or known.network,
+        port=port or known.port,
+        oversubscription=oversubscription,
+        spines=spines,
+        sharp=sharp,
+        paths=paths,
+    )
+
+
+def joined(
+    node: Topology,
+    nodes: int = 1,
+    *,
+    network: str = "leaf_spine",
+    port: str = "ndr",
+    oversubscription: float = 1.0,
+    spines: int | None = None,
+    sharp: bool = False,
+    paths: Paths = "rail",
+) -> Topology:
+    """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node stays as it is.
+
+    `network` is "rails" (NIC i of every node on the leaf of rail i, a leaf for 32 nodes; 0 spines: rail-only),
+    "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link (a name in
+    :data:`topologies.link_kinds.LINKS`); `oversubscription` by how much the uplinks of a leaf are slower together than
+    its ports; with `sharp` the network's switches reduce and multicast; `paths` is one of
+    :data:`topologies.topology.Paths`.
+    """
+    if paths not in get_args(Paths):
+        raise InputError(f"paths is {paths!r}: it is one of {', '.join(get_args(Paths))}")
+    if network not in get_args(Network):
+        raise InputError(f"network is {network!r}: it is one of {', '.join(get_args(Network))}")
+    most = MOST_DEVICES // len(node.device_names)
+    if not 1 <= nodes <= most:
+        raise InputError(f"nodes is {nodes}: {node.name} comes 1 to {most} times")
+    if network in ("fat_tree", "dragonfly") and (oversubscription != 1 or spines is not None):
+        raise InputError(
+            f"a {network} takes no oversubscription and no spines: leave them out, or take rails or leaf_spine"
+        )
+    wires = _wires(port)
+    if nodes == 1:
+        return replace(node, paths=paths)
+    kind = "port" if "port" in node.device_kinds.vocabulary else "nic"
+    nics = np.flatnonzero(node.device_kinds.are(kind)).astype(np.int32)
+    if not len(nics):
+        raise InputError(f"{node.name} has no NIC: give nics=1 or more to join {nodes} nodes")
+    builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths)
+    first = builder.copies(node, nodes)
+    ports = first[:, None] + nics[None, :]
+    if network == "rails":
+        join_rails(builder, ports, wires, spines=spines, oversubscription=oversubscription, in_network=sharp)
+    elif network == "leaf_spine":
+        join_leaf_spine(
+            builder,
+            ports,
+            wires,
+            ports_per_leaf=HALF,
+            spines=spines,
+            oversubscription=oversubscription,
+            in_network=sharp,
+        )
+    elif network == "fat_tree":
+        join_fat_tree(builder, ports, wires, in_network=sharp)
+    else:
+        routers = min(HALF, -(-ports.size // HOSTS))
+        join_dragonfly(builder, ports, wires, hosts=HOSTS, routers=routers, global_links=HOSTS, in_network=sharp)
+    builder.notes += [
+        *node.notes,
+        f"{port}: {link_kind(port).source}",
+        f"network: {network}; α between switches assumed",
+    ]
+    return builder.build((first[:, None] + node.placement[None, :]).ravel())
+
+
+def _wires(port: str) -> Wires:
+    kind = link_kind(port)
+    if kind.kind not in ("ib", "ethernet"):
+        raise InputError(f"port is {port!r}: take a kind of network link, like ndr or ethernet100")
+    return Wires(kind.bandwidth, kind.latency, SWITCH_LATENCY, kind.kind)

@@ -1,0 +1,96 @@
+"""How fast many pairs of devices can exchange bytes at once, over any routes, split at will."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.routing import distances
+from topologies.topology import Floats, Ints, Topology
+
+Longs = npt.NDArray[np.int64]
+Matrix = Any
+"""A scipy.sparse.csr_array."""
+
+
+def concurrent_flow(topology: Topology, devices: Ints, demand: Floats) -> float:
+    """The least seconds in which `demand[i, j]` bytes get from `devices[i]` to `devices[j]`, for all i and j at once.
+
+    A linear program with one flow a source (F. Shahrokhi, D. W. Matula, "The maximum concurrent flow problem", JACM
+    1990). The prices of media that come with its solution go through :func:`stretch`: so the answer is a lower limit to
+    the last digit, whatever the solver's tolerance. Infinite where there is no way.
+
+    >>> from topologies.shapes import ring
+    >>> machine = ring(4, bandwidth=1.0)
+    >>> concurrent_flow(machine, machine.placement, np.ones((4, 4)) - np.eye(4))
+    2.0
+    """
+    hops = stretch(topology, devices, demand, np.ones(len(topology.medium_bandwidth)))
+    if hops == 0 or not np.isfinite(hops):
+        return hops
+    return max(hops, stretch(topology, devices, demand, _prices(topology, devices, demand)))
+
+
+def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -> float:
+    """A lower limit in seconds on moving `demand[i, j]` bytes from `devices[i]` to `devices[j]`, for all i and j.
+
+    If a byte pays `prices[m]` to cross medium m, each pays for the cheapest route at least, and media take no more a
+    second than β times their price. Prices of 1 count bytes times links; the right ones are as high as the concurrent
+    flow, whose dual this is.
+    """
+    limiting = np.isfinite(topology.medium_bandwidth)
+    prices = np.where(limiting, prices, 0.0)
+    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    length = np.asarray(np.bincount(owner, prices[topology.link_media], topology.links), dtype=np.float64)
+    away = distances(replace(topology, latency=length, placement=devices))
+    paid = float(demand[demand > 0] @ away[demand > 0])
+    taken = float(prices[limiting] @ topology.medium_bandwidth[limiting])
+    return paid / taken if taken > 0 else paid
+
+
+def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
+    """What each medium is worth where T is least: source s sends `x[s, k]` over link k, what enters a device less what
+    leaves it is its demand, and all x over a medium are at most β T."""
+    from scipy.optimize import linprog
+
+    sources = np.flatnonzero(demand.any(axis=1))
+    wanted = np.zeros((len(sources), len(topology.device_names)))
+    wanted[:, devices] = demand[sources] / demand.max()
+    wanted[np.arange(len(sources)), devices[sources]] -= wanted.sum(axis=1)
+    limiting = np.flatnonzero(np.isfinite(topology.medium_bandwidth))
+    balance, load = _balance(topology, len(sources)), _load(topology, limiting, len(sources))
+    time = np.arange(load.shape[1]) == load.shape[1] - 1
+    solved = linprog(time, load, np.zeros(len(limiting)), balance, wanted.ravel(), method="highs-ds")
+    prices = np.zeros(len(topology.medium_bandwidth))
+    prices[limiting] = np.maximum(-solved.ineqlin.marginals, 0.0)
+    return prices
+
+
+def _balance(topology: Topology, sources: int) -> Matrix:
+    """What enters each device less what leaves it, a row for every source and device, a column for every x and T."""
+    from scipy.sparse import csr_array
+
+    links, devices = topology.links, len(topology.device_names)
+    first = devices * np.arange(sources)[:, None]
+    row = np.concatenate([(first + end).ravel() for end in (topology.target, topology.source)])
+    column = np.tile(np.arange(sources * links), 2)
+    value = np.repeat((1.0, -1.0), sources * links)
+    return csr_array((value, (row, column)), shape=(sources * devices, sources * links + 1))
+
+
+def _load(topology: Topology, limiting: Longs, sources: int) -> Matrix:
+    """What crosses each medium less what it carries in T, a row for each of `limiting`, a column for every x and T."""
+    from scipy.sparse import csr_array
+
+    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    row = np.searchsorted(limiting, topology.link_media)
+    kept = np.isin(topology.link_media, limiting)
+    column = (topology.links * np.arange(sources)[:, None] + owner[kept]).ravel()
+    bandwidth = topology.medium_bandwidth[limiting]
+    value = np.concatenate((np.ones(len(column)), -bandwidth / bandwidth.max()))
+    rows = np.concatenate((np.tile(row[kept], sources), np.arange(len(limiting))))
+    columns = np.concatenate((column, np.full(len(limiting), sources * topology.links)))
+    return csr_array((value, (rows, columns)), shape=(len(limiting), sources * topology.links + 1))

@@ -1,0 +1,209 @@
+"""Where a machine can be cut: groups of devices, halves of its ranks; and how far apart its ranks are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.capacity import max_flow
+from topologies.errors import InputError
+from topologies.routing import distances
+from topologies.topology import Flags, Floats, Ints, Topology
+
+LEVELS = 16
+"""Speeds of links, from the slowest up, at which groups are looked for."""
+ENUMERATED = 20
+"""Devices up to which all their halves are compared, if no media are shared."""
+ASKED = 10
+"""Devices with ranks up to which all their halves are asked for the flow between them."""
+SPECTRAL = 1024
+"""Devices up to which the Laplacian is looked at."""
+ANGLES = 8
+TREE = 2048
+"""Devices up to which what lies beyond each wire of a tree is listed."""
+CHUNK = 256
+
+
+class Bisection(NamedTuple):
+    """The least bytes/s from one half of the ranks to the other; an upper estimate unless `exact`."""
+
+    bandwidth: float
+    exact: bool
+
+
+class Diameter(NamedTuple):
+    """The links, and the seconds, between the two ranks that are farthest apart in each."""
+
+    hops: int
+    latency: float
+
+
+def diameter(topology: Topology) -> Diameter:
+    """How far the farthest two ranks are apart, in links and in latency. Raises InputError if some have no route.
+
+    >>> from topologies.shapes import ring
+    >>> diameter(ring(8, bandwidth=1e9, latency=1e-6))
+    Diameter(hops=4, latency=4e-06)
+    """
+    hops, latency = (_farthest(measured) for measured in (replace(topology, latency=np.ones(topology.links)), topology))
+    if not np.isfinite(hops):
+        raise InputError(f"{topology.name} has ranks without a route between them: connect them")
+    return Diameter(int(hops), latency)
+
+
+def _farthest(topology: Topology) -> float:
+    ranks = np.arange(topology.ranks, dtype=np.int32)
+    parts = (ranks[first : first + CHUNK] for first in range(0, len(ranks), CHUNK))
+    return max(float(distances(topology, part).max()) for part in parts)
+
+
+def components(topology: Topology, links: Flags) -> Ints:
+    """The number of the group of each device, where those groups are what `links`, in either direction, hold together.
+
+    >>> from topologies.shapes import line
+    >>> components(line(4, bandwidth=1e9), np.array([True, True, False, False, True, True]))
+    array([0, 0, 1, 1], dtype=int32)
+    """
+    one, other = topology.source[links], topology.target[links]
+    label = np.arange(len(topology.device_names))
+    while True:
+        lower = label.copy()
+        for here, there in ((one, other), (other, one)):
+            np.minimum.at(lower, label[here], label[there])
+        lower = lower[lower]
+        if np.array_equal(lower, label):
+            return _numbered(label)
+        label = lower
+
+
+def partitions(topology: Topology) -> list[Ints]:
+    """Groups of devices that may be hard to leave: each as the number of the group of every device.
+
+    First every device by itself. Then nodes; what holds together without the slowest links, for each speed of links;
+    what holds together within so many links from a rank, by which ranks gather around the switches that they share.
+    """
+    devices, source, target = len(topology.device_names), topology.source, topology.target
+    alone = np.arange(devices)
+    away = _hops_from_ranks(topology)
+    reach = np.maximum(away[source], away[target])
+    found = [alone.astype(np.int32), _numbered(np.where(topology.node < 0, alone, devices + topology.node))]
+    found += [components(topology, topology.bandwidth > speed) for speed in np.unique(topology.bandwidth)[:LEVELS]]
+    found += [components(topology, reach <= hops) for hops in np.unique(reach)[:-1]]
+    return list({groups.tobytes(): groups for groups in found}.values())
+
+
+def tree_cuts(topology: Topology) -> Flags:
+    """If the devices form a tree (of at most `TREE`), what lies beyond each wire, shape (wires, devices); else no rows.
+
+    >>> from topologies.shapes import line
+    >>> tree_cuts(line(3, bandwidth=1e9)).astype(int).tolist()
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    devices = len(topology.device_names)
+    neighbours: list[set[int]] = [set() for _ in range(devices)]
+    for one, other in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
+        neighbours[one].add(other)
+        neighbours[other].add(one)
+    order, parent = [0], {0: 0}
+    for device in order:
+        beyond = sorted(neighbours[device] - parent.keys())
+        parent |= dict.fromkeys(beyond, device)
+        order += beyond
+    if len(order) < devices or devices > TREE or sum(map(len, neighbours)) != 2 * (devices - 1):
+        return np.zeros((0, devices), dtype=np.bool_)
+    below = np.eye(devices, dtype=np.bool_)
+    for device in order[:0:-1]:
+        below[parent[device]] |= below[device]
+    return below[1:]
+
+
+def _hops_from_ranks(topology: Topology) -> Ints:
+    """Links between each device and the nearest rank, in either direction; more than there are devices if none is."""
+    away = np.full(len(topology.device_names), len(topology.device_names) + 1, dtype=np.int32)
+    away[topology.placement] = 0
+    while True:
+        nearer = away.copy()
+        for here, there in ((topology.source, topology.target), (topology.target, topology.source)):
+            np.minimum.at(nearer, here, away[there] + 1)
+        if np.array_equal(nearer, away):
+            return away
+        away = nearer
+
+
+def _numbered(label: npt.NDArray[np.integer]) -> Ints:
+    return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int32)
+
+
+def bisection(topology: Topology) -> Bisection:
+    """What half of the ranks can send to the other half at worst, p // 2 to the rest or the other way round.
+
+    Few halves are all compared. Of many, those are that come to mind: in order of rank, by node, by port, by the first
+    eigenvectors of the Laplacian (M. Fiedler, "Algebraic connectivity of graphs", 1973). Infinite where there is no
+    half without a rank that shares its device with one of the other half.
+
+    >>> from topologies.shapes import ring
+    >>> bisection(ring(8, bandwidth=1e9))
+    Bisection(bandwidth=2000000000.0, exact=True)
+    """
+    if not topology.shared_names and len(topology.device_names) <= ENUMERATED:
+        return Bisection(_least_of_all(topology), exact=True)
+    devices, place, count = np.unique(topology.placement, return_inverse=True, return_counts=True)
+    if len(devices) <= ASKED:
+        sides = _subsets(len(devices))
+        halves = sides[sides @ count == topology.ranks // 2]
+        return Bisection(_least(topology, halves[:, place]), exact=True)
+    return Bisection(_least(topology, _likely_halves(topology)), exact=False)
+
+
+def _subsets(count: int) -> Flags:
+    """All subsets of `count` things, shape (subsets, count)."""
+    octets = np.arange(2**count, dtype="<u4").view(np.uint8).reshape(-1, 4)
+    return np.unpackbits(octets, axis=1, bitorder="little", count=count).astype(np.bool_)
+
+
+def _least_of_all(topology: Topology) -> float:
+    """Over every set of devices that holds half of the ranks, what leaves it or enters it."""
+    devices, fast = len(topology.device_names), np.isinf(topology.bandwidth)
+    unlimited = 1.0 + 2 * float(topology.bandwidth[~fast].sum())
+    table = np.zeros((devices, devices))
+    table[topology.source, topology.target] = np.where(fast, unlimited, topology.bandwidth)
+    sides = _subsets(devices)
+    inside = sides[sides @ np.bincount(topology.placement, minlength=devices) == topology.ranks // 2].astype(np.float64)
+    ways = (((here @ table) * (1 - here)).sum(axis=1).min(initial=np.inf) for here in (inside, 1 - inside))
+    least = float(min(ways))
+    return least if least < unlimited else np.inf
+
+
+def _least(topology: Topology, halves: Iterable[Flags]) -> float:
+    """The least flow between the ranks of one of `halves` and the others, either way."""
+    sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
+    flows = (max_flow(topology, *ends).bandwidth for one, other in sides for ends in ((one, other), (other, one)))
+    return min(flows, default=np.inf)
+
+
+def _likely_halves(topology: Topology) -> Iterator[Flags]:
+    """The first half of the ranks in several orders."""
+    port = np.bincount(topology.source, topology.bandwidth, len(topology.device_names))
+    keys: list[npt.NDArray[np.generic]] = [np.zeros(len(port)), topology.node, port]
+    if len(port) <= SPECTRAL:
+        keys += _gradients(topology)
+    for key in keys:
+        order = np.argsort(key[topology.placement], kind="stable")
+        yield np.argsort(order) < topology.ranks // 2
+
+
+def _gradients(topology: Topology) -> list[Floats]:
+    """The smoothest functions on the devices: eigenvectors of the second and third eigenvalue of the Laplacian, mixed,
+    with bandwidth as weights."""
+    devices, fast = len(topology.device_names), np.isinf(topology.bandwidth)
+    weight = np.where(fast, 2 * topology.bandwidth[~fast].max(initial=1.0), topology.bandwidth)
+    table = np.zeros((devices, devices))
+    table[topology.source, topology.target] = weight / weight.max(initial=1.0)
+    table += table.T
+    second, third = np.linalg.eigh(np.diag(table.sum(axis=1)) - table)[1][:, 1:3].T
+    angles = (np.arange(ANGLES) + 0.3) * np.pi / ANGLES
+    return [np.round(np.cos(angle) * second + np.sin(angle) * third, 9) for angle in angles]

@@ -1,0 +1,274 @@
+"""Networks of a cluster: how its ports are joined by switches.
+
+Each function adds switches and links to a builder that has the ports already: `ports` are numbers of devices, shape
+(nodes, ports of a node), or (nodes,) where every node has one. With `in_network` the switches reduce and multicast
+(SHARP). Between most ports there are several equally short ways: with `TopologyBuilder(name, paths="hash")` senders,
+receivers and channels spread over them, with "first" they all queue on the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from math import ceil, inf
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.builder import TopologyBuilder, Values
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+MOST = 2**24
+"""No machine has more ranks, ports or links than that."""
+SCALABLE_UNIT = 32
+"""Nodes of NVIDIA's DGX SuperPOD whose NICs of one number share a leaf."""
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What the links of a network have in common.
+
+    β of a port in bytes/s, α from a port to its switch and α between two switches in seconds, the kind, g in seconds a
+    message, and whether these figures come from a table and not from the machine.
+    """
+
+    bandwidth: float
+    latency: float = 0.0
+    switch_latency: float = 0.0
+    kind: str = "ib"
+    gap: float = 0.0
+    assumed: bool = False
+
+
+def join_leaf_spine(
+    builder: TopologyBuilder,
+    ports: npt.ArrayLike,
+    wires: Wires,
+    *,
+    ports_per_leaf: int | None = None,
+    spines: int | None = None,
+    oversubscription: float = 1.0,
+    in_network: bool = False,
+) -> None:
+    """Ports on leaves in order, node after node, and a link from every leaf to every spine.
+
+    The links of a leaf to its n spines carry `ports_per_leaf` * β / (`oversubscription` * n) each, also where the last
+    leaf has ports to spare: together what the ports of a full leaf do, divided by the oversubscription. By default
+    these are the smallest switches that join so many ports, with no node on two leaves, and spines enough that no link
+    to one is faster than a port.
+
+    Raises InputError for numbers that are not positive.
+    """
+    table = _table(ports)
+    least, nics = _smallest(lambda half: 2 * half**2, table.size), table.shape[1]
+    size = whole("ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf)
+    leaf = np.arange(table.size) // size
+    leaves = _switches(builder, in_network, (f"leaf{number}" for number in range(leaf[-1] + 1)))
+    _to_ports(builder, wires, table.ravel(), leaves[leaf])
+    _to_spines(builder, wires, leaves, size, spines, oversubscription, in_network)
+
+
+def join_rails(
+    builder: TopologyBuilder,
+    ports: npt.ArrayLike,
+    wires: Wires,
+    *,
+    nodes_per_leaf: int | None = None,
+    spines: int | None = None,
+    oversubscription: float = 1.0,
+    in_network: bool = False,
+) -> None:
+    """Port i of every `nodes_per_leaf` nodes on leaf i of their group, so that a rail needs no spine within a group.
+
+    Leaves and spines are joined as by :func:`join_leaf_spine`. With `spines=0` (rail-only) there is one group, and
+    ports of different rails are joined by the nodes or not at all. By default a group has up to 32 nodes, a scalable
+    unit of NVIDIA's DGX SuperPOD. W. Wang and others, "Rail-only: a low-cost high-performance network for training
+    LLMs with trillion parameters", 2023.
+
+    Raises InputError for numbers that are not positive, and for several groups without spines.
+    """
+    table = _table(ports)
+    nodes, rails = table.shape
+    rail_only = spines is not None and whole("spines", spines, 0) == 0
+    unit = nodes if rail_only else min(nodes, SCALABLE_UNIT)
+    size = whole("nodes_per_leaf", unit if nodes_per_leaf is None else nodes_per_leaf)
+    group = np.arange(nodes) // size
+    if rail_only and nodes > size:
+        raise InputError(f"without spines a rail is one leaf: nodes_per_leaf is at least {nodes}, got {size}")
+    names = (f"rail{rail}.leaf{number}" for number in range(group[-1] + 1) for rail in range(rails))
+    leaves = _switches(builder, in_network, names)
+    _to_ports(builder, wires, table, leaves.reshape(-1, rails)[group])
+    if not rail_only:
+        _to_spines(builder, wires, leaves, size, spines, oversubscription, in_network)
+
+
+def join_fat_tree(
+    builder: TopologyBuilder, ports: npt.ArrayLike, wires: Wires, *, k: int | None = None, in_network: bool = False
+) -> None:
+    """Three stages of switches of k ports, by default of the fewest: any half of the ports can send to the other at β.
+
+    A pod has k/2 edge switches of k/2 ports, each with a link to the k/2 aggregation switches of the pod; aggregation
+    switch j has one to each of the core switches j * k/2, ..., (j + 1) * k/2 - 1. All k pods have k^3/4 ports; pods
+    and edge switches without a port are left out. M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data
+    center network architecture", SIGCOMM 2008.
+
+    Raises InputError if k is odd or too small.
+    """
+    flat = _table(ports).ravel()
+    half = _half_of_k(k, len(flat))
+    edge = np.arange(len(flat)) // half
+    pod = np.arange(edge[-1] + 1) // half
+    pods = int(pod[-1]) + 1
+    _check_links((len(pod) + pods * half) * half)
+    edges = _switches(builder, in_network, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod))))
+    names = (f"pod{number}.aggregation{place}" for number in range(pods) for place in range(half))
+    aggregation = _switches(builder, in_network, names).reshape(pods, half)
+    core = _switches(builder, in_network, (f"core{number}" for number in range(half**2))).reshape(half, half)
+    _to_ports(builder, wires, flat, edges[edge])
+    _between(builder, wires, edges[:, None], aggregation[pod])
+    _between(builder, wires, aggregation[:, :, None], core)
+
+
+def join_dragonfly(
+    builder: TopologyBuilder,
+    ports: npt.ArrayLike,
+    wires: Wires,
+    *,
+    hosts: int | None = None,
+    routers: int | None = None,
+    global_links: int | None = None,
+    cables: int | None = 1,
+    global_latency: float | None = None,
+    in_network: bool = False,
+) -> None:
+    """Groups of `routers` with `hosts` ports each: a link between every two routers of a group and every two groups.
+
+    The links of a group to the next one, the one after it, ... lie on its routers in order, as many on one as on
+    another and at most `global_links`: there are at most routers * global_links + 1 groups. Two groups have `cables`,
+    or with None as many as `global_links` allow; those between the same two routers are one link. `global_latency` is
+    their α, by default that of other links between switches. By default the dragonfly is balanced, routers = 2 * hosts
+    = 2 * global_links, and the smallest that fits. J. Kim, W. J. Dally, S. Scott, D. Abts, "Technology-driven,
+    highly-scalable dragonfly topology", ISCA 2008.
+
+    Raises InputError for numbers that are not positive or too small for the ports.
+    """
+    flat = _table(ports).ravel()
+    per_router = _smallest(lambda size: 2 * size**2 * (2 * size**2 + 1), len(flat)) if hosts is None else hosts
+    router = np.arange(len(flat)) // whole("hosts", per_router)
+    per_group = whole("routers", 2 * per_router if routers is None else routers)
+    outside = per_group * whole("global_links", per_router if global_links is None else global_links)
+    groups = int(router[-1]) // per_group + 1
+    between = _cables(cables, outside, groups)
+    _check_links(groups * per_group * (per_group - 1) // 2 + between * groups * (groups - 1) // 2)
+    names = (f"group{group}.router{place}" for group in range(groups) for place in range(per_group))
+    table = _switches(builder, in_network, names).reshape(groups, per_group)
+    _to_ports(builder, wires, flat, table.ravel()[router])
+    one, other = np.triu_indices(per_group, 1)
+    _between(builder, wires, table[:, one], table[:, other])
+    ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
+    _between(builder, wires, *ends, bandwidth=wires.bandwidth * together, latency=global_latency)
+
+
+def whole(what: str, value: int, low: int = 1) -> int:
+    """The value. Raises InputError if it is no whole number from `low` to 2^24."""
+    if not isinstance(value, int | np.integer):
+        raise InputError(f"{what} must be a whole number, got {value!r}")
+    if not low <= value <= MOST:
+        raise InputError(f"{what} must be at {f'least {low}' if value < low else f'most {MOST}'}, got {value}")
+    return int(value)
+
+
+def _check_links(links: int) -> None:
+    if links > MOST:
+        raise InputError(f"a network of {links} links between switches is too large: {MOST} at most")
+
+
+def _smallest(capacity: Callable[[int], int], ports: int) -> int:
+    return next(size for size in count(1) if capacity(size) >= ports)
+
+
+def _table(ports: npt.ArrayLike) -> Ints:
+    """The ports as (nodes, ports of a node)."""
+    table = np.atleast_1d(np.asarray(ports, dtype=np.int32))
+    if not table.size:
+        raise InputError("there are no ports to join: a network has at least one")
+    return table.reshape(len(table), -1)
+
+
+def _half_of_k(k: int | None, ports: int) -> int:
+    least = 2 * _smallest(lambda half: 2 * half**3, ports)
+    chosen = least if k is None else whole("k", k, 2)
+    if chosen % 2 or chosen < least:
+        raise InputError(f"a fat tree of {ports} ports takes an even k of at least {least}, got {chosen}")
+    return chosen // 2
+
+
+def _cables(cables: int | None, outside: int, groups: int) -> int:
+    """How many cables two groups have, if each group has `outside` ports for them."""
+    most = outside // max(1, groups - 1)
+    if not most:
+        raise InputError(f"the ports make {groups} groups, with {outside} global links each at most {outside + 1}")
+    if cables is not None and whole("cables", cables) > most:
+        raise InputError(f"cables must be at most {most} with {groups} groups of {outside} global links, got {cables}")
+    return cables or most
+
+
+def _gateways(table: Ints, cables: int) -> Ints:
+    """The routers at both ends of every cable between two groups, shape (2, cables)."""
+    groups, routers = table.shape
+    pair, cable = np.triu_indices(groups, 1), np.arange(cables)[:, None]
+    apart = pair[1] - pair[0]
+    places = [
+        ((offset - 1) * cables + cable) * routers // (cables * max(1, groups - 1)) for offset in (apart, groups - apart)
+    ]
+    return np.stack([np.ravel(table[group, place]) for group, place in zip(pair, places, strict=True)])
+
+
+def _switches(builder: TopologyBuilder, in_network: bool, names: Iterable[str]) -> Ints:
+    return builder.devices(list(names), "switch", in_network=in_network)
+
+
+def _to_ports(builder: TopologyBuilder, wires: Wires, ports: Ints, switches: Ints) -> None:
+    _between(builder, wires, ports, switches, latency=wires.latency)
+
+
+def _between(
+    builder: TopologyBuilder,
+    wires: Wires,
+    one: Ints,
+    other: Ints,
+    *,
+    bandwidth: Values | None = None,
+    latency: float | None = None,
+) -> None:
+    """Links between switches, as fast as a port unless said."""
+    builder.wire(
+        one,
+        other,
+        bandwidth=wires.bandwidth if bandwidth is None else bandwidth,
+        latency=wires.switch_latency if latency is None else latency,
+        gap=wires.gap,
+        kind=wires.kind,
+        assumed=wires.assumed,
+    )
+
+
+def _to_spines(
+    builder: TopologyBuilder,
+    wires: Wires,
+    leaves: Ints,
+    ports_per_leaf: int,
+    spines: int | None,
+    oversubscription: float,
+    in_network: bool,
+) -> None:
+    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or slower."""
+    if not 0 < oversubscription < inf:
+        raise InputError(f"oversubscription must be above 0, got {oversubscription}")
+    uplinks = ports_per_leaf / oversubscription
+    number = whole("spines", ceil(min(uplinks, MOST)) if spines is None else spines)
+    _check_links(len(leaves) * number)
+    top = _switches(builder, in_network, (f"spine{spine}" for spine in range(number)))
+    _between(builder, wires, leaves[:, None], top, bandwidth=wires.bandwidth * uplinks / number)

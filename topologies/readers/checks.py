@@ -1,0 +1,46 @@
+"""What every reader asks of a file: that it is text of a sane size, and that its ranks can reach each other."""
+
+from __future__ import annotations
+
+import re
+
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+LIMIT = 16 * 2**20
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def check_text(text: str, name: str) -> str:
+    """The text of the file `name` without a byte order mark.
+
+    Raises InputError when it is blank, holds control characters or has more than 16 Mi characters.
+    """
+    if len(text) > LIMIT:
+        raise InputError(f"{name} is larger than 16 MiB: expected one machine")
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise InputError(f"{name} is empty: expected a machine")
+    if strange := _UNPRINTABLE.search(text):
+        line = text.count("\n", 0, strange.start()) + 1
+        raise InputError(f"{name} line {line}: the character {strange[0]!r} is not text: expected UTF-8")
+    return text
+
+
+def check_connected(topology: Topology, name: str) -> None:
+    """Raises InputError, naming two ranks, when the machine in the file `name` has ranks with no route between them."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+    devices = len(topology.device_names)
+    there = topology.source != topology.target
+    graph = csr_array((there, (topology.source, topology.target)), shape=(devices, devices))
+    part = connected_components(graph, connection="strong")[1][topology.placement]
+    if (part == part[:1]).all():
+        return
+    other = int((part != part[0]).argmax())
+    first, last = topology.placement[0], topology.placement[other]
+    reached = last in breadth_first_order(graph, first, return_predecessors=False)
+    ends = [f"rank {rank} ({topology.device_names[topology.placement[rank]]})" for rank in (0, other)]
+    start, end = reversed(ends) if reached else ends
+    raise InputError(f"{name}: no route from {start} to {end}: connect them")

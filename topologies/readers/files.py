@@ -1,0 +1,55 @@
+"""A topology from a file of any kind that is known, told apart by what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from topologies.errors import InputError
+from topologies.readers import nccl_xml, nvidia_smi
+from topologies.readers.checks import check_connected
+from topologies.topology import Topology
+
+LIMIT = 16 * 2**20
+"""Bytes of a file; no machine that one would want to read link by link is larger."""
+
+
+def read(path: Path) -> Topology:
+    """The machine that `path` describes: `nvidia-smi topo -m`, NCCL's or RCCL's XML, GraphML, or our YAML or JSON.
+
+    Raises InputError, in one line that names the place, for what is none of these.
+    """
+    text, name = _text(path), path.name
+    topology = _reader(text, path.suffix.lower())(text, name)
+    check_connected(topology, name)
+    return topology
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise InputError(f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list")
+        if path.stat().st_size > LIMIT:
+            raise InputError(f"{path.name} has {path.stat().st_size} bytes: a topology has at most {LIMIT}")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
+
+
+def _reader(text: str, suffix: str) -> Callable[[str, str], Topology]:
+    from topologies.readers import graph_files
+
+    start = text.lstrip()[:4096]
+    if suffix == ".graphml" or "<graphml" in start:
+        return graph_files.read_graphml
+    if suffix == ".xml" or start.startswith("<") or nccl_xml.looks_like(text):
+        return nccl_xml.read_nccl_xml
+    if suffix == ".json" or start.startswith("{"):
+        return graph_files.read_json
+    if suffix in (".yaml", ".yml"):
+        return graph_files.read_yaml
+    if nvidia_smi.looks_like(text):
+        return nvidia_smi.read_matrix
+    return graph_files.read_yaml

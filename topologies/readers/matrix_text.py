@@ -1,0 +1,198 @@
+"""The text that `nvidia-smi topo -m` prints, in whatever shape it was copied, as rows of words.
+
+Tabs, aligned columns and markdown tables are read alike. Rows may go on in the next line; before, between and after
+them may stand anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from topologies.errors import InputError
+
+LEVELS = {"X": 0, "PIX": 1, "PSB": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+"""How far apart two devices are by PCIe; PSB and SOC are older names."""
+SILENT = ("CNS", "GNS", "TNS", "NS", "OK", "N/A", "MIG", "DR", "U")
+"""What says nothing of that."""
+MOST = 512
+"""No machine has more GPUs and NICs."""
+_LONGEST, _MOST_LINES = 1 << 16, 16 * MOST
+"""No line of a matrix is longer, and none has more lines, however they are broken."""
+
+GPU = re.compile(r"GPU\d{1,4}")
+LABEL = re.compile(r"(?:GPU|NIC)\d{1,4}")
+_LINK = re.compile("|".join((r"NV[1-9]\d{0,2}", *LEVELS, *SILENT)))
+_LINKS = re.compile(rf"(?:{_LINK.pattern})+")
+_AFFINITY = re.compile(r"[\d,-]+|N/A")
+_RULE = re.compile(r"[-:=+]+")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*|[()#].|.)?|[\x00-\x08\x0e-\x1f\x7f\u200b\ufeff]")
+_FRAMES = str.maketrans(dict.fromkeys("|│┃`*", " "))
+
+
+@dataclass
+class Row:
+    """The words of a row below the columns, their lines, and what else it says."""
+
+    line: int
+    words: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    rest: list[str] = field(default_factory=list)
+
+
+class Heading(NamedTuple):
+    """The columns, where the affinities stand and which they are, and the first line below."""
+
+    columns: tuple[str, ...]
+    affinity_first: bool
+    affinities: tuple[str, ...]
+    end: int
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text without what only terminals need."""
+    return _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line; a line that is too long for a matrix has none."""
+    return line.translate(_FRAMES).split() if len(line) <= _LONGEST else []
+
+
+def is_link(word: str) -> bool:
+    return _LINKS.fullmatch(word) is not None
+
+
+def is_name(word: str) -> bool:
+    return len(word) <= 64 and word.isprintable()
+
+
+def shown(word: str) -> str:
+    return repr(word if len(word) <= 40 else f"{word[:37]}...")
+
+
+def start_of(lines: list[str], file: str) -> tuple[int, int]:
+    """Where the heading begins, and the first row with its own X."""
+    first = next((number for number, line in enumerate(lines) if _begins_matrix(line)), None)
+    if first is None:
+        raise InputError(f"{file}: no matrix of nvidia-smi topo -m: a row begins like GPU0 X NV18")
+    top = next((number for number in range(first - 1, -1, -1) if _is_heading(words_of(lines[number]))), None)
+    if top is None:
+        raise InputError(f"{file} line {first + 1}: a row without a heading: the columns are named above it")
+    while top and GPU.match(lines[top - 1].lstrip()) and _is_heading(words_of(lines[top - 1])):
+        top -= 1
+    return top, first
+
+
+def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
+    """What the lines above the first row name."""
+    end = _heading_end(lines, top, first)
+    words = [word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)]
+    start = next((number for number, word in enumerate(words) if GPU.fullmatch(word)), len(words))
+    others = (number for number in range(start, len(words)) if _is_other(words[number : number + 2]))
+    columns = tuple(words[start : next(others, len(words))])
+    _check_columns(columns, f"{file} line {top + 1}")
+    affinities = tuple(word for word, after in pairwise(words) if after == "Affinity")
+    return Heading(columns, "Affinity" in words[:start], affinities, end)
+
+
+def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
+    """The rows by their label, up to the next heading."""
+    rows: dict[str, Row] = {}
+    labels, row = set(heading.columns), None
+    for number in range(heading.end, len(lines)):
+        words = words_of(lines[number])
+        start = next((place for place, word in enumerate(words) if word in labels), len(words))
+        if _are_cells(words[start + 1 :][: len(labels)]):
+            label = words[start]
+            if label in rows:
+                raise InputError(f"{file} line {number + 1}: a second row of {label}, see line {rows[label].line}")
+            row = rows[label] = Row(number + 1, rest=words[:start] if heading.affinity_first else [])
+            _fill(row, words[start + 1 :], number + 1, heading)
+        elif row and words and _goes_on(row, words[0], heading):
+            _fill(row, words, number + 1, heading)
+        elif len(rows) == len(labels) or (rows and _is_heading(words)):
+            break
+    return rows
+
+
+def unbroken(lines: list[str], top: int, first: int) -> list[str]:
+    """The lines as they were before a terminal broke those of the matrix at its width, and empty ones for the rest."""
+    blank = (number for number in range(first, len(lines)) if not lines[number])
+    end = min(next(blank, len(lines)), top + _MOST_LINES)
+    width, start = max(map(len, lines[top:end])), top
+    heading = lines[top : _heading_end(lines, top, first)]
+    labels = set(words_of("".join(line if len(line) == width else f"{line} " for line in heading)))
+    parts: dict[int, list[str]] = {}
+    for number in range(top, end):
+        line = lines[number]
+        begins = not line[:1].strip() or not labels.isdisjoint(words_of(line)[:1])
+        if number == top or len(lines[number - 1]) < width or (begins and number >= top + len(heading)):
+            start = number
+        parts.setdefault(start, []).append(line)
+    return [*lines[:top], *("".join(parts.get(number, ())) for number in range(top, end)), *lines[end:]]
+
+
+def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
+    said = {kind: word for kind, word in zip(affinities, words, strict=False) if _AFFINITY.fullmatch(word)}
+    return next((said[kind] for kind in ("NUMA", "CPU") if said.get(kind, "N/A") != "N/A"), None)
+
+
+def _is_heading(words: Sequence[str]) -> bool:
+    return any(map(GPU.fullmatch, words)) and not any(map(is_link, words))
+
+
+def _begins_matrix(line: str) -> bool:
+    """Whether a line is a row of a GPU, with its own X."""
+    if "GPU" not in line or "X" not in line:
+        return False
+    words = words_of(line)
+    label = next((place for place, word in enumerate(words) if GPU.fullmatch(word)), len(words))
+    return "X" in words[label + 1 :]
+
+
+def _heading_end(lines: list[str], top: int, first: int) -> int:
+    return next((number for number in range(top, first) if any(map(is_link, words_of(lines[number])))), first)
+
+
+def _is_other(words: Sequence[str]) -> bool:
+    """Whether words begin one of the last columns: CPU Affinity, NUMA Affinity, GPU NUMA ID."""
+    return words[0] == "NUMA" or words in (["CPU", "Affinity"], ["GPU", "NUMA"])
+
+
+def _check_columns(columns: Sequence[str], place: str) -> None:
+    if len(columns) > MOST:
+        raise InputError(f"{place}: {len(columns)} columns are more than any machine has: at most {MOST} are read")
+    known: set[str] = set()
+    for column in columns:
+        if not is_name(column):
+            raise InputError(f"{place}: {shown(column)} names no device: columns are called GPU0, NIC0 or mlx5_0")
+        if column in known:
+            raise InputError(f"{place}: column {column} is there twice: each device has one")
+        known.add(column)
+
+
+def _are_cells(words: list[str]) -> bool:
+    """Whether what follows a label makes a row of it: links, for the most part."""
+    return bool(words) and 2 * sum(map(is_link, words)) >= len(words)
+
+
+def _goes_on(row: Row, word: str, heading: Heading) -> bool:
+    """Whether a line that begins with `word` is the next part of a row."""
+    if len(row.words) < len(heading.columns):
+        return is_link(word)
+    return bool(heading.affinities) and not row.rest and _AFFINITY.fullmatch(word) is not None
+
+
+def _fill(row: Row, words: list[str], line: int, heading: Heading) -> None:
+    """Add the words of a line to a row; where columns ran into each other, one word is several links."""
+    for place, word in enumerate(words):
+        if len(row.words) >= len(heading.columns):
+            row.rest += words[place:]
+            break
+        parts = _LINK.findall(word) if is_link(word) else [word]
+        row.words += parts
+        row.lines += [line] * len(parts)

@@ -1,0 +1,136 @@
+"""NVLinks, XGMI and C2C of a topology file of NCCL or RCCL: what leads from GPU to GPU, to NVSwitches and to CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from topologies.builder import TopologyBuilder
+from topologies.link_kinds import LINKS
+from topologies.readers.hosts import assumption, join_by_nvswitch
+from topologies.readers.nccl_parts import Part, Parts, busid_of, class_of
+from topologies.readers.xml_elements import Element
+
+MOST = 1024
+"""Links of a GPU to one other device."""
+_GENERATIONS = ((100, "nvlink5"), (90, "nvlink4"), (80, "nvlink3"), (70, "nvlink2"), (0, "nvlink1"))
+"""The NVLinks of GPUs by the least `sm`: NCCL src/graph/topo.h, ncclTopoNVLinkBw."""
+_XGMI = {"906": "xgmi1", "908": "xgmi1", "90a": "xgmi2", "910": "xgmi2", "94": "xgmi3", "95": "xgmi3"}
+"""The XGMI of GPUs by how `gcn` begins; RCCL wrote 910 for gfx90a."""
+_LATEST_XGMI = "xgmi3"
+
+
+@dataclass
+class _Pair:
+    element: Element
+    kind: str
+    count: int = 0
+
+
+@dataclass
+class Nvlinks:
+    """Links by the names of GPUs: to each other, and in bytes/s to NVSwitches, to their CPU by NVLink, and by C2C."""
+
+    pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict)
+    switched: dict[str, float] = field(default_factory=dict)
+    to_cpu: dict[str, float] = field(default_factory=dict)
+    c2c: dict[str, float] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why each kind of link was taken."""
+
+    def lead_to_cpu(self, gpu: str) -> bool:
+        """Whether a GPU has links to its CPU besides PCIe."""
+        return gpu in self.to_cpu or gpu in self.c2c
+
+    def notes(self) -> Iterator[str]:
+        """Which kinds were taken, and why."""
+        for name, reason in self.reasons.items():
+            yield assumption("XGMI" if name.startswith("xgmi") else "NVLink", name, reason)
+
+
+def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
+    """The links of all GPUs, of the NVLinks that are `given` or of those that `sm` tells.
+
+    Raises InputError for links to what is not there, and for links of which the two ends tell different numbers.
+    """
+    links = Nvlinks()
+    for part, gpu in ((part, part.gpu) for part in parts.gpus):
+        for element in gpu.children if gpu else ():
+            if element.tag == "c2c":
+                total = element.whole("bw", 1, 10_000_000) * element.whole("count", 1, MOST) * 1e6
+                _add(links.c2c, part, total)
+            elif gpu and element.tag in ("nvlink", "xgmi"):
+                name, reason = _xgmi_of(gpu) if element.tag == "xgmi" else _nvlink_of(gpu, given)
+                links.reasons.setdefault(name, reason)
+                _add_link(links, parts, part, element, name)
+    for (one, other), pair in links.pairs.items():
+        back = links.pairs.get((other, one))
+        if back is None or back.count != pair.count:
+            listed = f"{back.count} (line {back.element.line})" if back else "none"
+            raise pair.element.mistake("count", f"{pair.count} to {other} in all, which has {listed} back")
+    return links
+
+
+def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
+    """Adds the links to GPUs and CPUs that are there already, and an NVSwitch."""
+    for (one, other), pair in links.pairs.items():
+        if one < other:
+            kind = LINKS[pair.kind]
+            total = pair.count * kind.bandwidth
+            builder.connect(one, other, bandwidth=total, latency=kind.latency, kind=kind.kind, assumed=True)
+    if links.switched:
+        latest = max(name for name in links.reasons if name.startswith("nvlink"))
+        join_by_nvswitch(builder, "nvswitch", links.switched, latest, node=0 if len(parts.hosts) == 1 else -1)
+    latency = LINKS["c2c"].latency
+    for part in parts.gpus:
+        if part.name in links.c2c:
+            builder.connect(part.name, part.cpu, bandwidth=links.c2c[part.name], latency=latency, kind="c2c")
+        elif part.name in links.to_cpu:
+            total = links.to_cpu[part.name]
+            builder.connect(part.name, part.cpu, bandwidth=total, latency=latency, kind="nvlink", assumed=True)
+
+
+def _add(totals: dict[str, float], part: Part, bandwidth: float) -> None:
+    totals[part.name] = totals.get(part.name, 0.0) + bandwidth
+
+
+def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: str) -> None:
+    count = element.whole("count", 1, MOST)
+    target = _target(parts, part, element)
+    if isinstance(target, Part):
+        links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
+    else:
+        _add(links.switched if target == "nvswitch" else links.to_cpu, part, count * LINKS[kind].bandwidth)
+
+
+def _target(parts: Parts, part: Part, element: Element) -> Part | str:
+    """The GPU that a link leads to, "nvswitch" or "cpu". Raises InputError if it is not there."""
+    target_class = class_of(element, "tclass")
+    if target_class.startswith("0x068001"):
+        return "cpu"
+    if target_class.startswith("0x0680"):
+        return "nvswitch"
+    if target_class and not target_class.startswith(("0x03", "0x12")):
+        raise element.mistake("tclass", "it is the class of a GPU (0x0302), an NVSwitch (0x068000) or a CPU (0x068001)")
+    key = part.host, busid_of(element, "target")
+    if key in parts.switches:
+        return "nvswitch"
+    found = parts.by_busid.get(key)
+    if found is None or found.kind != "gpu" or found is part:
+        raise element.mistake("target", "it is the busid of another GPU of the file, as when all GPUs took part")
+    return found
+
+
+def _nvlink_of(gpu: Element, given: str | None) -> tuple[str, str]:
+    """The kind of the NVLinks of a <gpu>, and why."""
+    if given:
+        return given, "as asked for"
+    generation = gpu.whole("sm", 0, 9999)
+    return next(name for least, name in _GENERATIONS if generation >= least), f"as usual for sm {generation}"
+
+
+def _xgmi_of(gpu: Element) -> tuple[str, str]:
+    """The kind of the XGMI links of a <gpu>, and why."""
+    gcn = gpu.text("gcn", "unknown")
+    model = gcn.lower().removeprefix("gfx")
+    return next((name for start, name in _XGMI.items() if model.startswith(start)), _LATEST_XGMI), f"as usual for {gcn}"

@@ -1,0 +1,237 @@
+"""The elements of a topology file of NCCL or RCCL as parts of a machine, named and placed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from topologies.errors import InputError
+from topologies.readers.xml_elements import Element
+
+MOST_CPUS = 256
+"""NUMA nodes of a file."""
+_WITHIN = {
+    "cpu": ("system",),
+    "pci": ("cpu", "pci"),
+    "gpu": ("pci",),
+    "nic": ("pci", "cpu"),
+    "net": ("nic",),
+    "nvlink": ("gpu",),
+    "xgmi": ("gpu",),
+    "c2c": ("gpu",),
+}
+"""What belongs in what; other elements are passed over, with all that is in them."""
+_GPUS, _NICS, _BRIDGES, _NVSWITCHES = ("0x03", "0x12"), "0x02", "0x0604", "0x0680"
+"""How PCI classes of displays and accelerators, networks, bridges to PCIe and other bridges begin."""
+_BUSID = re.compile(r"[0-9a-f]{1,8}:[0-9a-f]{1,4}(?::[0-9a-f]{1,4})?(?:\.[0-9a-f]{1,2})?", re.ASCII)
+_CLASS = re.compile(r"0x[0-9a-f]{2,8}", re.ASCII)
+
+
+class Cpu(NamedTuple):
+    """A NUMA node, by the first element that names it."""
+
+    name: str
+    host: int
+    element: Element
+
+
+class Part(NamedTuple):
+    """A device: a <pci>, or a <nic> that stands in a <cpu>. `above` is where it is plugged in."""
+
+    name: str
+    kind: str
+    host: int
+    element: Element
+    above: str
+    cpu: str
+
+    @property
+    def gpu(self) -> Element | None:
+        """The <gpu> in it, if there is one."""
+        return next(iter(self.element.within("gpu")), None)
+
+    @property
+    def nets(self) -> list[Element]:
+        """The <net>s in it."""
+        nics = [self.element] if self.element.tag == "nic" else self.element.within("nic")
+        return [net for nic in nics for net in nic.within("net")]
+
+
+class Port(NamedTuple):
+    """A <net>: a network port of a device."""
+
+    name: str
+    part: Part
+    element: Element
+
+
+@dataclass
+class Parts:
+    """All parts, in the order of the file. A file may describe several hosts: names then begin with "node0."."""
+
+    hosts: list[str] = field(default_factory=list)
+    cpus: list[Cpu] = field(default_factory=list)
+    devices: list[Part] = field(default_factory=list)
+    ports: list[Port] = field(default_factory=list)
+    by_busid: dict[tuple[int, str], Part] = field(default_factory=dict)
+    switches: set[tuple[int, str]] = field(default_factory=set)
+    """Where NVSwitches are, by their bus id."""
+    described: bool = False
+    """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
+
+    @property
+    def gpus(self) -> list[Part]:
+        """The GPUs, in the order of the file."""
+        return [part for part in self.devices if part.kind == "gpu"]
+
+
+def survey(root: Element) -> Parts:
+    """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what they have to be."""
+    if root.tag != "system":
+        expected = "expected <system>, as NCCL_TOPO_DUMP_FILE writes it"
+        raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
+    described = any(element.tag == "gpu" for element in _checked(root))
+    hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
+    surveyor = _Surveyor(Parts(hosts, described=described))
+    for cpu in root.within("cpu"):
+        surveyor.add_cpu(cpu)
+    parts = surveyor.parts
+    if not parts.gpus:
+        expected = "expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what NCCL_TOPO_DUMP_FILE writes"
+        raise InputError(f"{root.file}: no GPU: {expected}")
+    surveyor.add_ports()
+    return parts
+
+
+def _checked(root: Element) -> Iterator[Element]:
+    """The elements that are known, each where it belongs."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        yield element
+        known = [child for child in element.children if child.tag in _WITHIN]
+        for child in known:
+            if element.tag not in _WITHIN[child.tag]:
+                place = f"it belongs in <{'> or <'.join(_WITHIN[child.tag])}>"
+                raise InputError(f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}")
+        waiting += known
+
+
+class _Surveyor:
+    """Goes through the CPUs and names what is there."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.taken: dict[tuple[str, object], Element] = {}
+        self.found: Counter[str] = Counter()
+
+    def add_cpu(self, element: Element) -> None:
+        """The NUMA node of a <cpu>, unless it is there already, and all devices in it."""
+        host = self.parts.hosts.index(element.attributes.get("host_hash", ""))
+        name = self._prefixed(host, f"cpu{element.whole('numaid', -1, 9999)}")
+        if ("cpu", name) not in self.taken:
+            self.taken["cpu", name] = element
+            self.parts.cpus.append(Cpu(name, host, element))
+        if len(self.parts.cpus) > MOST_CPUS:
+            raise element.mistake("numaid", f"no machine has more than {MOST_CPUS} NUMA nodes")
+        waiting = [(child, name) for child in reversed(element.children)]
+        while waiting:
+            child, above = waiting.pop()
+            part = self._part(host, child, above, name)
+            if part:
+                self.parts.devices.append(part)
+                waiting += [(inner, part.name) for inner in reversed(child.within("pci"))]
+
+    def add_ports(self) -> None:
+        """A port for each <net>, called by its number as well where several have one name."""
+        nets = [(part, net) for part in self.parts.devices for net in part.nets]
+        alike = Counter((part.host, net.text("name")) for part, net in nets)
+        for part, net in nets:
+            name = net.text("name")
+            if not name or name == "nvswitch":
+                raise net.mistake("name", "it is a name like mlx5_0")
+            if alike[part.host, name] > 1:
+                name = f"{name}:{net.whole('port', 0, 255, 0)}"
+            name = self._prefixed(part.host, name)
+            self._take("device", name, net, "name")
+            if net.attributes.get("dev"):
+                self._take("net", (part.host, net.whole("dev", 0, 9999)), net, "dev")
+            self.parts.ports.append(Port(name, part, net))
+
+    def _part(self, host: int, element: Element, above: str, cpu: str) -> Part | None:
+        """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in communication."""
+        if element.tag == "nic":
+            return self._named(f"nic{self._next('nic')}", "nic", host, element, above, cpu)
+        if element.tag != "pci":
+            return None
+        busid, kind = busid_of(element, "busid"), _kind(element, self.parts.described)
+        self._take("pci", (host, busid), element, "busid")
+        if kind == "nvswitch":
+            self.parts.switches.add((host, busid))
+        if kind in ("nvswitch", "other"):
+            return None
+        name = f"gpu{self._number(element)}" if kind == "gpu" else busid
+        part = self.parts.by_busid[host, busid] = self._named(name, kind, host, element, above, cpu)
+        return part
+
+    def _named(self, name: str, kind: str, host: int, element: Element, above: str, cpu: str) -> Part:
+        part = Part(self._prefixed(host, name), kind, host, element, above, cpu)
+        self._take("device", part.name, part.gpu or element, "dev")
+        return part
+
+    def _number(self, pci: Element) -> int:
+        """The number of a GPU: its dev, or else how many there were before."""
+        gpus, before = pci.within("gpu"), self._next("gpu")
+        if len(gpus) > 1:
+            raise InputError(
+                f"{pci.file} line {gpus[1].line}: a second <gpu> in one <pci>: each has a <pci> of its own"
+            )
+        return gpus[0].whole("dev", 0, 9999, before) if gpus else before
+
+    def _next(self, kind: str) -> int:
+        self.found[kind] += 1
+        return self.found[kind] - 1
+
+    def _prefixed(self, host: int, name: str) -> str:
+        return name if len(self.parts.hosts) == 1 else f"node{host}.{name}"
+
+    def _take(self, sort: str, key: object, element: Element, attribute: str) -> None:
+        """Raises InputError if another element has what is there only once."""
+        first = self.taken.setdefault((sort, key), element)
+        if first is not element:
+            raise element.mistake(attribute, f"line {first.line} has it already")
+
+
+def busid_of(element: Element, attribute: str) -> str:
+    """A PCI bus id, in lower case. Raises InputError if it is none."""
+    value = element.attributes.get(attribute, "").lower()
+    if not _BUSID.fullmatch(value):
+        raise element.mistake(attribute, "it is a PCI bus id like 0000:0f:00.0")
+    return value
+
+
+def class_of(element: Element, attribute: str) -> str:
+    """A PCI class in lower case, or nothing if it is missing. Raises InputError if it is none."""
+    value = element.attributes.get(attribute, "").lower()
+    if value and not _CLASS.fullmatch(value):
+        raise element.mistake(attribute, "it is a PCI class like 0x030200")
+    return value
+
+
+def _kind(pci: Element, described: bool) -> str:
+    """What a <pci> is. Where the file has <gpu>s, other displays (those of a console) are no GPUs."""
+    inner, pci_class = {child.tag for child in pci.children}, class_of(pci, "class")
+    if "gpu" in inner:
+        return "gpu"
+    if "nic" in inner:
+        return "nic"
+    if "pci" in inner or pci_class.startswith(_BRIDGES):
+        return "pcie switch"
+    if pci_class.startswith(_GPUS) and not described:
+        return "gpu"
+    if pci_class.startswith(_NVSWITCHES):
+        return "nvswitch"
+    return "nic" if pci_class.startswith(_NICS) else "other"

@@ -1,0 +1,121 @@
+"""XML as elements that know their line, and every mistake in it as one line. Nothing in it expands or is fetched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import isfinite
+from xml.sax import SAXException, SAXParseException
+from xml.sax.handler import ContentHandler
+from xml.sax.xmlreader import AttributesImpl, Locator
+
+from topologies.errors import InputError
+from topologies.readers.checks import check_text
+
+DEEPEST, MOST = 256, 20_000
+"""Elements within each other and in a file: PCIe has 256 buses, and a rack of 72 GPUs has 2,500 elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class Element:
+    """An element, where it stands and what it holds, with its attributes as they are written."""
+
+    file: str
+    tag: str
+    line: int
+    attributes: dict[str, str]
+    children: list[Element] = field(default_factory=list)
+
+    def within(self, tag: str) -> list[Element]:
+        """The elements of a tag that stand directly in this one."""
+        return [child for child in self.children if child.tag == tag]
+
+    def mistake(self, attribute: str, right: str) -> InputError:
+        """The error to raise about an attribute, saying what would be right."""
+        value = self.attributes.get(attribute)
+        said = "is missing" if value is None else f"is {_shown(value)}"
+        return InputError(f"{self.file} line {self.line}: {attribute} of <{self.tag}> {said}: {right}")
+
+    def text(self, attribute: str, default: str | None = None) -> str:
+        """An attribute as text, printable and of at most 80 characters. Raises InputError if it is not, or missing."""
+        value = self.attributes.get(attribute, default)
+        if value is None or len(value) > 80 or not value.isprintable():
+            raise self.mistake(attribute, "it is a name of at most 80 characters")
+        return value
+
+    def whole(self, attribute: str, low: int, high: int, default: int | None = None) -> int:
+        """An attribute as a whole number from `low` to `high`; `default` if it is missing or empty.
+
+        Raises InputError if it is none, or missing without a default.
+        """
+        value = self.attributes.get(attribute, "")
+        if not value and default is not None:
+            return default
+        if not re.fullmatch(r"-?\d{1,12}", value, re.ASCII) or not low <= int(value) <= high:
+            raise self.mistake(attribute, f"it is a whole number from {low} to {high}")
+        return int(value)
+
+    def number(self, attribute: str, high: float) -> float:
+        """An attribute as a number from 0 to `high`; 0 if it is missing or empty. Raises InputError if it is none."""
+        try:
+            value = float(self.attributes.get(attribute) or 0.0)
+        except ValueError:
+            value = -1.0
+        if not (isfinite(value) and 0 <= value <= high):
+            raise self.mistake(attribute, f"it is a number from 0 to {high:g}")
+        return value
+
+
+def parse(text: str, file: str) -> Element:
+    """The root element of an XML text. Raises InputError with the line if it is not well-formed, or not harmless."""
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.expatreader import DefusedExpatParser
+
+    text = check_text(text, file)
+    skipped = text[: len(text) - len(text.lstrip())].count("\n")
+    parser = DefusedExpatParser(forbid_dtd=True)
+    reader = _Reader(file, skipped, parser)
+    parser.setContentHandler(reader)
+    try:
+        parser.feed(text.lstrip())
+        parser.close()
+    except DefusedXmlException:
+        line = skipped + (parser.getLineNumber() or 1)
+        raise InputError(f"{file} line {line}: a document type or an entity: plain elements are read") from None
+    except SAXParseException as error:
+        line = skipped + (error.getLineNumber() or 1)
+        raise InputError(f"{file} line {line}: {error.getMessage()}: expected well-formed XML") from None
+    except SAXException as error:
+        raise InputError(f"{file}: {error.getMessage()}: expected well-formed XML") from None
+    return reader.root
+
+
+class _Reader(ContentHandler):
+    """Keeps elements as they come."""
+
+    root: Element
+
+    def __init__(self, file: str, skipped: int, locator: Locator) -> None:
+        super().__init__()
+        self.file, self.skipped, self.locator, self.count = file, skipped, locator, 0
+        self.open: list[Element] = []
+
+    def startElement(self, name: str, attrs: AttributesImpl) -> None:  # noqa: N802
+        line = self.skipped + (self.locator.getLineNumber() or 1)
+        element = Element(self.file, name if len(name) <= 40 else f"{name[:37]}...", line, dict(attrs.items()))
+        self.count += 1
+        if len(self.open) >= DEEPEST or self.count > MOST:
+            what = f"{DEEPEST} elements within each other" if self.count <= MOST else f"{MOST} elements"
+            raise InputError(f"{self.file} line {line}: more than {what}: no machine has so many")
+        if self.open:
+            self.open[-1].children.append(element)
+        else:
+            self.root = element
+        self.open.append(element)
+
+    def endElement(self, name: str) -> None:  # noqa: N802
+        self.open.pop()
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 40 else f"{value[:37]}...")

@@ -1,0 +1,175 @@
+"""Ring orders made for a machine: through every node along its fastest links, across the network once a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints, Topology
+
+Rows = npt.NDArray[np.int64]
+SEARCHED = 8
+"""Ranks of a node up to which every order is looked at; beyond, rotations of the rank order and of the nearest next."""
+PAIRS = 128
+"""Ranks of a node up to which the distances of all pairs are looked at; beyond, the rank order is taken."""
+CHANNELS = 16
+SHORTLIST = 64
+STEEPNESS = 8.0
+GAIN = 1e-3
+"""A further channel is taken if all together get faster by more than this share."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """`orders[c]` lists the ranks round ring c, shape (channels, ranks); each carries an equal share.
+
+    `bandwidth` is what all rings together hand on from rank to rank, in bytes/s: the slowest medium's β over the share
+    that crosses it.
+    """
+
+    orders: Ints
+    bandwidth: float
+
+
+def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
+    """Rings over the first `ranks` ranks, up to :data:`CHANNELS` of them or as many as asked for.
+
+    One after the other, each takes the order whose links carry least so far, weighted so that the fullest counts most:
+    a greedy packing of Hamiltonian cycles, which is what the channel search of NCCL looks for as well.
+
+    >>> from topologies.machines import dgx1
+    >>> find_rings(dgx1(), 8).bandwidth / 1e9
+    120.0
+    """
+    if not 2 <= ranks <= topology.ranks:
+        raise InputError(f"ranks is {ranks}: {topology.name} has {topology.ranks}, a ring takes 2 or more")
+    if channels is not None and not 1 <= channels <= 64:
+        raise InputError(f"channels is {channels}: 1 to 64")
+    groups = _groups(topology, ranks)
+    patterns = _patterns(topology, groups)
+    most = min(_ceiling(topology, max(groups, key=len)), _way_out(topology, groups))
+    uses, best = np.zeros(len(topology.medium_bandwidth)), Rings(np.zeros((0, ranks), dtype=np.int32), 0.0)
+    orders: list[Ints] = []
+    for channel in range(channels or CHANNELS):
+        pattern = patterns[_next(topology, groups, patterns, uses, channel)]
+        orders.append(np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(np.int32))
+        uses += _uses(topology, orders[-1], channel)
+        found = Rings(np.array(orders), len(orders) / float((uses / topology.medium_bandwidth).max()))
+        if channels or found.bandwidth > best.bandwidth * (1 + GAIN):
+            best = found
+        if not channels and best.bandwidth >= most:
+            break
+    return best
+
+
+def _ceiling(topology: Topology, group: Ints) -> float:
+    """What the slowest rank of a node sends over all links that its routes to the others begin with, in bytes/s."""
+    if not 1 < len(group) <= PAIRS:
+        return np.inf
+    size, indptr, links = _legs(topology, group, group, 0)
+    begun = indptr[:-1].reshape(size, size)[~np.eye(size, dtype=np.bool_)].reshape(size, -1)
+    return min(float(topology.bandwidth[np.unique(links[row])].sum()) for row in begun)
+
+
+def _way_out(topology: Topology, groups: list[Ints]) -> float:
+    """What the routes from one node to the next can carry together at their narrowest place, in bytes/s."""
+    if len(groups) == 1 or len(groups[0]) > PAIRS:
+        return np.inf
+    _, indptr, links = _legs(topology, groups[0], groups[1], 0)
+    place = np.arange(len(links)) - np.repeat(indptr[:-1], np.diff(indptr))
+    shared = range(int(np.diff(indptr).min()))
+    return min(float(topology.bandwidth[np.unique(links[place == hop])].sum()) for hop in shared)
+
+
+def _groups(topology: Topology, ranks: int) -> list[Ints]:
+    """The ranks of every node, in the order in which the nodes come; devices of no node are together."""
+    node = topology.node[topology.placement[:ranks]]
+    _, first = np.unique(node, return_index=True)
+    return [np.flatnonzero(node == node[k]).astype(np.int32) for k in np.sort(first)]
+
+
+def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
+    """Orders of the ranks of a node to choose from, by their number within it, shape (orders, ranks of a node)."""
+    size, start = max(map(len, groups)), len(groups) == 1
+    if size <= SEARCHED:
+        rest = np.array(list(permutations(range(int(start), size))), dtype=np.int64)
+        return np.insert(rest, 0, 0, axis=1) if start else rest
+    rank_order = np.arange(size)
+    if size > PAIRS:
+        return rank_order[None]
+    group = max(groups, key=len)
+    nearest = _nearest(topology, group)
+    kept = [rank_order, rank_order[::-1], nearest, nearest[::-1]]
+    return np.unique([np.roll(order, -shift) for order in kept for shift in range(1 if start else size)], axis=0)
+
+
+def _nearest(topology: Topology, group: Ints) -> Rows:
+    """From the first rank always on to the nearest that is left."""
+    from topologies.routing import distances
+
+    away = distances(topology, group)[:, group]
+    order, left = [0], np.ones(len(group), dtype=np.bool_)
+    while len(order) < len(group):
+        left[order[-1]] = False
+        order.append(int(np.argmin(np.where(left, away[order[-1]], np.inf))))
+    return np.array(order)
+
+
+def _next(topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, channel: int) -> int:
+    """The pattern that burdens the fullest media least, looked at on the first two nodes."""
+    if len(patterns) == 1:
+        return 0
+    here, there = max(groups, key=len), next((g for g in groups[1:] if len(g) == len(groups[0])), None)
+    legs = [_legs(topology, here, here, channel)]
+    if there is not None:
+        legs = [legs[0], *(_legs(topology, *ends, channel) for ends in ((here, there), (there, there), (there, here)))]
+    load = uses / topology.medium_bandwidth
+    weight = np.exp(STEEPNESS * load / (load.max() or 1.0)) / topology.medium_bandwidth
+    inside = [_lengths(leg, weight) for leg in legs]
+    cost = sum(length[patterns[:, :-1], patterns[:, 1:]].sum(axis=1) for length in inside[::2])
+    closing = inside[1::2] or inside[:1]
+    cost = cost + sum(length[patterns[:, -1], patterns[:, 0]] for length in closing)
+    shortlist = np.argsort(np.round(cost / cost.min(), 9), kind="stable")[:SHORTLIST]
+    return int(min(shortlist, key=lambda k: _fullest(topology, legs, patterns[k], uses)))
+
+
+Legs = tuple[int, Ints, Ints]
+
+
+def _legs(topology: Topology, here: Ints, there: Ints, channel: int) -> Legs:
+    """The routes from every rank of one group to every rank of another: their number a side, and the routes."""
+    source, target = np.repeat(here, len(there)), np.tile(there, len(here))
+    indptr, links = topology.routes(source, target, np.full(len(source), channel))
+    return len(here), indptr, links
+
+
+def _lengths(leg: Legs, weight: Floats) -> Floats:
+    """What a route costs where a link costs `weight`, shape (here, there)."""
+    size, indptr, links = leg
+    total = np.concatenate(([0.0], np.cumsum(weight[links])))
+    return (total[indptr[1:]] - total[indptr[:-1]]).reshape(size, -1)
+
+
+def _fullest(topology: Topology, legs: list[Legs], pattern: Rows, uses: Floats) -> float:
+    """The greatest load of a medium once a ring of this pattern is there as well."""
+    load = uses.copy()
+    pairs = [(pattern[:-1], pattern[1:]), (pattern[-1:], pattern[:1])]
+    for number, (size, indptr, links) in enumerate(legs):
+        steps = pairs if len(legs) == 1 else [pairs[number % 2]]
+        for here, there in steps:
+            for pair in (here * size + there).tolist():
+                np.add.at(load, links[indptr[pair] : indptr[pair + 1]], 1.0)
+    return round(float((load / topology.medium_bandwidth).max()) * 1e15, 3)
+
+
+def _uses(topology: Topology, order: Ints, channel: int) -> Floats:
+    """How often a ring crosses each medium."""
+    _, links = topology.routes(order, np.roll(order, -1), np.full(len(order), channel))
+    count = np.bincount(links, minlength=topology.links)[: topology.links].astype(np.float64)
+    media = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    crossed = np.bincount(topology.link_media, count[media], len(topology.medium_bandwidth))
+    return np.asarray(crossed, dtype=np.float64)
