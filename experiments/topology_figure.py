@@ -101,7 +101,8 @@ def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
             facecolor="0.965", edgecolor="0.75", linewidth=0.8, zorder=0,
         )  # fmt: skip
         axes.add_patch(box)
-        axes.text(frame.left + 0.25, frame.top - 0.15, f"node {frame.node}", va="top", fontsize=size, color="0.35")
+        middle = (frame.left + frame.right) / 2
+        axes.text(middle, frame.bottom - 0.12, f"node {frame.node}", ha="center", va="top", fontsize=size, color="0.35")
     for place in where.dots:
         axes.text(*place, "...", ha="center", va="center", fontsize=2 * size, color="0.35")
 
@@ -132,13 +133,14 @@ def _path(where: Layout, pair: tuple[int, int]) -> Path:
     for here, there in ((one, other), (other, one)):
         reach = max(0.0, where.widths[here] / 2 - 0.4) if where.widths[here] > where.widths[there] else 0.0
         x, y = where.places[here]
-        ends.append((float(np.clip(where.places[there][0], x - reach, x + reach)), float(y)))
+        edge = HALF * float(np.sign(where.places[there][1] - y)) if where.rows else 0.0
+        ends.append((float(np.clip(where.places[there][0], x - reach, x + reach)), float(y) + edge))
     return Path(ends)
 
 
 def _line_widths(groups: list[LinkGroup], lines: int) -> list[float]:
     """Points; in proportion to the bandwidth, but never too thin to be seen."""
-    thickest = 4.0 if lines <= 80 else 2.4 if lines <= 300 else 1.4
+    thickest = 4.0 if lines <= 45 else 2.2 if lines <= 120 else 1.6
     finite = [group.bandwidth for group in groups if group.bandwidth < np.inf]
     fastest = max(finite, default=1.0)
     thickest = min(thickest, 2.0) if len(set(finite)) == 1 else thickest
@@ -148,6 +150,7 @@ def _line_widths(groups: list[LinkGroup], lines: int) -> list[float]:
 def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) -> None:
     colours = _device_colours(topology)
     labels = [_label(topology.device_names[device]) for device in where.devices.tolist()]
+    sizes = _fonts(labels, where, column)
     for device, (x, y), width, label in zip(where.devices.tolist(), where.places, where.widths, labels, strict=True):
         box = FancyBboxPatch(
             (x - width / 2, y - HALF), width, 2 * HALF, boxstyle="round,pad=0,rounding_size=0.12",
@@ -155,7 +158,7 @@ def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) 
             linewidth=2.0 if topology.in_network[device] else 0.7, zorder=3,
         )  # fmt: skip
         axes.add_patch(box)
-        axes.text(x, y, label, ha="center", va="center", fontsize=_font(label, width, column), zorder=4, linespacing=1.0)
+        axes.text(x, y, label, ha="center", va="center", fontsize=sizes[float(y)], zorder=4, linespacing=1.0)
 
 
 def _label(name: str) -> str:
@@ -165,10 +168,15 @@ def _label(name: str) -> str:
     return "\n".join(short)
 
 
-def _font(label: str, width: float, column: float) -> float:
-    lines = label.split("\n")
-    across = 72 * column * width * 0.92 / (LETTER * max(map(len, lines)))
-    return min(9.0, across, 72 * column * 2 * HALF * 0.85 / (1.2 * len(lines)))
+def _fonts(labels: list[str], where: Layout, column: float) -> dict[float, float]:
+    """The size of the letters in every row: what fits into the boxes across and upwards."""
+    sizes: dict[float, float] = {}
+    for label, width, y in zip(labels, where.widths, where.places[:, 1].tolist(), strict=True):
+        lines = label.split("\n")
+        across = width * 0.92 / (LETTER * max(map(len, lines)))
+        fits = 72 * column * min(across, 2 * HALF * 0.85 / (1.2 * len(lines)))
+        sizes[y] = min(9.0, fits, sizes.get(y, 9.0))
+    return sizes
 
 
 def _device_colours(topology: Topology) -> dict[str, str]:

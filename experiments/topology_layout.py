@@ -17,7 +17,7 @@ Numbers = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 MOST_DEVICES, MOST_LINKS = 1024, 20_000
 """What a picture of a plain shape shows: beyond, it is a grey spot."""
-MOST_RANKS, MOST_OF_ONE = 32, 80
+MOST_RANKS, MOST_OF_ONE = 32, 40
 """Ranks in a row, of several nodes and of one: of more, the first and the last are drawn."""
 MOST_NODES = 4
 
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and may be `widths[k]` wide; 1 is a column.
 
     Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier curve. `dots` are
-    where devices are left out, `left_out` says which.
+    where devices are left out, `left_out` says which. With `rows` links between rows run from top to bottom.
     """
 
     devices: Numbers
@@ -46,6 +46,7 @@ class Layout(NamedTuple):
     frames: tuple[Frame, ...] = ()
     dots: tuple[tuple[float, float], ...] = ()
     left_out: tuple[str, ...] = ()
+    rows: bool = False
 
 
 class Sketch(NamedTuple):

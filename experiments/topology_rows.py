@@ -25,8 +25,10 @@ STEP, FAN, LOWEST, HIGHEST = 1.5, 0.12, 2.0, 5.0
 """Height of a row within a node; of one of the network as a share of the width, and its limits."""
 BOX, WIDEST, HEIGHT = 0.8, 2.4, 0.3
 """Width of a device within a node and at most; half its height."""
-MARGIN, BETWEEN, SKIPPED, TITLE = 0.35, 1.2, 1.6, 0.55
-"""Round a node; between two; more of that where some are left out; above a node for its name."""
+MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
+"""Round a node; between two; more of that where some are left out."""
+SLOTS = 0.66
+"""The width over which arcs leave a device."""
 SHIFTS = (0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0)
 
 
@@ -51,6 +53,7 @@ def rows(sketch: Sketch) -> Layout:
         places=np.stack((x, y), axis=1),
         widths=widths,
         curves=_curves(arcs, level.of, x, y),
+        rows=True,
         frames=tuple(_frames(sketch, level, x, y, arcs)),
         dots=tuple((place, 0.0) for place in dots),
         left_out=left_out,
@@ -221,14 +224,20 @@ def _passing(k: int, pairs: list[Pair], x: Floats, y: Floats) -> list[float]:
 
 def _curves(arcs: dict[Pair, float], level: list[int], x: Floats, y: Floats) -> dict[Pair, Floats]:
     """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it side by side."""
-    longest = max((abs(x[one] - x[other]) for one, other in arcs), default=1.0)
+    near, leaves = neighbours(arcs), dict[Pair, float]()
+    for one, others in near.items():
+        order = sorted(others, key=lambda other: (x[other] > x[one], -x[other]))
+        leaves |= {(one, other): x[one] + _slot(k, len(order)) for k, other in enumerate(order)}
     curves = {}
     for (one, other), height in arcs.items():
-        aside = (0.05 + 0.3 * (1 - abs(x[one] - x[other]) / longest)) * np.sign(x[other] - x[one])
-        ends = np.array([x[one] + aside, x[other] - aside])
-        top = y[one] + (4 / 3 * height if level[one] > 0 else -4 / 3 * height)
-        curves[one, other] = np.array([[ends[0], y[one]], [ends[0], top], [ends[1], top], [ends[1], y[one]]])
+        here, there, up = leaves[one, other], leaves[other, one], 4 / 3 * (height if level[one] > 0 else -height)
+        points = [(here, y[one]), (here, y[one] + up), (there, y[other] + up), (there, y[other])]
+        curves[one, other] = np.array(points)
     return curves
+
+
+def _slot(number: int, slots: int) -> float:
+    return 0.0 if slots == 1 else SLOTS * (number / (slots - 1) - 0.5)
 
 
 def _frames(sketch: Sketch, level: Levels, x: Floats, y: Floats, arcs: dict[Pair, float]) -> Iterable[Frame]:
@@ -238,7 +247,7 @@ def _frames(sketch: Sketch, level: Levels, x: Floats, y: Floats, arcs: dict[Pair
         return
     lift = max((height for (one, _), height in arcs.items() if level.of[one] <= 0), default=0.0)
     bottom = min(float(y[inside].min()), -lift) - HEIGHT - MARGIN
-    top = float(y[inside].max()) + HEIGHT + MARGIN + TITLE
+    top = float(y[inside].max()) + HEIGHT + MARGIN
     for node in sorted({sketch.nodes[k] for k in inside}):
         own = x[[k for k in inside if sketch.nodes[k] == node]]
         yield Frame(node, float(own.min()) - BOX / 2 - MARGIN, bottom, float(own.max()) + BOX / 2 + MARGIN, top)

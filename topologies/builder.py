@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from topologies.topology import Floats, Ints, Paths, Topology
 
 KINDS = 127
 Values = float | npt.ArrayLike
+T = TypeVar("T", int, float)
 
 
 class TopologyBuilder:
@@ -31,6 +33,7 @@ class TopologyBuilder:
         self._kinds: dict[str, int] = {}
         self._ends: set[tuple[int, int]] = set()
         self.notes: list[str] = []
+        self._built = False
 
     def __len__(self) -> int:
         """The number of devices."""
@@ -61,16 +64,16 @@ class TopologyBuilder:
         in_network: bool = False,
     ) -> Ints:
         """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
-        for cost, value in {"reduction": reduction, "copy": copy}.items():
-            _check(f"{cost} of {names[0] if names else kind}", value, "s/B", low=0)
+        for column, cost in {"reduction": reduction, "copy": copy}.items():
+            _check(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
         first = len(self._index)
         for number, name in enumerate(names, first):
             if self._index.setdefault(name, number) != number:
                 raise InputError(f"device {name!r} is there twice: names are unique")
         count = len(names)
-        values: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
-        for column, value in values.items():
-            _extend(self._devices[column], value, count)
+        rows: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
+        for column, values in rows.items():
+            _extend(self._devices[column], values, count)
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             _extend(self._costs[column], cost, count)
         return np.arange(first, first + count, dtype=np.int32)
@@ -202,8 +205,9 @@ class TopologyBuilder:
     def build(self, placement: Sequence[str] | Ints) -> Topology:
         """The topology, with rank r on the device `placement[r]`, given by names or by numbers.
 
-        It takes the builder's columns over: add nothing afterwards.
+        It takes the builder's columns over; what is added afterwards goes into copies of them.
         """
+        self._built = True
         if not isinstance(placement, np.ndarray):
             unknown = [name for name in placement if name not in self._index]
             if unknown:
@@ -237,6 +241,11 @@ class TopologyBuilder:
         )
 
     def _kind(self, kind: str) -> int:
+        """The number of a kind. Whoever adds rows asks for it first: so columns that a topology has are copied here."""
+        if self._built:
+            self._devices, self._links = _copies(self._devices), _copies(self._links)
+            self._costs, self._figures = _copies(self._costs), _copies(self._figures)
+            self._built = False
         code = self._kinds.setdefault(kind, len(self._kinds))
         if code >= KINDS:
             raise InputError(
@@ -271,6 +280,10 @@ class TopologyBuilder:
         shared = np.array([medium[field] for medium in self._media], dtype=np.float64)
         own = np.frombuffer(self._figures[column])
         return np.concatenate((own, shared)) if len(shared) else own
+
+
+def _copies(columns: dict[str, array[T]]) -> dict[str, array[T]]:
+    return {name: array(column.typecode, column) for name, column in columns.items()}
 
 
 def _extend(column: array[int] | array[float], values: npt.ArrayLike, count: int) -> None:

@@ -38,9 +38,13 @@ def run(algo: str, p: str, size: str, machine: Machine, engine: str, timeline: P
     if len(ranks) != 1:
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
     output.check_writable(timeline, FIGURES)
+    progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
     case = Case(algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine))
-    result = case.simulate(parse_bytes(size))
+    progress(1, 3)
+    result = case.simulate(nbytes)
+    progress(2, 3)
     row, path = judge(case, result), critical_path(result)
+    progress(3, 3)
     if timeline:
         from experiments import figures
 

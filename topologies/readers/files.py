@@ -27,15 +27,18 @@ def read(path: Path) -> Topology:
 
 def _text(path: Path) -> str:
     try:
-        if not path.is_file():
-            raise InputError(f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list")
-        if path.stat().st_size > LIMIT:
-            raise InputError(f"{path.name} has {path.stat().st_size} bytes: a topology has at most {LIMIT}")
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+        there, size = path.is_file(), path.stat().st_size if path.exists() else 0
+        content = path.read_bytes() if there and size <= LIMIT else b""
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
+    if not there:
+        raise InputError(f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list")
+    if size > LIMIT:
+        raise InputError(f"{path.name} has {size} bytes: a topology has at most {LIMIT}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
 
 
 def _reader(text: str, suffix: str) -> Callable[[str, str], Topology]:

@@ -82,7 +82,8 @@ def start_of(lines: list[str], file: str) -> tuple[int, int]:
     top = next((number for number in range(first - 1, -1, -1) if _is_heading(words_of(lines[number]))), None)
     if top is None:
         raise InputError(f"{file} line {first + 1}: a row without a heading: the columns are named above it")
-    while top and GPU.match(lines[top - 1].lstrip()) and _is_heading(words_of(lines[top - 1])):
+    highest = max(0, top - MOST)
+    while top > highest and GPU.match(lines[top - 1].lstrip()) and _is_heading(words_of(lines[top - 1])):
         top -= 1
     return top, first
 
@@ -103,7 +104,7 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
     """The rows by their label, up to the next heading."""
     rows: dict[str, Row] = {}
     labels, row = set(heading.columns), None
-    for number in range(heading.end, len(lines)):
+    for number in range(heading.end, min(len(lines), heading.end + _MOST_LINES)):
         words = words_of(lines[number])
         start = next((place for place, word in enumerate(words) if word in labels), len(words))
         if _are_cells(words[start + 1 :][: len(labels)]):

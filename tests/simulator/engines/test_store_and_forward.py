@@ -13,7 +13,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.critical_path import critical_path, parts, sensitivities
 from simulator.engines import Engine, simulate
-from simulator.schedule import Schedule
+from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
 from topologies.builder import TopologyBuilder
@@ -139,7 +139,7 @@ def test_what_has_arrived_is_merged(engine: Engine) -> None:
 
 
 def test_a_flow_is_nothing_to_store() -> None:
-    with pytest.raises(InputError, match="sharing is 'fair' with store_and_forward: .* choose one"):
+    with pytest.raises(InputError, match="sharing is 'fair' with store_and_forward"):
         simulate(messages(1.0), route_of(Wire(1)), sharing="fair", store_and_forward=True)
 
 
@@ -237,7 +237,6 @@ def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: i
     assert stored(messages(float(size)), route_of(*route), engine).makespan == expected
 
 
-@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
     schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
@@ -248,6 +247,7 @@ def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: in
     assert reference.node_cause.tolist() == compiled.node_cause.tolist()
 
 
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(random: Random, ranks: int) -> None:
     timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
@@ -261,12 +261,13 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(rand
             assert timeline.node_start[node[row]] > there if queued else timeline.node_start[node[row]] == there
 
 
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_the_causes_of_bubbles_add_up(random: Random, ranks: int) -> None:
     timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
     found, schedule = bubbles(timeline), timeline.schedule
     assert (found.seconds >= 0).all()
     for rank in range(ranks):
-        mine = (schedule.kind == 0) & (schedule.lane == 0) & (schedule.rank == rank)
+        mine = (schedule.kind == COMPUTE) & (schedule.lane == 0) & (schedule.rank == rank)
         idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
         assert found.total[rank] == pytest.approx(idle, abs=1e-9)

@@ -13,8 +13,8 @@ def machine(links: list[str], ranks: str) -> Topology:
     builder = TopologyBuilder("machine")
     for name in "abcd":
         builder.device(name)
-    for one, other in links:
-        builder.link(one, other, bandwidth=1e9)
+    for ends in links:
+        builder.link(ends[0], ends[1], bandwidth=1e9)
     return builder.build(list(ranks))
 
 

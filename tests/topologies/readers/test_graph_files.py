@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ media:
 - {name: gpu0 in, bandwidth: 20GB/s}
 - {name: "yes", bandwidth: 333.3333333333333MB/s, gap: 200ns}
 links:
-- {from: gpu0, to: "5", kind: nvlink, bandwidth: 50GB/s, latency: 1.25us, assumed: true, both: true}
+- {from: gpu0, to: "5", kind: nvlink, bandwidth: 50GB/s, latency: 2us, assumed: true, both: true}
 - {from: "5", to: gpu1, bandwidth: inf, gap: 1us, media: ["yes", gpu0 in]}
 - {from: gpu1, to: "5", bandwidth: 1GB/s}
 """
@@ -62,33 +61,11 @@ GOLDEN_JSON = """\
   {"name": "yes", "bandwidth": "333.3333333333333MB/s", "gap": "200ns"}
  ],
  "links": [
-  {"from": "gpu0", "to": "5", "kind": "nvlink", "bandwidth": "50GB/s", "latency": "1.25us", "assumed": true, "both": true},
+  {"from": "gpu0", "to": "5", "kind": "nvlink", "bandwidth": "50GB/s", "latency": "2us", "assumed": true, "both": true},
   {"from": "5", "to": "gpu1", "bandwidth": "inf", "gap": "1us", "media": ["yes", "gpu0 in"]},
   {"from": "gpu1", "to": "5", "bandwidth": "1GB/s"}
  ]
 }
-"""
-PLAIN = """\
-simctl_topology: 1
-name: pair
-devices:
-- {name: a}
-- name: b
-  kind: gpu
-
-links:
-- from: a
-  to: b
-  bandwidth: 50GB/s
-  both: true
-"""
-PLAIN_JSON = """\
-{"simctl_topology": 1, "name": "pair",
- "devices": [{"name": "a"}, {"name": "b"}],
- "links": [
-\t{"from": "a", "to": "b",
-\t "bandwidth": "50GB/s", "both": true}
-]}
 """
 
 
@@ -100,7 +77,7 @@ def golden() -> Topology:
     builder.device("gpu1", node=0)
     builder.device("5", "nvswitch", in_network=True)
     port, bus = builder.medium("gpu0 in", 20e9), builder.medium("yes", 1e9 / 3, 2e-7)
-    builder.connect("gpu0", "5", bandwidth=50e9, latency=1.25e-6, kind="nvlink", assumed=True)
+    builder.connect("gpu0", "5", bandwidth=50e9, latency=2e-6, kind="nvlink", assumed=True)
     builder.link("5", "gpu1", bandwidth=INF, gap=1e-6, media=(bus, port))
     builder.link("gpu1", "5", bandwidth=1e9)
     return builder.build(["gpu1", "gpu0"])
@@ -114,10 +91,10 @@ def differences(one: Topology, other: Topology) -> list[str]:
     return [name for name, mine, theirs in columns if not identical(mine, theirs)]
 
 
-def identical(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
+def identical(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and bool(one == other)
+    return type(one) is type(other) and one == other
 
 
 def refusal(read: Callable[..., object], *given: object) -> str:
@@ -217,121 +194,10 @@ def test_only_neighbours_that_are_alike_and_lead_back_are_one_entry() -> None:
     assert links_of(("a", "b", 1e9), ("a", "c", 1e9)).count("both") == 0
 
 
-@pytest.mark.parametrize(("text", "read"), [(PLAIN, read_yaml), (PLAIN_JSON, read_json)], ids=["yaml", "json"])
-def test_what_is_left_out_is_as_usual(text: str, read: Callable[[str, str], Topology]) -> None:
-    topology = read(text, "pair")
-    builder = TopologyBuilder("pair")
-    builder.device("a")
-    builder.device("b")
-    builder.connect("a", "b", bandwidth=50e9)
-    assert differences(topology, builder.build(["a", "b"])) == []
-
-
-def test_without_ranks_there_is_one_on_every_gpu_or_on_every_device() -> None:
-    assert read_yaml(PLAIN.replace("kind: gpu", "kind: nic"), "pair").placement.tolist() == [0]
-    nics = PLAIN.replace("kind: gpu", "kind: nic").replace("{name: a}", "{name: a, kind: nic}")
-    assert read_yaml(nics, "pair").placement.tolist() == [0, 1]
-
-
-MISTAKES = {
-    ("simctl_topology: 1", "simctl_topology: 2"): (
-        " line 1, simctl_topology: version 2 is not known: this program reads version 1"
-    ),
-    ("simctl_topology: 1\n", ""): " line 1, simctl_topology: is missing",
-    ("name: pair", "name: 5"): " line 2, name: 5 is not text: put it in quotes",
-    ("name: pair", "name: on"): " line 2, name: true is not text: put it in quotes",
-    ("name: pair", "name: 2001-01-01"): " line 2, name: 2001-01-01 is not text: put it in quotes",
-    ("name: pair", "name: ' x'"): (
-        " line 2, name: ' x' has 2 characters: write 1 to 200 printable characters without blanks at the ends"
-    ),
-    ("name: pair", 'name: "a\\nb"'): (
-        " line 2, name: 'a\\nb' has 3 characters: write 1 to 200 printable characters without blanks at the ends"
-    ),
-    ("name: pair", "name: pair\npaths: ecmp"): " line 3, paths: 'ecmp': input should be 'first', 'hash' or 'rail'",
-    ("name: pair", "name: pair\nname: pair"): " line 3: the key 'name' is there twice",
-    ("name: pair", "name: pair\ncolour: red"): (
-        " line 3, colour: no such key: there are simctl_topology, name, paths, notes, ranks, devices, media, links"
-    ),
-    ("name: pair", "name: pair\nranks: []"): " line 3, ranks: is empty: at least one is needed",
-    ("name: pair", "name: pair\nranks: [a, c]"): " line 3, ranks[1]: 'c' is no device",
-    ("name: pair", "name: pair\nmedia: [{name: m, bandwidth: 5GB/s}, {name: m, bandwidth: 5GB/s}]"): (
-        " line 3, media[1].name: 'm' is there twice: names are unique"
-    ),
-    ("name: b", "name: a"): " line 5, devices[1].name: 'a' is there twice: names are unique (and 1 more mistake)",
-    ("kind: gpu", "node: -1"): " line 6, devices[1].node: -1: input should be greater than or equal to 0",
-    ("kind: gpu", "node: 1.0"): " line 6, devices[1].node: 1.0 is not a whole number",
-    ("kind: gpu", "in_network: 1"): " line 6, devices[1].in_network: 1 is not true or false",
-    ("kind: gpu", "bandwidth: 5GB/s"): (
-        " line 6, devices[1].bandwidth: no such key: there are name, kind, node, merges, copies, in_network"
-    ),
-    ("kind: gpu", "merges: 20"): " line 6, devices[1].merges: '20' has no unit: write 20B/s or 20MB/s",
-    ("bandwidth: 50GB/s", "bandwidth: 50"): " line 11, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
-    ("bandwidth: 50GB/s", "bandwidth: 0B/s"): (
-        " line 11, links[0].bandwidth: '0B/s' is not positive: write a value from 1B/s to 1EB/s"
-    ),
-    ("bandwidth: 50GB/s", "bandwidth: -inf"): (
-        " line 11, links[0].bandwidth: '-inf' is not finite: write a bandwidth like 50GB/s"
-    ),
-    ("bandwidth: 50GB/s", "bandwidth: .inf"): " line 11, links[0].bandwidth: inf is no quantity",
-    ("bandwidth: 50GB/s", "bandwidth: [5]"): " line 11, links[0].bandwidth: a list is no quantity",
-    ("bandwidth: 50GB/s", "bandwidth: nan"): (
-        " line 11, links[0].bandwidth: 'nan' is not finite: write a bandwidth like 50GB/s"
-    ),
-    ("bandwidth: 50GB/s", "latency: 5"): " line 9, links[0].bandwidth: is missing (and 1 more mistake)",
-    ("both: true", "latency: -5us"): " line 12, links[0].latency: '-5us' is negative: a time is 0s or more",
-    ("both: true", "media: [m]"): " line 12, links[0].media[0]: 'm' is not among the media",
-    ("both: true", "both: 1"): " line 12, links[0].both: 1 is not true or false",
-    ("both: true", "both: false"): ": no route from rank 1 (b) to rank 0 (a): connect them",
-    ("to: b", "to: c"): " line 10, links[0].to: 'c' is no device",
-    ("to: b", "to: a"): " line 9, links[0]: a link from 'a' to itself: it leads to another device",
-    ("both: true", "both: true\n- {from: b, to: a, bandwidth: 1GB/s}"): (
-        " line 13, links[1]: a second link from 'b' to 'a': one a direction is allowed"
-    ),
-    ("links:", "links: 5\nmedia:"): " line 8, links: 5 is not a list (and 6 more mistakes)",
-    ("- {name: a}", "- a"): " line 4, devices[0]: 'a' is not a mapping of keys to values",
-    ("both: true", "both: true\n --- x"): " line 13: could not find expected ':': expected YAML",
-    ("name: pair", "name: !!python/object:os.system ls"): (
-        " line 2: 'tag:yaml.org,2002:python/object:os.system' is a tag: write plain values"
-    ),
-    ("name: pair", "name: &a pair"): " line 2: 'a' is an anchor or alias: write what it stands for",
-    ("name: pair", "name: *a"): " line 2: 'a' is an anchor or alias: write what it stands for",
-    ("name: pair", "[a]: pair"): " line 2: a key that is not text",
-    ("both: true", "both: true\n---\na: b"): " line 13: a second document: expected one machine",
-}
-
-
-@pytest.mark.parametrize(("change", "message"), MISTAKES.items(), ids=[message for message in MISTAKES.values()])
-def test_a_mistake_is_named_with_its_line_and_key(change: tuple[str, str], message: str) -> None:
-    text = PLAIN.replace(*change)
-    assert text != PLAIN
-    assert refusal(read_yaml, text, "pair.yaml") == f"pair.yaml{message}"
-
-
-JSON_MISTAKES = {
-    ('"50GB/s"', "50"): " line 5, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
-    ('"50GB/s"', "NaN"): ': NaN is no number that JSON knows: write quantities as text, like "50GB/s"',
-    ('"50GB/s"', "1e999"): " line 5, links[0].bandwidth: inf is no quantity",
-    ('"50GB/s"', "1" * 5000): ": 11111111111111111111... is larger than any number that is used here",
-    ('"50GB/s"', ""): " line 5: Expecting value: expected JSON",
-    ('"pair"', '"\\ud800"'): (
-        ", name: '\\ud800' has 1 characters: write 1 to 200 printable characters without blanks at the ends"
-    ),
-    ('"pair"', '"pair", "name": "b"'): ": the key 'name' is there twice",
-    ('"a"}', '"b"}'): " line 2, devices[1].name: 'b' is there twice: names are unique (and 1 more mistake)",
-    ("]}", ""): " line 7: Expecting ',' delimiter: expected JSON",
-}
-
-
-@pytest.mark.parametrize(("change", "message"), JSON_MISTAKES.items(), ids=[str(key) for key in range(9)])
-def test_a_mistake_in_json_is_named_too(change: tuple[str, str], message: str) -> None:
-    text = PLAIN_JSON.replace(*change)
-    assert refusal(read_json, text, "pair.json") == f"pair.json{message}"
-
-
 HOSTILE = {
     "blank": " \n",
-    "NUL": PLAIN + "\0",
-    "large": PLAIN + "#" * 2**24,
+    "NUL": GOLDEN + "\0",
+    "large": GOLDEN + "#" * 2**24,
     "nothing but a comment": "# machine\n",
     "a word": "machine",
     "cut short": GOLDEN[:-30],
@@ -360,12 +226,6 @@ def test_a_hostile_file_is_one_line(text: str, form: str) -> None:
     assert refusal(FORMATS[form][1], text, "file").startswith("file")
 
 
-def test_all_mistakes_are_counted() -> None:
-    assert refusal(read_yaml, HOSTILE["many mistakes"], "file") == (
-        "file line 4, links[0].from: is missing (and 29999 more mistakes)"
-    )
-
-
 @st.composite
 def damaged(draw: st.DrawFn, text: str) -> str:
     """A file with a few of its bytes cut, doubled or overwritten."""
@@ -377,6 +237,13 @@ def damaged(draw: st.DrawFn, text: str) -> str:
     return data.decode(errors="replace")
 
 
+def answer(read: Callable[[str, str], Topology], text: str) -> str:
+    try:
+        return f"file has {read(text, 'file').ranks} ranks"
+    except InputError as error:
+        return str(error)
+
+
 GOOD = {"yaml": GOLDEN, "json": GOLDEN_JSON, "graphml": to_graphml(star(2, bandwidth=1e9, latency=1e-6))}
 
 
@@ -384,11 +251,9 @@ GOOD = {"yaml": GOLDEN, "json": GOLDEN_JSON, "graphml": to_graphml(star(2, bandw
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
-    try:
-        FORMATS[form][1](data.draw(damaged(GOOD[form])), "file")
-    except InputError as error:
-        assert str(error).startswith("file")
-        assert len(str(error).splitlines()) == 1
+    said = answer(FORMATS[form][1], data.draw(damaged(GOOD[form])))
+    assert said.startswith("file")
+    assert len(said.splitlines()) == 1
 
 
 def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -> Topology:
@@ -427,13 +292,6 @@ def test_what_could_not_be_read_is_not_written(topology: Topology, message: str)
 def test_a_file_that_is_too_large_to_be_read_is_not_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_files, "LIMIT", 100)
     assert refusal(FORMATS[form][0], pair()) == "pair with 1 links is a file of more than 16 MiB, which none reads"
-
-
-def test_yaml_without_its_library_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_files, "_LOADER", yaml.SafeLoader)
-    assert differences(read_yaml(GOLDEN, "box.yaml"), golden()) == []
-    assert refusal(read_yaml, PLAIN.replace("50GB/s", "50"), "f").startswith("f line 11, links[0].bandwidth: ")
-    assert refusal(read_yaml, HOSTILE["lists in lists"], "f") == "f line 1: nested more than 8 deep"
 
 
 def test_nothing_heavy_is_imported_before_a_file_is_read() -> None:

@@ -1,0 +1,113 @@
+"""Laws on machines that exist: nothing beats a bound, engines agree, every part of a time is named."""
+
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.bounds import best_bound
+from simulator.collectives import algorithms, find
+from simulator.critical_path import critical_path, parts
+from simulator.engines import simulate
+from simulator.schedule import Schedule
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+SPECS = (
+    "pcie_box",
+    "dgx1",
+    "dgx1:nodes=2",
+    "dgx_a100:nodes=2,nics=3",
+    "hgx_h100",
+    "hgx_h100:nodes=3,spines=0",
+    "hgx_h100:nodes=2,sharp=yes",
+    "b200:nodes=2,network=leaf_spine,oversubscription=4",
+    "mi300x",
+    "leonardo:nodes=4",
+    "mn5_acc:nodes=5,network=fat_tree",
+    "alps:nodes=3,paths=hash",
+    "torus:dims=3x3",
+    "leaf_spine:ports_per_leaf=3",
+)
+Sharing = Literal["fifo", "fair"]
+
+
+@cache
+def laid(name: str, spec: str, ranks: int, placement: str = "node") -> tuple[Schedule, Topology] | None:
+    """A schedule and its machine; None where the machine is none for it."""
+    algorithm = find(name)
+    try:
+        topology = machine(spec).build(ranks, algorithm.servers, placement=placement)
+        if algorithm.fit is None:
+            return algorithm.build(ranks, 1.0), topology
+        fitted = algorithm.fit(topology, ranks, 1.0)
+    except InputError:
+        return None
+    return fitted.schedule, fitted.topology
+
+
+@given(
+    name=st.sampled_from(sorted(algorithms())),
+    spec=st.sampled_from(SPECS),
+    ranks=st.integers(2, 12),
+    size=st.sampled_from([1.0, 2.0**16, 2.0**30]),
+    placement=st.sampled_from(["node", "round-robin"]),
+    sharing=st.sampled_from(["fifo", "fair"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_setting_beats_a_bound(
+    name: str, spec: str, ranks: int, size: float, placement: str, sharing: Sharing
+) -> None:
+    found = laid(name, spec, ranks, placement)
+    if found is None:
+        return
+    schedule, topology = found
+    timeline = simulate(schedule.scaled(size), topology, sharing=sharing)
+    bound = best_bound(find(name).collective, topology, ranks, size)
+    assert timeline.makespan >= bound.seconds * (1 - 1e-9), bound
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("name", sorted(algorithms()))
+def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
+    for ranks in range(2, 17):
+        for placement in ("node", "round-robin"):
+            found = laid(name, spec, ranks, placement)
+            for size in (1.0, 2.0**20, 2.0**30) if found else ():
+                assert found is not None
+                for rules in ({}, {"store_and_forward": True}, {"sharing": "fair"}):
+                    time = simulate(found[0].scaled(size), found[1], **rules).makespan  # type: ignore[arg-type]
+                    bound = best_bound(find(name).collective, found[1], ranks, size)
+                    assert time >= bound.seconds * (1 - 1e-9), (ranks, placement, size, rules, bound)
+
+
+@given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, store: bool) -> None:
+    found = laid(name, spec, ranks)
+    if found is None:
+        return
+    schedule, topology = found[0].scaled(2.0**20), found[1]
+    one = simulate(schedule, topology, "reference", store_and_forward=store)
+    other = simulate(schedule, topology, "compiled", store_and_forward=store)
+    assert np.array_equal(one.finish, other.finish)
+    assert np.array_equal(one.node_cause, other.node_cause)
+    assert sum(parts(critical_path(other)).values()) == pytest.approx(other.makespan, rel=1e-9)
+
+
+@given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10))
+@settings(max_examples=60, deadline=None)
+def test_engines_agree_under_fair_sharing(name: str, spec: str, ranks: int) -> None:
+    found = laid(name, spec, ranks)
+    if found is None:
+        return
+    schedule, topology = found[0].scaled(2.0**20), found[1]
+    one = simulate(schedule, topology, "reference", sharing="fair")
+    other = simulate(schedule, topology, "compiled", sharing="fair")
+    assert np.allclose(one.finish, other.finish, rtol=1e-9, atol=0)
+    assert sum(parts(critical_path(other)).values()) == pytest.approx(other.makespan, rel=1e-9)

@@ -1,0 +1,565 @@
+"""Max-min fair sharing, in numbers small enough to follow with a finger; every story is run on both engines, and on
+the kernel as it is."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import fsum
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.bubbles import bubbles
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.critical_path import critical_path, parts, sensitivities, worth
+from simulator.engines import Engine, simulate
+from simulator.engines.fair import max_min_rates
+from simulator.schedule import COMPUTE, Schedule
+from simulator.timeline import Timeline
+from topologies import _compile, shapes
+from topologies.builder import TopologyBuilder
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+Run = Callable[[Schedule, Topology], Timeline]
+Media = Sequence[int]
+
+
+@pytest.fixture(params=["reference", "compiled", "as it is"])
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    engine: Engine = "reference" if request.param == "reference" else "compiled"
+    if request.param == "as it is":
+        monkeypatch.setattr("simulator.engines.compiled.compiled", lambda kernel: kernel)
+    return lambda schedule, topology: simulate(schedule, topology, engine, sharing="fair")
+
+
+def fair(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
+    return simulate(schedule, topology, engine, sharing="fair")
+
+
+class Wire(NamedTuple):
+    """One link of a route: B/s, s, s a message."""
+
+    bandwidth: float
+    latency: float = 0.0
+    gap: float = 0.0
+
+
+def route_of(*wires: Wire, reduction: float = 0.0, ranks: int = 2) -> Topology:
+    """A device before, between and after the wires; the ranks are on the first and the last, or on all of them."""
+    builder = TopologyBuilder("route")
+    stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
+    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
+        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
+    return builder.build([stops[0], stops[-1]] if ranks == 2 else stops)
+
+
+def messages(*sizes: float) -> Schedule:
+    """Messages of rank 0 to rank 1, all ready at 0."""
+    return between(*((0, 1, nbytes) for nbytes in sizes))
+
+
+def between(*transfers: tuple[int, int, float]) -> Schedule:
+    """(sender, receiver, bytes), all ready at 0."""
+    builder = ScheduleBuilder(1 + max(max(one, other) for one, other, _ in transfers), 1.0)
+    for one, other, nbytes in transfers:
+        builder.signal(one, other, nbytes=nbytes)
+    return builder.build()
+
+
+# Rates.
+
+
+def test_two_flows_share_a_wire_and_the_one_that_remains_has_it_all(run: Run) -> None:
+    # 2 B/s: each 1 B/s until 4, then the second one's other 4 bytes at 2 B/s.
+    assert run(messages(4.0, 8.0), route_of(Wire(2))).finish.tolist() == [4, 6]
+
+
+def test_flows_of_one_route_end_in_the_order_of_their_sizes(run: Run) -> None:
+    # 1/3 B/s each until 3, 1/2 each until 5.
+    assert run(messages(3.0, 2.0, 1.0), route_of(Wire(1))).finish.tolist() == [6, 5, 3]
+    assert run(messages(2.0, 3.0, 1.0), route_of(Wire(1))).finish.tolist() == [5, 6, 3]
+
+
+def test_equal_flows_end_together(run: Run) -> None:
+    assert run(messages(*[1.0] * 7), route_of(Wire(3))).finish.tolist() == [pytest.approx(7 / 3)] * 7
+
+
+def test_a_flow_over_two_wires_shares_both(run: Run) -> None:
+    # The parking lot: 1/2 B/s each, although the long one crosses twice as many wires.
+    line = route_of(Wire(1), Wire(1), ranks=3)
+    assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 1.0)), line).finish.tolist() == [2, 2, 2]
+
+
+def test_what_one_wire_denies_another_gives_to_others(run: Run) -> None:
+    # 1/2, 1/2 and 5/2 B/s: the wire of 3 B/s is shared unequally, because the long flow can have no more anyway. At 2
+    # the last has had 5 of its 8 bytes; the wire is its own then, 3 B/s, until 3.
+    line = route_of(Wire(1), Wire(3), ranks=3)
+    assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 8.0)), line).finish.tolist() == [2, 2, 3]
+
+
+def test_rates_rise_and_fall_along_a_chain_of_wires(run: Run) -> None:
+    # Wires of 2, 4 and 8 B/s. Flow 0 crosses all, 1 the first, 2 the second, 3 the third: 1, 1, 3 and 7 B/s. Flow 1
+    # ends at 1; then flow 0 has 2, flow 2 2 and flow 3 6 B/s until 2, when flow 0 is sent; 4 and 8 B/s until 3.
+    line = route_of(Wire(2), Wire(4), Wire(8), ranks=4)
+    schedule = between((0, 3, 3.0), (0, 1, 1.0), (1, 2, 9.0), (2, 3, 21.0))
+    assert run(schedule, line).finish.tolist() == [2, 1, 3, 3]
+
+
+def test_a_flow_that_comes_later_halves_what_is_left(run: Run) -> None:
+    # 8 bytes at 1 B/s, alone until 3; 2 bytes beside it until 7; the last 3 bytes alone.
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.signal(0, 1, nbytes=8.0)
+    schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
+    timeline = run(schedule.build(), route_of(Wire(1)))
+    assert timeline.start.tolist() == [0, 0, 3]
+    assert timeline.finish.tolist() == [10, 3, 7]
+
+
+def test_a_flow_that_comes_as_another_ends_meets_nobody(run: Run) -> None:
+    schedule = ScheduleBuilder(2, 1.0)
+    first = schedule.signal(0, 1, nbytes=3.0)
+    schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
+    schedule.signal(0, 1, nbytes=2.0, after=first)
+    assert run(schedule.build(), route_of(Wire(1))).finish.tolist() == [3, 3, 7, 7]
+
+
+def test_an_incast_shares_the_port_of_the_receiver(run: Run) -> None:
+    star = shapes.star(4, bandwidth=3.0, latency=1.0)
+    timeline = run(between((1, 0, 4.0), (2, 0, 4.0), (3, 0, 8.0)), star)
+    # 1 B/s each until 4, then the last 4 bytes at 3 B/s.
+    assert timeline.finish == pytest.approx([6, 6, 4 + 4 / 3 + 2])
+    assert timeline.start.tolist() == [0] * 3
+    assert timeline.node_cause.tolist() == [-1] * 6
+
+
+def test_a_bus_is_shared_by_all(run: Run) -> None:
+    schedule = between((0, 1, 4.0), (1, 2, 4.0), (2, 0, 4.0))
+    assert run(schedule, shapes.bus(3, bandwidth=2.0, latency=0.5)).finish.tolist() == [6.5] * 3
+
+
+def crossing_twice() -> Topology:
+    """a -> b -> c: both wires hang on one bus of 4 B/s; d -> e hangs on it too."""
+    builder = TopologyBuilder("twice")
+    names = [builder.device(name) for name in "abcde"]
+    bus = builder.medium("bus", 4.0)
+    for one, other in ("ab", "bc", "de"):
+        builder.link(one, other, bandwidth=float("inf"), media=(bus,))
+    return builder.build(names)
+
+
+def test_a_route_that_crosses_a_medium_twice_counts_twice_there(run: Run) -> None:
+    # Alone 2 B/s. Beside d -> e 4/3 B/s each: 2 * 4/3 + 4/3 = 4.
+    assert run(between((0, 2, 4.0)), crossing_twice()).finish.tolist() == [2]
+    assert run(between((0, 2, 4.0), (3, 4, 4.0)), crossing_twice()).finish.tolist() == [3, 3]
+    # d -> e is sent at 3/4; a -> c has sent as much, and has 2 B/s for the rest.
+    assert run(between((0, 2, 4.0), (3, 4, 1.0)), crossing_twice()).finish.tolist() == [0.75 + 1.5, 0.75]
+
+
+def test_flows_that_share_nothing_do_not_notice_each_other(run: Run) -> None:
+    schedule = between((0, 1, 3.0), (2, 3, 5.0), (1, 0, 7.0))
+    assert run(schedule, shapes.ring(4, bandwidth=1.0)).finish.tolist() == [3, 5, 7]
+
+
+# Gaps, latencies, what needs no bandwidth.
+
+
+def test_a_gap_is_waited_for_and_occupies_nobody(run: Run) -> None:
+    # The greatest of the gaps; then both share the wire of 2 B/s.
+    timeline = run(messages(4.0, 4.0), route_of(Wire(8, 0, gap=3), Wire(2, 0, gap=1)))
+    assert timeline.start.tolist() == [3, 3]
+    assert timeline.ready.tolist() == [0, 0]
+    assert timeline.finish.tolist() == [7, 7]
+
+
+def test_latencies_pass_after_the_last_byte_and_occupy_nobody(run: Run) -> None:
+    timeline = run(messages(2.0, 4.0), route_of(Wire(1, 2), Wire(1, 3)))
+    assert timeline.sent.tolist() == [4, 6]
+    assert timeline.finish.tolist() == [9, 11]
+    assert timeline.node_start.tolist() == [0] * 4, "all hops start with the flow"
+
+
+def test_an_empty_message_takes_the_gap_and_the_latency_and_no_share(run: Run) -> None:
+    timeline = run(messages(0.0, 4.0, 0.0), route_of(Wire(2, 2, gap=1)))
+    assert timeline.sent.tolist() == [1, 3, 1]
+    assert timeline.finish.tolist() == [3, 5, 3]
+
+
+def test_without_limits_all_is_sent_at_once(run: Run) -> None:
+    assert run(messages(8.0, 9.0), route_of(Wire(float("inf"), 2, gap=1))).finish.tolist() == [3, 3]
+
+
+def test_a_wire_without_limit_limits_nobody(run: Run) -> None:
+    assert run(messages(8.0, 8.0), route_of(Wire(float("inf"), 1), Wire(4, 1))).finish.tolist() == [6, 6]
+
+
+# The rest is as it was.
+
+
+def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> None:
+    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0 merges from 4 to 6 and
+    # from 6 to 8, the lower index first.
+    schedule = ScheduleBuilder(3, 8.0, slots=(0.5, 0.5))
+    schedule.reduce([1, 2], 0, slot=0)
+    schedule.reduce(1, 2, slot=1)
+    timeline = run(schedule.build(), shapes.star(3, bandwidth=2.0, reduction=0.5))
+    assert timeline.sent.tolist() == [4, 4, 4]
+    assert timeline.finish.tolist() == [6, 8, 6]
+    assert timeline.node_cause.tolist() == [-1, -1, -1, -1, -1, 2, -1, -1, -1]
+
+
+def test_what_depends_on_a_reduction_waits_until_it_is_merged(run: Run) -> None:
+    schedule = ScheduleBuilder(2, 4.0)
+    schedule.reduce(0, 1, slot=0)
+    schedule.copy(1, 0, slot=0)
+    timeline = run(schedule.build(), shapes.line(2, bandwidth=1.0, latency=1.0, reduction=0.5))
+    assert timeline.ready.tolist() == [0, 7]
+    assert timeline.finish.tolist() == [7, 12]
+
+
+def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
+    builder = TopologyBuilder("local")
+    names = [builder.device(name, reduction=1.0, copy=0.5) for name in ("a", "b")]
+    builder.connect(*names, bandwidth=1.0)
+    schedule = ScheduleBuilder(2, 4.0, scratch=2)
+    schedule.copy(0, 0, slot=0, target=1)
+    schedule.reduce(0, 0, slot=1, target=0)
+    schedule.compute(0, np.array([3.0, 5.0]))
+    timeline = run(schedule.build(), builder.build(names))
+    assert timeline.finish.tolist() == [2, 6, 3, 8]
+    assert timeline.node_cause.tolist() == [-1, -1, -1, 2]
+
+
+def test_an_empty_schedule_takes_no_time(run: Run) -> None:
+    assert run(ScheduleBuilder(2, 1.0).build(), shapes.star(2, bandwidth=1.0)).makespan == 0
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(InputError, match="sharing is 'equal': it is fifo or fair"):
+        simulate(messages(1.0), route_of(Wire(1)), sharing="equal")  # type: ignore[arg-type]
+
+
+# Collectives.
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
+def test_a_ring_takes_as_long_as_first_come_first_served(run: Run, ranks: int) -> None:
+    schedule, topology = find("ring").build(ranks, 1e6), shapes.star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7)
+    assert run(schedule, topology).makespan == pytest.approx(simulate(schedule, topology).makespan, rel=1e-11)
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(run: Run, ranks: int) -> None:
+    # p (p - 1) flows at β / (p - 1), all at once and in whatever order.
+    pairs = [(one, other, 6e6) for one in range(ranks) for other in range(ranks) if one != other]
+    timeline = run(between(*pairs), shapes.star(ranks, bandwidth=1e9))
+    assert len(set(timeline.finish.tolist())) == 1
+    assert timeline.makespan == pytest.approx((ranks - 1) * 6e-3)
+    assert timeline.utilisation() == pytest.approx(np.ones(2 * ranks))
+
+
+def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def pays(work: int) -> bool:
+        asked.append(work)
+        return True
+
+    monkeypatch.setattr(_compile, "pays", pays)
+    everyone, topology = find("naive").build(24, 1e6), shapes.star(24, bandwidth=1e9)
+    fifo, shared = simulate(everyone, topology), simulate(everyone, topology, sharing="fair")
+    assert fifo.makespan == pytest.approx(shared.makespan, rel=1e-9)
+    assert asked[-1] > 20 * asked[0]
+
+
+# What is read off.
+
+
+def test_a_flow_alone_is_latency_gap_and_its_bytes_on_its_slowest_wire() -> None:
+    timeline = fair(messages(8.0), route_of(Wire(4, 2, gap=1), Wire(2, 3)))
+    path = critical_path(timeline)
+    assert [(s.part, s.seconds, s.where, s.amount) for s in path if s.seconds] == [
+        ("latency", 3, 1, 1),
+        ("latency", 2, 0, 1),
+        ("serialisation", 4, 1, 8),
+        ("gap", 1, 0, 1),
+    ]
+
+
+def test_what_a_flow_takes_longer_than_alone_is_queueing() -> None:
+    # Sent at 4 and 6: the last takes 8 / 2 s alone, and gave 4 bytes of its wire to the other.
+    timeline = fair(messages(4.0, 8.0), route_of(Wire(2, 1)))
+    path = critical_path(timeline)
+    assert [(s.part, s.seconds, s.operation, s.amount, s.queued) for s in path if s.seconds] == [
+        ("latency", 1, 1, 1, False),
+        ("serialisation", 4, 1, 8, False),
+        ("serialisation", 2, 1, 4, True),
+    ]
+    assert parts(path)["queueing"] == 2
+    assert worth(path)["serialisation"] == 6
+
+
+def test_a_flow_that_crosses_a_medium_twice_is_twice_as_long_on_it() -> None:
+    path = critical_path(fair(between((0, 2, 4.0), (3, 4, 4.0)), crossing_twice()))
+    assert [(s.part, s.seconds, s.amount, s.queued) for s in path if s.seconds] == [
+        ("serialisation", 2, 8, False),
+        ("serialisation", 1, 4, True),
+    ]
+
+
+def test_counts_of_the_path_are_no_gradient() -> None:
+    with pytest.raises(InputError, match="sharing is 'fair': take finite_differences"):
+        sensitivities(fair(messages(1.0), route_of(Wire(1))))
+
+
+def test_a_medium_is_used_for_what_it_could_carry() -> None:
+    # Two flows of 4 bytes into a port of 2 B/s: half of what their own wires could carry.
+    timeline = fair(between((1, 0, 4.0), (2, 0, 4.0)), shapes.star(3, bandwidth=2.0))
+    held = timeline.occupancy
+    assert held.start.tolist() == [0] * 4
+    assert held.seconds.tolist() == [4] * 4, "together, all the time"
+    names = timeline.routed.topology.medium_names
+    used = {names[k]: share for k, share in enumerate(timeline.utilisation().tolist()) if share}
+    assert used == {"gpu1->switch": 0.5, "gpu2->switch": 0.5, "switch->gpu0": 1.0}
+    assert timeline.medium_bytes().sum() == 16
+
+
+def test_a_bubble_waits_for_others_as_long_as_the_flow_takes_longer_than_alone() -> None:
+    # Gap 1, 4 s alone, 2 s for the other's bytes, latency 1: rank 1 computes at 8, having done nothing since 0.
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.signal(0, 1, nbytes=4.0)
+    schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
+    found = bubbles(fair(schedule.build(), route_of(Wire(2, 1, gap=1))))
+    assert found.seconds[1].tolist() == [1 + 4 + 1, 2, 0, 0]
+
+
+def test_waiting_to_be_merged_is_queueing() -> None:
+    # Both arrive at 8 and take 3 s each to merge: 8 s on the wire, of which 4 for the other; 3 s in the queue; 3 s.
+    schedule = ScheduleBuilder(3, 4.0)
+    schedule.reduce([1, 2], 0, slot=0)
+    schedule.compute(0, 1.0, reads=0)
+    found = bubbles(fair(schedule.build(), shapes.star(3, bandwidth=1.0, reduction=0.75)))
+    assert found.seconds[0].tolist() == [4 + 3, 4 + 3, 0, 0]
+
+
+# Laws: rates.
+
+
+def filled(routes: Sequence[Media], capacity: Sequence[Fraction]) -> list[Fraction]:
+    """Max-min fair rates in exact numbers: raise all that are not blocked by the least that fills a medium."""
+    rates, blocked = [Fraction(0)] * len(routes), [False] * len(routes)
+    while not all(blocked):
+        room = []
+        for medium, limit in enumerate(capacity):
+            used = sum((rates[k] * route.count(medium) for k, route in enumerate(routes)), Fraction(0))
+            rising = sum(route.count(medium) for k, route in enumerate(routes) if not blocked[k])
+            room.append((limit - used) / rising if rising else None)
+        rise = min(value for value in room if value is not None)
+        rates = [rate if stop else rate + rise for rate, stop in zip(rates, blocked, strict=True)]
+        full = {medium for medium, value in enumerate(room) if value == rise}
+        blocked = [stop or bool(full & set(route)) for stop, route in zip(blocked, routes, strict=True)]
+    return rates
+
+
+networks = st.integers(1, 6).flatmap(
+    lambda media: st.tuples(
+        st.lists(st.lists(st.integers(0, media - 1), min_size=1, max_size=4), min_size=1, max_size=8),
+        st.lists(st.integers(1, 12), min_size=media, max_size=media),
+    )
+)
+
+
+@given(networks)
+def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faster(
+    network: tuple[list[list[int]], list[int]],
+) -> None:
+    """What makes rates max-min fair (Bertsekas and Gallager, 6.5.2): conservation, and a bottleneck for every flow."""
+    routes, capacity = network
+    rates = max_min_rates(routes, np.array(capacity, dtype=np.float64))
+    load = [
+        fsum(rate * route.count(m) for rate, route in zip(rates, routes, strict=True)) for m in range(len(capacity))
+    ]
+    assert all(used <= limit * (1 + 1e-9) for used, limit in zip(load, capacity, strict=True))
+    for rate, route in zip(rates, routes, strict=True):
+        full = [medium for medium in route if load[medium] >= capacity[medium] * (1 - 1e-9)]
+        fastest = [max(r for r, other in zip(rates, routes, strict=True) if medium in other) for medium in full]
+        assert any(rate >= other * (1 - 1e-9) for other in fastest)
+
+
+@given(networks)
+def test_rates_are_those_of_exact_numbers(network: tuple[list[list[int]], list[int]]) -> None:
+    routes, capacity = network
+    exact = filled(routes, [Fraction(limit) for limit in capacity])
+    assert max_min_rates(routes, np.array(capacity, dtype=np.float64)) == pytest.approx([float(r) for r in exact])
+
+
+# Laws: time.
+
+
+def random_machine(random: Random, ranks: int) -> Topology:
+    """A tree of devices and switches, some of its parameters irregular; a few shared media."""
+    builder = TopologyBuilder("random")
+    names = [
+        builder.device(f"d{k}", reduction=random.choice((0.0, 0.25)), copy=random.choice((0.0, 0.5)))
+        for k in range(ranks + random.randint(0, 2))
+    ]
+    shared = [builder.medium(f"m{k}", random.choice((1.0, 2.0, 3.5)), random.choice((0.0, 0.5))) for k in range(2)]
+    for k in range(1, len(names)):
+        parent = names[random.randrange(k)]
+        for ends in ((parent, names[k]), (names[k], parent)):
+            builder.link(
+                *ends,
+                bandwidth=random.choice((1.0, 2.0, 3.0, 1 + random.random(), float("inf"))),
+                latency=random.randint(0, 2) / 2,
+                gap=random.choice((0.0, 0.5)),
+                media=random.sample(shared, random.choice((0, 0, 1, 2))),
+            )
+    return builder.build([*names[: ranks - 1], random.choice(names)])
+
+
+def random_schedule(random: Random, ranks: int) -> Schedule:
+    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
+    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
+    for number in range(random.randint(1, 20)):
+        one, other = random.randrange(ranks), random.randrange(ranks)
+        after = random.sample(range(number), min(number, random.choice((0, 0, 0, 1, 2))))
+        slot, target = random.sample(range(3), 2)
+        match random.randrange(5):
+            case 0:
+                builder.copy(one, other, slot=slot, target=target, after=after)
+            case 1:
+                builder.reduce(one, other, slot=slot, target=target, after=after)
+            case 2 | 3:
+                builder.signal(one, other, nbytes=random.choice((0, 1, 2, 4, 4 * random.random())), after=after)
+            case _:
+                builder.compute(one, random.randint(0, 4) / 2, lane=random.randrange(2), after=after)
+    return builder.build()
+
+
+cases = st.tuples(st.randoms(use_true_random=False), st.integers(2, 5))
+
+
+@given(cases)
+def test_both_engines_agree_on_any_schedule(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    reference, compiled = fair(schedule, topology), fair(schedule, topology, "compiled")
+    assert compiled.ready == pytest.approx(reference.ready, rel=1e-9)
+    assert compiled.finish == pytest.approx(reference.finish, rel=1e-9)
+    assert compiled.sent == pytest.approx(reference.sent, rel=1e-9)
+    assert compiled.node_start == pytest.approx(reference.node_start, rel=1e-9)
+    assert compiled.node_cause.tolist() == reference.node_cause.tolist()
+
+
+def flowing(timeline: Timeline) -> list[int]:
+    """The transfers that have bytes to send over media with a limit."""
+    routed, limit = timeline.routed, timeline.routed.topology.medium_bandwidth
+    return [
+        i
+        for i in range(len(timeline.schedule))
+        if timeline.schedule.nbytes[i] > 0 and any(np.isfinite(limit[m]) for m in media(timeline, i))
+        if len(routed.hops(i))
+    ]
+
+
+def media(timeline: Timeline, i: int) -> list[int]:
+    """The media of a route, each as often as it is crossed."""
+    topology = timeline.routed.topology
+    return [int(m) for link in timeline.routed.hops(i) for m in topology.media_of(int(link))]
+
+
+def moments(timeline: Timeline) -> Iterator[tuple[float, list[int]]]:
+    """The seconds between one start or end of flows and the next, and who flows in them."""
+    flows = flowing(timeline)
+    times = sorted({float(t) for i in flows for t in (timeline.start[i], timeline.sent[i])})
+    for begin, end in pairwise(times):
+        middle = (begin + end) / 2
+        yield end - begin, [i for i in flows if timeline.start[i] < middle < timeline.sent[i]]
+
+
+@settings(max_examples=60)
+@given(cases, st.sampled_from(["reference", "compiled"]))
+def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
+    case: tuple[Random, int], engine: Engine
+) -> None:
+    """Starts and ends of flows are right if fair rates between them, found in exact numbers, add up to the sizes."""
+    random, ranks = case
+    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks), engine)
+    limit = timeline.routed.topology.medium_bandwidth
+    finite = np.flatnonzero(np.isfinite(limit)).tolist()
+    had = np.zeros(len(timeline.schedule))
+    for seconds, flows in moments(timeline):
+        routes = [[finite.index(m) for m in media(timeline, i) if m in finite] for i in flows]
+        for i, rate in zip(flows, filled(routes, [Fraction(limit[m]) for m in finite]), strict=True):
+            had[i] += float(rate) * seconds
+    flows = flowing(timeline)
+    assert had[flows] == pytest.approx(timeline.schedule.nbytes[flows], rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(cases)
+def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks))
+    topology = timeline.routed.topology
+    for i in range(len(timeline.schedule)):
+        hops = timeline.routed.hops(i)
+        if len(hops) == 0:
+            continue
+        first = int(timeline.routed.node_indptr[i])
+        gap = max(topology.medium_gap[m] for m in media(timeline, i))
+        assert timeline.node_start[first : first + len(hops)].tolist() == [timeline.ready[i] + gap] * len(hops)
+        arrival = timeline.sent[i] + topology.latency[hops].sum()
+        assert timeline.arrival(i) == arrival
+        merged = int(timeline.routed.node_indptr[i + 1]) - first > len(hops)
+        begun = timeline.node_start[first + len(hops)] if merged else timeline.finish[i]
+        assert begun >= arrival * (1 - 1e-12)
+        assert begun == pytest.approx(arrival, rel=1e-12) or timeline.node_cause[first + len(hops)] >= 0
+
+
+wires = st.lists(st.builds(Wire, st.floats(0.1, 10), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=5)
+
+
+@given(wires, st.floats(0, 64))
+def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wire(
+    route: list[Wire], size: float
+) -> None:
+    expected = sum(w.latency for w in route) + max(w.gap for w in route) + size / min(w.bandwidth for w in route)
+    assert fair(messages(size), route_of(*route)).makespan == pytest.approx(expected, rel=1e-9)
+    assert fair(messages(size), route_of(*route), "compiled").makespan == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12), st.floats(0.1, 10))
+def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float], bandwidth: float) -> None:
+    timeline = fair(messages(*sizes), route_of(Wire(bandwidth)), "compiled")
+    assert timeline.makespan == pytest.approx(sum(sizes) / bandwidth, rel=1e-9)
+    assert np.argsort(timeline.finish, kind="stable").tolist() == np.argsort(sizes, kind="stable").tolist()
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32))
+def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them(seed: int) -> None:
+    rng, ranks = np.random.default_rng(seed), 12
+    pairs = [(one, other, rng.uniform(1, 9)) for one in range(ranks) for other in range(ranks) if one != other]
+    timeline = fair(between(*pairs), shapes.star(ranks, bandwidth=2.0), "compiled")
+    assert (timeline.sent > 0).all()
+    assert timeline.makespan >= timeline.medium_bytes().max() / 2.0 * (1 - 1e-9)
+    assert timeline.utilisation().max() <= 1 + 1e-9
+
+
+@settings(max_examples=40)
+@given(cases)
+def test_the_causes_of_bubbles_add_up(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks))
+    found, schedule = bubbles(timeline), timeline.schedule
+    assert (found.seconds >= 0).all()
+    for rank in range(ranks):
+        mine = (schedule.kind == COMPUTE) & (schedule.lane == 0) & (schedule.rank == rank)
+        idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
+        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
