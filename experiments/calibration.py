@@ -118,7 +118,7 @@ def solve(design: Floats, wanted: Floats) -> Floats:
     both = np.linalg.lstsq(design, wanted, rcond=None)[0]
     if np.all(both >= 0):
         return np.asarray(both)
-    alone = [max(0.0, float(column @ wanted / (column @ column))) if np.any(column) else 0.0 for column in design.T]
+    alone = [max(0.0, float(column @ wanted / square)) if (square := column @ column) else 0.0 for column in design.T]
     candidates = np.array([[alone[0], 0.0], [0.0, alone[1]]])
     misfit = ((candidates @ design.T - wanted) ** 2).sum(axis=1)
     return np.asarray(candidates[np.argmin(misfit)])

@@ -39,7 +39,9 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     counted = np.flatnonzero(~duplex | (topology.source < topology.target))
     number = _number((alike[counted], duplex[counted]))
     first, count = np.unique(number, return_index=True, return_counts=True)[1:]
-    groups = [_group(topology, link, bool(duplex[link]), n) for link, n in zip(counted[first], count.tolist(), strict=True)]
+    groups = [
+        _group(topology, link, bool(duplex[link]), n) for link, n in zip(counted[first], count.tolist(), strict=True)
+    ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)
     group[counted] = np.argsort(order)[number]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,6 +17,7 @@ from matplotlib.path import Path
 
 from experiments.topology_facts import LinkGroup, link_groups
 from experiments.topology_layout import Layout, layout
+from topologies.columns import Words
 from topologies.topology import Floats, Topology
 from topologies.units import format_bandwidth, format_seconds
 
@@ -29,6 +32,7 @@ DEVICES = {
     "nic": "#ddc9f2",
     "port": "#ecdff7",
     "switch": "#c9c9d6",
+    "bridge": "#dfe3c4",
 }
 LINKS = {
     "nvlink": "#2e8b22",
@@ -47,11 +51,25 @@ HALF = 0.28
 """Half the height of a device; 1 is a column."""
 WIDE, SMALLEST, LARGEST = 14.0, 0.27, 0.62
 """Inches: what all columns together should not exceed, and a column."""
-MARGIN, LEGEND, ROW = 0.5, 3.3, 0.22
-"""Columns round everything; inches of the legend and of a row of it."""
-LETTER = 0.62
-"""Width of a letter as a share of the size of the font."""
+MARGIN, LEGEND, ROW, LEAST = 0.5, 3.3, 0.22, 2.4
+"""Columns round everything; inches of the legend, of a row of it, and of the height at least."""
+LETTER, LETTERS = 0.62, 9.0
+"""Width of a letter as a share of the size of the font; points at most."""
 CURVE = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+Place = tuple[float, float]
+
+
+class _Stroke(NamedTuple):
+    """How links that are alike are drawn, and between which devices of the layout, shape (links, 2)."""
+
+    group: LinkGroup
+    colour: str
+    width: float
+    pairs: npt.NDArray[np.int64]
+
+    @property
+    def style(self) -> str | tuple[int, tuple[int, int]]:
+        return (0, (2.5, 1.2)) if self.group.assumed else "solid"
 
 
 def topology_figure(topology: Topology, kind: str) -> bytes:
@@ -60,21 +78,33 @@ def topology_figure(topology: Topology, kind: str) -> bytes:
     Raises InputError for a plain shape that is too large to draw.
     """
     where = layout(topology)
-    groups, group = link_groups(topology)
+    strokes = _strokes(topology, where)
+    handles = [*_device_handles(topology), *map(_handle, strokes)]
     low, high = _extent(where)
     width, height = high - low
     column = min(max(WIDE / width, SMALLEST), LARGEST)
-    handles = [*_device_handles(topology), *_link_handles(topology, groups)]
-    inches = max(height * column + 0.3 * (2 + len(where.left_out)), ROW * (len(handles) + 2), 2.4)
+    inches = max(height * column + ROW * (3 + len(where.left_out)), ROW * (len(handles) + 2), LEAST)
     figure = Figure(figsize=(width * column + LEGEND, inches), layout="constrained")
     axes = figure.add_subplot(aspect="equal", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_axis_off()
-    _draw_frames(axes, where, column)
-    _draw_links(axes, topology, where, groups, group)
-    _draw_devices(axes, topology, where, column)
     axes.set_title("\n".join([_title(topology), *where.left_out]), fontsize=11)
+    _draw_frames(axes, where, column)
+    _draw_links(axes, where, strokes)
+    _draw_devices(axes, topology, where, column)
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
     return _bytes(figure, kind)
+
+
+def _strokes(topology: Topology, where: Layout) -> list[_Stroke]:
+    """The drawn links by kind and figures, the fastest first."""
+    groups, group = link_groups(topology)
+    number = np.full(len(topology.device_names), -1)
+    number[where.devices] = np.arange(len(where.devices))
+    ends = np.stack((number[topology.source], number[topology.target]), axis=1)
+    drawn = (ends >= 0).all(axis=1) & (group >= 0)
+    pairs = [np.unique(np.sort(ends[drawn & (group == code)], axis=1), axis=0) for code in range(len(groups))]
+    colours, widths = _colours(topology.link_kinds, LINKS, "Dark2"), _line_widths(groups, int(drawn.sum()))
+    return [_Stroke(*row) for row in zip(groups, (colours[g.kind] for g in groups), widths, pairs, strict=True)]
 
 
 def _extent(where: Layout) -> tuple[Floats, Floats]:
@@ -93,35 +123,24 @@ def _title(topology: Topology) -> str:
 
 
 def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
-    size = min(10.0, 72 * column * 0.4)
-    for frame in where.frames:
-        width, height = frame.right - frame.left, frame.top - frame.bottom
-        box = FancyBboxPatch(
-            (frame.left, frame.bottom), width, height, boxstyle="round,pad=0,rounding_size=0.25",
-            facecolor="0.965", edgecolor="0.75", linewidth=0.8, zorder=0,
-        )  # fmt: skip
-        axes.add_patch(box)
-        middle = (frame.left + frame.right) / 2
-        axes.text(middle, frame.bottom - 0.12, f"node {frame.node}", ha="center", va="top", fontsize=size, color="0.35")
+    size = min(LETTERS, 72 * column * 0.4)
+    for node, left, bottom, right, top in where.frames:
+        _box(axes, (left, bottom), (right - left, top - bottom), 0.25, fc="0.965", ec="0.75", lw=0.8, zorder=0)
+        if len(where.frames) > 1:
+            axes.text(
+                (left + right) / 2, bottom - 0.12, f"node {node}", ha="center", va="top", fontsize=size, color="0.35"
+            )
     for place in where.dots:
         axes.text(*place, "...", ha="center", va="center", fontsize=2 * size, color="0.35")
 
 
-def _draw_links(axes: Axes, topology: Topology, where: Layout, groups: list[LinkGroup], group: Floats) -> None:
-    """Group by group, the fastest first, so that thin lines lie on wide ones."""
-    number = np.full(len(topology.device_names), -1)
-    number[where.devices] = np.arange(len(where.devices))
-    ends = np.stack((number[topology.source], number[topology.target]), axis=1)
-    drawn = (ends >= 0).all(axis=1) & (group >= 0)
-    colours, widths = _link_colours(topology), _line_widths(groups, int(drawn.sum()))
-    for code, one in enumerate(groups):
-        pairs = np.sort(ends[drawn & (group == code)], axis=1)
-        paths = [_path(where, pair) for pair in sorted({(a, b) for a, b in pairs.tolist()})]
-        style = (0, (4, 2)) if one.assumed else "solid"
-        axes.add_collection(
-            PathCollection(paths, facecolors="none", edgecolors=colours[one.kind], linewidths=widths[code],
-                           linestyles=[style], capstyle="butt", alpha=0.85, zorder=1 + code / len(groups))
-        )  # fmt: skip
+def _draw_links(axes: Axes, where: Layout, strokes: list[_Stroke]) -> None:
+    """The fastest first, so that thin lines lie on wide ones."""
+    for stroke in strokes:
+        paths = [_path(where, (one, other)) for one, other in stroke.pairs.tolist()]
+        lines = PathCollection(paths, facecolors="none", edgecolors=stroke.colour, linewidths=stroke.width, alpha=0.85)
+        lines.set(linestyle=stroke.style, zorder=1)
+        axes.add_collection(lines)
 
 
 def _path(where: Layout, pair: tuple[int, int]) -> Path:
@@ -149,48 +168,49 @@ def _line_widths(groups: list[LinkGroup], lines: int) -> list[float]:
 
 def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) -> None:
     colours = _device_colours(topology)
-    labels = [_label(topology.device_names[device]) for device in where.devices.tolist()]
+    labels = [
+        _label(topology.device_names[device], float(width))
+        for device, width in zip(where.devices.tolist(), where.widths, strict=True)
+    ]
     sizes = _fonts(labels, where, column)
-    for device, (x, y), width, label in zip(where.devices.tolist(), where.places, where.widths, labels, strict=True):
-        box = FancyBboxPatch(
-            (x - width / 2, y - HALF), width, 2 * HALF, boxstyle="round,pad=0,rounding_size=0.12",
-            facecolor=colours[topology.device_kinds[device]], edgecolor="0.2",
-            linewidth=2.0 if topology.in_network[device] else 0.7, zorder=3,
-        )  # fmt: skip
-        axes.add_patch(box)
+    for device, (x, y), width, label in zip(where.devices, where.places, where.widths, labels, strict=True):
+        fill, edge = colours[topology.device_kinds[device]], 2.0 if topology.in_network[device] else 0.7
+        _box(axes, (x - width / 2, y - HALF), (width, 2 * HALF), 0.12, fc=fill, ec="0.2", lw=edge, zorder=3)
         axes.text(x, y, label, ha="center", va="center", fontsize=sizes[float(y)], zorder=4, linespacing=1.0)
 
 
-def _label(name: str) -> str:
-    """The name without its node, the parts of a switch's name below each other."""
-    parts = name.split(".")
-    short = parts[1:] if len(parts) > 1 and parts[0].startswith("node") else parts
-    return "\n".join(short)
+def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | float) -> None:
+    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **look))
+
+
+def _label(name: str, width: float) -> str:
+    """The name without its node or PCI domain; its parts below each other where that allows for larger letters."""
+    short = re.sub(r"^(node\d+\.|0000:)", "", name)
+    return max(short, re.sub(r"\.(?=[a-z])", "\n", short), key=lambda label: _fits(label, width))
+
+
+def _fits(label: str, width: float) -> float:
+    """The largest letters, as a share of a column, with which a label fits into its box."""
+    lines = label.split("\n")
+    return min(width * 0.92 / (LETTER * max(map(len, lines))), 2 * HALF * 0.85 / (1.2 * len(lines)))
 
 
 def _fonts(labels: list[str], where: Layout, column: float) -> dict[float, float]:
-    """The size of the letters in every row: what fits into the boxes across and upwards."""
+    """The size of the letters in every row."""
     sizes: dict[float, float] = {}
     for label, width, y in zip(labels, where.widths, where.places[:, 1].tolist(), strict=True):
-        lines = label.split("\n")
-        across = width * 0.92 / (LETTER * max(map(len, lines)))
-        fits = 72 * column * min(across, 2 * HALF * 0.85 / (1.2 * len(lines)))
-        sizes[y] = min(9.0, fits, sizes.get(y, 9.0))
+        sizes[y] = min(LETTERS, 72 * column * _fits(label, float(width)), sizes.get(y, LETTERS))
     return sizes
 
 
 def _device_colours(topology: Topology) -> dict[str, str]:
-    return _colours(topology.device_kinds.vocabulary, DEVICES, "Pastel1")
+    return _colours(topology.device_kinds, DEVICES, "Pastel1")
 
 
-def _link_colours(topology: Topology) -> dict[str, str]:
-    return _colours(topology.link_kinds.vocabulary, LINKS, "Dark2")
-
-
-def _colours(kinds: tuple[str, ...], known: dict[str, str], others: str) -> dict[str, str]:
+def _colours(kinds: Words, known: dict[str, str], others: str) -> dict[str, str]:
     """The colour of every kind; those that are not known get what a map of colours has, in turn."""
     palette = mpl.colormaps[others]
-    strange = [kind for kind in kinds if kind not in known]
+    strange = [kind for kind in kinds.vocabulary if kind not in known and kinds.are(kind).any()]
     return known | {kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)}
 
 
@@ -198,20 +218,18 @@ def _device_handles(topology: Topology) -> list[Patch]:
     colours, kinds = _device_colours(topology), topology.device_kinds
     counts = {kind: int(kinds.are(kind).sum()) for kind in kinds.vocabulary}
     handles = [
-        Patch(facecolor=colours[kind], edgecolor="0.2", label=f"{count} {kind}") for kind, count in counts.items() if count
+        Patch(facecolor=colours[kind], edgecolor="0.2", label=f"{count} {kind}")
+        for kind, count in counts.items()
+        if count
     ]
     if topology.in_network.any():
         handles.append(Patch(facecolor="white", edgecolor="0.2", linewidth=2.0, label="reduces and multicasts"))
     return handles
 
 
-def _link_handles(topology: Topology, groups: list[LinkGroup]) -> list[Line2D]:
-    colours, widths = _link_colours(topology), _line_widths(groups, 1)
-    return [
-        Line2D([], [], color=colours[group.kind], linewidth=width, alpha=0.85,
-               linestyle=(0, (4, 2)) if group.assumed else "solid", label=_about(group))
-        for group, width in zip(groups, widths, strict=True)
-    ]  # fmt: skip
+def _handle(stroke: _Stroke) -> Line2D:
+    look = {"color": stroke.colour, "linewidth": stroke.width, "linestyle": stroke.style}
+    return Line2D([], [], label=_about(stroke.group), alpha=0.85, **look)
 
 
 def _about(group: LinkGroup) -> str:

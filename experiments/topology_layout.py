@@ -131,7 +131,8 @@ def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str,
     kept = [_ends(ranks[node == number], MOST_RANKS // count) for number in chosen.tolist()]
     left_out = _missing("node", nodes, chosen)
     if len(kept[0]) < size[0]:
-        left_out += _missing("rank", np.arange(size[0]), _ends(np.arange(size[0]), MOST_RANKS // count))
+        each = np.arange(size[0])
+        left_out += _missing("rank", each, _ends(each, MOST_RANKS // count), " of a node" if len(nodes) > 1 else "")
     return np.concatenate(kept), left_out
 
 
@@ -140,12 +141,12 @@ def _ends(row: Numbers, count: int) -> Numbers:
     return row if len(row) <= count else np.concatenate((row[: count - count // 2], row[len(row) - count // 2 :]))
 
 
-def _missing(what: str, every: Numbers, chosen: Numbers) -> tuple[str, ...]:
+def _missing(what: str, every: Numbers, chosen: Numbers, where: str = "") -> tuple[str, ...]:
     gone = np.setdiff1d(every, chosen)
     if not len(gone):
         return ()
     which = f"{what} {gone[0]}" if len(gone) == 1 else f"{what}s {gone[0]} to {gone[-1]}"
-    return (f"{which} of {len(every)} not drawn",)
+    return (f"{which} of {len(every)}{where} not drawn",)
 
 
 def _distance(topology: Topology, start: Numbers) -> Floats:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ACROSS, UP = 1.9, 1.5
 """Between the columns and the rows of a grid."""
+ASLANT = np.array([0.8, 0.85])
+"""From one layer of a third dimension to the next."""
 LONGEST_LINE = 16
 SMALL = 100
 """Devices up to which distances in the picture are fitted to those in the graph; beyond, links are springs."""
@@ -30,8 +32,7 @@ def plain(sketch: Sketch) -> Layout:
     hub = [k for k, place in enumerate(sketch.place) if place < 0]
     cells = None if hub else _cells(sketch.pairs, len(sketch.kinds))
     places = _with_hub(len(sketch.kinds), hub[0]) if hub else _places(graph, cells)
-    curves = {} if cells is None else _bows(sketch.pairs, cells, places)
-    return Layout(sketch.devices, places, np.full(len(places), 0.9), curves)
+    return Layout(sketch.devices, places, np.full(len(places), 0.9), _bows(sketch.pairs, places))
 
 
 def _places(graph: nx.Graph[int], cells: Ints | None) -> Floats:
@@ -95,7 +96,7 @@ def _generations(graph: nx.Graph[int]) -> Floats:
 def _cells(pairs: list[Pair], count: int) -> Ints | None:
     """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that is what it is."""
     one, other = np.array(pairs).T
-    for widths in sorted(_factors(count), key=len):
+    for widths in sorted(_factors(count), key=len)[1:]:
         cells = np.stack(np.unravel_index(np.arange(count), widths), axis=1)
         apart = np.abs(cells[one] - cells[other])
         steps = (apart == 1) | (apart == np.array(widths) - 1)
@@ -113,24 +114,26 @@ def _factors(count: int) -> Iterator[tuple[int, ...]]:
 
 def _flat(cells: Ints) -> Floats:
     """Coordinates on paper: the last dimension across, the one before down, a third aslant, further ones apart."""
-    size = cells.max(axis=0) + 1
-    directions = [np.array([ACROSS, 0.0]), np.array([0.0, -UP])]
-    for number in range(2, len(size)):
-        extent = sum(abs(direction) * width for direction, width in zip(directions, size[::-1], strict=False))
-        aslant = np.array([0.42, 0.38]) * (ACROSS, UP)
-        directions.append(aslant if number == 2 else np.array([extent[0] + 0.6, 0.0] if number % 2 else [0.0, -extent[1] - 0.6]))
-    return np.asarray(cells[:, ::-1] @ np.array(directions[: len(size)]), dtype=np.float64)
+    size = (cells.max(axis=0) + 1)[::-1]
+    layers = float(size[2]) if len(size) > 2 else 0.0
+    steps = [np.array([ACROSS, 0.0]), np.array([0.0, -max(UP, ASLANT[1] * layers + 0.35)]), ASLANT][: len(size)]
+    extent = sum(abs(step) * width for step, width in zip(steps, size, strict=False))
+    for number in range(3, len(size)):
+        steps.append((extent + 0.8) * ([1, 0] if number % 2 else [0, -1]))
+        extent = extent + abs(steps[-1])
+    return np.asarray(cells[:, ::-1] @ np.array(steps), dtype=np.float64)
 
 
-def _bows(pairs: list[Pair], cells: Ints, places: Floats) -> dict[Pair, Floats]:
-    """The links from end to end of a dimension go round the devices between."""
+def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
+    """The links that would run behind another device go round it."""
     curves = {}
     for one, other in pairs:
-        if np.abs(cells[one] - cells[other]).max() > 1:
-            start, end = places[one], places[other]
-            along = (end - start) / np.linalg.norm(end - start)
-            aside = BOW * 4 / 3 * np.array([-along[1], along[0]])
-            curves[one, other] = np.array([start, start + aside + 0.1 * (end - start), end + aside - 0.1 * (end - start), end])
+        start, along = places[one], places[other] - places[one]
+        share = (places - start) @ along / (along @ along)
+        away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
+        if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
+            aside = BOW * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
+            curves[one, other] = start + np.array([0 * along, 0.1 * along + aside, 0.9 * along + aside, along])
     return curves
 
 
@@ -138,10 +141,8 @@ def _fitted(graph: nx.Graph[int]) -> Floats:
     """Neighbours near each other, as far apart as names need."""
     import networkx
 
-    if len(graph) <= SMALL:
-        found = networkx.kamada_kawai_layout(graph)
-    else:
-        found = networkx.spring_layout(graph, seed=0)
+    small = len(graph) <= SMALL
+    found = networkx.kamada_kawai_layout(graph) if small else networkx.spring_layout(graph, seed=0)
     places = np.array([found[k] for k in range(len(graph))])
     away = np.linalg.norm(places[:, None] - places[None], axis=2)
     return np.asarray(places * 1.4 / max(1e-3, float(np.partition(away, 1, axis=1)[:, 1].min())))

@@ -29,7 +29,9 @@ MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
 """Round a node; between two; more of that where some are left out."""
 SLOTS = 0.66
 """The width over which arcs leave a device."""
-SHIFTS = (0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0)
+SHIFTS = np.array([0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0])
+CLEARANCE = 0.45
+"""How far aside a device may be moved, and from links that pass."""
 
 
 class Levels(NamedTuple):
@@ -61,12 +63,20 @@ def rows(sketch: Sketch) -> Layout:
 
 
 def levels(sketch: Sketch) -> Levels:
-    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by distance again."""
+    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by distance again.
+
+    CPUs have a row of their own, above what they hold.
+    """
     near, everyone = neighbours(sketch.pairs), range(len(sketch.kinds))
     lowest = [k for k in everyone if sketch.place[k] >= 0]
     homes = {sketch.nodes[k] for k in lowest}
     inside = [k for k in everyone if sketch.nodes[k] in homes]
-    level = _walk(lowest, near, {k for k in inside if sketch.kinds[k] not in (*WAYS_OUT, BELOW)})
+    walked = _walk(lowest, near, {k for k in inside if sketch.kinds[k] not in (*WAYS_OUT, BELOW)})
+    level = dict[int, float](walked)
+    cpus = [k for k in walked if sketch.kinds[k] == "cpu" and walked[k]]
+    under = {k: [walked[other] for other in near[k] if other in walked and other not in cpus] for k in cpus}
+    held = [row for k in cpus for row in under[k] if row < walked[k]]
+    level |= dict.fromkeys(cpus, max(held, default=0) + 0.5)
     body = max(level.values())
     level |= {k: body + 1 + WAYS_OUT.index(sketch.kinds[k]) for k in inside if sketch.kinds[k] in WAYS_OUT}
     level |= {k: -1 for k in inside if sketch.kinds[k] == BELOW}
@@ -113,7 +123,7 @@ def _thinned(sketch: Sketch, level: Levels) -> tuple[Sketch, tuple[str, ...]]:
         most = max(8, 2 * len(members[node, 0])) if inside else MOST_SWITCHES
         if number and len(row) > most:
             gone |= set(row[most - most // 2 : len(row) - most // 2])
-            left_out.append(f"{len(row) - most} of {len(row)} devices like {sketch.kinds[row[0]]}")
+            left_out.append(f"{len(row) - most} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} not drawn")
     return sketch.only([k for k in range(len(sketch.kinds)) if k not in gone]), tuple(dict.fromkeys(left_out))
 
 
@@ -206,10 +216,10 @@ def _clear(sketch: Sketch, level: Levels, x: Floats, y: Floats, widths: Floats) 
     """Move devices within nodes aside where the links of others would run behind them."""
     for k, number in enumerate(level.of):
         if 0 < number < level.highest and widths[k] == BOX:
-            row = [other for other in range(len(x)) if y[other] == y[k] and other != k]
-            taken = [*x[row], *_passing(k, sketch.pairs, x, y)]
-            free = (shift for shift in SHIFTS if all(abs(x[k] + shift - at) >= BOX * 0.7 for at in taken))
-            x[k] += next(free, 0.0)
+            row = x[[other for other in range(len(x)) if y[other] == y[k] and other != k]]
+            passing = np.array(_passing(k, sketch.pairs, x, y))
+            free = (at for at in x[k] + SHIFTS if (abs(row - at) >= 1).all() and (abs(passing - at) >= CLEARANCE).all())
+            x[k] = next(free, x[k])
 
 
 def _passing(k: int, pairs: list[Pair], x: Floats, y: Floats) -> list[float]:

@@ -190,10 +190,11 @@ def _cut(task: Task, workers: int, per_byte: float) -> Limit:
 
 
 def _raise(found: list[Limit], further: Iterable[Limit]) -> None:
-    """Add the highest of `further` if it is higher than all found."""
-    best = max(further, key=lambda limit: limit.per_byte, default=found[0])
-    if best.per_byte > _highest(found) * (1 + TIE):
-        found.append(best)
+    """Add the highest of `further`, of equal ones the first, if it is higher than all found."""
+    candidates = list(further)
+    highest = _highest([*found, *candidates])
+    if highest > _highest(found) * (1 + TIE):
+        found.append(next(limit for limit in candidates if limit.per_byte >= highest * (1 - TIE)))
 
 
 def _highest(found: Iterable[Limit]) -> float:

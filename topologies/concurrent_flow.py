@@ -53,7 +53,7 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     """What each medium is worth where T is least: source s sends `x[s, k]` over link k, what enters a device less what
-    leaves it is its demand, and all x over a medium are at most β T."""
+    leaves it is its demand, and all x over a medium, over its β, are at most T."""
     from scipy.optimize import linprog
 
     sources = np.flatnonzero(demand.any(axis=1))
@@ -61,11 +61,12 @@ def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     wanted[:, devices] = demand[sources] / demand.max()
     wanted[np.arange(len(sources)), devices[sources]] -= wanted.sum(axis=1)
     limiting = np.flatnonzero(np.isfinite(topology.medium_bandwidth))
-    balance, load = _balance(topology, len(sources)), _load(topology, limiting, len(sources))
+    slowness = topology.medium_bandwidth[limiting].min() / topology.medium_bandwidth[limiting]
+    balance, load = _balance(topology, len(sources)), _load(topology, limiting, slowness, len(sources))
     time = np.arange(load.shape[1]) == load.shape[1] - 1
     solved = linprog(time, load, np.zeros(len(limiting)), balance, wanted.ravel(), method="highs-ds")
     prices = np.zeros(len(topology.medium_bandwidth))
-    prices[limiting] = np.maximum(-solved.ineqlin.marginals, 0.0)
+    prices[limiting] = np.maximum(-solved.ineqlin.marginals, 0.0) * slowness
     return prices
 
 
@@ -81,16 +82,15 @@ def _balance(topology: Topology, sources: int) -> Matrix:
     return csr_array((value, (row, column)), shape=(sources * devices, sources * links + 1))
 
 
-def _load(topology: Topology, limiting: Longs, sources: int) -> Matrix:
-    """What crosses each medium less what it carries in T, a row for each of `limiting`, a column for every x and T."""
+def _load(topology: Topology, limiting: Longs, slowness: Floats, sources: int) -> Matrix:
+    """What crosses each medium, weighted, less T: a row for each of `limiting`, a column for every x and T."""
     from scipy.sparse import csr_array
 
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    row = np.searchsorted(limiting, topology.link_media)
     kept = np.isin(topology.link_media, limiting)
+    row, every = np.searchsorted(limiting, topology.link_media[kept]), np.arange(len(limiting))
     column = (topology.links * np.arange(sources)[:, None] + owner[kept]).ravel()
-    bandwidth = topology.medium_bandwidth[limiting]
-    value = np.concatenate((np.ones(len(column)), -bandwidth / bandwidth.max()))
-    rows = np.concatenate((np.tile(row[kept], sources), np.arange(len(limiting))))
-    columns = np.concatenate((column, np.full(len(limiting), sources * topology.links)))
-    return csr_array((value, (rows, columns)), shape=(len(limiting), sources * topology.links + 1))
+    time = np.full(len(limiting), sources * topology.links)
+    value = np.concatenate((np.tile(slowness[row], sources), np.full(len(limiting), -1.0)))
+    ends = np.concatenate((np.tile(row, sources), every)), np.concatenate((column, time))
+    return csr_array((value, ends), shape=(len(limiting), sources * topology.links + 1))

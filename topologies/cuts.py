@@ -58,7 +58,7 @@ def diameter(topology: Topology) -> Diameter:
 def _farthest(topology: Topology) -> float:
     ranks = np.arange(topology.ranks, dtype=np.int32)
     parts = (ranks[first : first + CHUNK] for first in range(0, len(ranks), CHUNK))
-    return max(float(distances(topology, part).max()) for part in parts)
+    return max((float(distances(topology, part).max()) for part in parts), default=0.0)
 
 
 def components(topology: Topology, links: Flags) -> Ints:
@@ -135,7 +135,9 @@ def _hops_from_ranks(topology: Topology) -> Ints:
 
 
 def _numbered(label: npt.NDArray[np.integer]) -> Ints:
-    return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int32)
+    """Numbers for labels, in the order in which they appear."""
+    _, first, place = np.unique(label, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[place].astype(np.int32)
 
 
 def bisection(topology: Topology) -> Bisection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import cast
 
@@ -46,6 +46,12 @@ class Machine:
             reduction=None if self.reduction is None else 1 / parse_bandwidth(self.reduction),
         )
         return self.blueprint.build(ranks, servers, figures, self.placement)
+
+    @property
+    def parameters(self) -> dict[str, str | bool | None]:
+        """What describes the machine, defaults included: what a result is stored with."""
+        usual = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"} if self.blueprint.kind == "shape" else {}
+        return {name: value if value is not None else usual.get(name) for name, value in asdict(self).items()}
 
     @cached_property
     def blueprint(self) -> Blueprint:

@@ -48,9 +48,9 @@ def run(
     progress = output.Progress("numbers of ranks simulated")
     rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress))
     if out:
-        parameters = asdict(machine) | {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
+        parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         output.write(out, output.to_csv([asdict(row) for row in rows]))
-        output.write(_meta(out), output.provenance(**parameters))
+        output.write(_meta(out), output.provenance(**machine.parameters, **parameters))
     if plot:
         from experiments import figures
 

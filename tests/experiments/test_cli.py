@@ -220,4 +220,4 @@ def test_completion_knows_algorithms_and_shapes() -> None:
     from experiments import cli
 
     assert cli._complete(cli._algorithm_names)("ring,tre") == ["ring,tree", "ring,tree_reduce", "ring,tree_broadcast"]
-    assert "star" in cli._complete(cli._shape_names)("s")
+    assert "star" in cli._complete(cli._machine_names)("s")

@@ -15,7 +15,7 @@ from simulator.collectives import algorithms, find
 from simulator.critical_path import PARTS, Segment, critical_path, parts, sensitivities, worth
 from simulator.engines import simulate
 from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.timeline import Sharing, Timeline
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.topology import Floats, Topology
@@ -297,13 +297,35 @@ def random_schedule(random: Random, ranks: int) -> Schedule:
     return builder.build()
 
 
-@given(st.integers(0, 2**32), st.integers(2, 5), st.booleans())
-def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int, zeros: bool) -> None:
+RULES = ("fifo", "store-and-forward", "fair")
+
+
+def under(rule: str, schedule: Schedule, topology: Topology) -> Timeline:
+    """The reference engine under one of the rules of time."""
+    sharing: Sharing = "fair" if rule == "fair" else "fifo"
+    return simulate(schedule, topology, "reference", sharing=sharing, store_and_forward=rule == "store-and-forward")
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
+def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int, zeros: bool, rule: str) -> None:
     random = Random(seed)
-    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros), "reference")
+    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros))
     path = critical_path(timeline)
     assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
     assert all(segment.seconds >= 0 for segment in path)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5), st.sampled_from(RULES))
+def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: str) -> None:
+    """What an operation on the path does is done by the time that the segments after it have counted down to."""
+    random = Random(seed)
+    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=True))
+    now = timeline.makespan
+    for segment in critical_path(timeline):
+        assert now <= timeline.finish[segment.operation] + 1e-9
+        now -= segment.seconds
+        assert now >= (-1e-9 if segment.queued else timeline.ready[segment.operation] - 1e-9)
+    assert now == pytest.approx(0, abs=1e-9)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 5))
@@ -346,12 +368,12 @@ def nudged(topology: Topology) -> Iterator[tuple[str, int, Topology]]:
         yield "copy", rank, replace(topology, copy=up(topology.copy, int(device)))
 
 
-def check_differences(schedule: Schedule, topology: Topology) -> int:
+def check_differences(schedule: Schedule, topology: Topology, rule: str = "fifo") -> int:
     """Compare with finite differences wherever the order of service stays; returns how many there were."""
-    timeline = simulate(schedule, topology, "reference")
+    timeline = under(rule, schedule, topology)
     worths, compared = sensitivities(timeline), 0
     for name, index, machine in nudged(topology):
-        other = simulate(schedule, machine, "reference")
+        other = under(rule, schedule, machine)
         if (other.node_cause != timeline.node_cause).any() or np.argmax(other.finish) != np.argmax(timeline.finish):
             continue
         difference = (other.makespan - timeline.makespan) / STEP
@@ -361,12 +383,12 @@ def check_differences(schedule: Schedule, topology: Topology) -> int:
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 2**32), st.integers(2, 4))
-def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int) -> None:
+@given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(RULES[:2]))
+def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int, rule: str) -> None:
     random = Random(seed)
     schedule, topology = random_schedule(random, ranks), random_machine(random, ranks, zeros=False)
     everything = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
-    assert check_differences(schedule, topology) >= everything - 2, "there are hardly ever near ties"
+    assert check_differences(schedule, topology, rule) >= everything - 2, "there are hardly ever near ties"
 
 
 @pytest.mark.parametrize("name", sorted(algorithms()))

@@ -193,6 +193,16 @@ def run(random: Random, ranks: int) -> Timeline:
 timelines = st.builds(run, st.randoms(use_true_random=False), st.integers(2, 5))
 
 
+def run_under_any_rule(random: Random, ranks: int) -> Timeline:
+    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    if random.random() < 0.5:
+        return simulate(schedule, topology, "reference", sharing="fair")
+    return simulate(schedule, topology, "reference", store_and_forward=random.random() < 0.5)
+
+
+timelines_under_any_rule = st.builds(run_under_any_rule, st.randoms(use_true_random=False), st.integers(2, 5))
+
+
 def overlaps(spans: list[tuple[float, float]]) -> bool:
     """Whether any two of the (start, end) have more than a rounding error in common."""
     spans = sorted(spans)
@@ -200,7 +210,7 @@ def overlaps(spans: list[tuple[float, float]]) -> bool:
 
 
 @settings(max_examples=50)
-@given(timelines)
+@given(timelines_under_any_rule)
 def test_an_operation_is_ready_when_its_last_predecessor_is_finished(timeline: Timeline) -> None:
     for i in range(len(timeline.schedule)):
         before = timeline.schedule.predecessors(i)
@@ -208,7 +218,7 @@ def test_an_operation_is_ready_when_its_last_predecessor_is_finished(timeline: T
 
 
 @settings(max_examples=50)
-@given(timelines)
+@given(timelines_under_any_rule)
 def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_later(timeline: Timeline) -> None:
     assert (timeline.start >= timeline.ready).all()
     assert (timeline.finish >= timeline.start).all()
@@ -275,7 +285,7 @@ def test_a_transfer_arrives_when_the_slowest_hop_lets_it(timeline: Timeline) -> 
 
 
 @settings(max_examples=50)
-@given(timelines)
+@given(timelines_under_any_rule)
 def test_a_lane_does_one_thing_at_a_time(timeline: Timeline) -> None:
     schedule = timeline.schedule
     for rank in range(schedule.ranks):
@@ -291,7 +301,7 @@ def test_a_lane_does_one_thing_at_a_time(timeline: Timeline) -> None:
 
 
 @settings(max_examples=50)
-@given(timelines)
+@given(timelines_under_any_rule)
 def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
     schedule, routed = timeline.schedule, timeline.routed
     for rank in range(schedule.ranks):
@@ -305,9 +315,22 @@ def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
 
 
 @settings(max_examples=50)
-@given(timelines)
+@given(timelines_under_any_rule)
 def test_a_medium_is_never_busier_than_all_the_time(timeline: Timeline) -> None:
     assert (timeline.utilisation() <= 1 + 1e-12).all()
+
+
+@settings(max_examples=50)
+@given(timelines_under_any_rule)
+def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(timeline: Timeline) -> None:
+    held, schedule, routed = timeline.occupancy, timeline.schedule, timeline.routed
+    assert (held.start >= timeline.ready[held.operation]).all()
+    assert (held.start + held.seconds <= timeline.finish[held.operation] + 1e-9).all()
+    for i in range(len(schedule)):
+        crossed = [int(m) for link in routed.hops(i) for m in routed.topology.media_of(int(link))]
+        assert held.medium[held.operation == i].tolist() == crossed
+        if crossed:
+            assert timeline.arrival(i) <= timeline.finish[i] + 1e-9
 
 
 @settings(max_examples=50)

@@ -6,7 +6,8 @@ are the bandwidths at which a device merges what it receives (1/γ) and copies; 
 
 In GraphML a node has the attributes kind, node, rank, merges, copies and in_network, an edge kind, bandwidth, latency
 and gap, as text with units or as numbers in SI; an edge without bandwidth takes the figures of its kind in
-:mod:`topologies.link_kinds`. An undirected edge is a link in each direction. Other attributes are left alone.
+:mod:`topologies.link_kinds`. An undirected edge is a link in each direction. A name or label stands for a node's id,
+a rank may be several ("0,4"), and an edge's link_number its place among the links. Other attributes are left alone.
 """
 
 from __future__ import annotations

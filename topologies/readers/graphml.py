@@ -143,7 +143,7 @@ def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> l
     for one, other in edges:
         data = usual | graph.edges[one, other]
         link = {"from": names[one], "to": names[other], **_picked(data, _EDGE), "both": not graph.is_directed()}
-        number = _whole(data.get("link", len(edges)), f"{name}, edge {_arrow(one, other)}, link")
+        number = _whole(data.get("link_number", len(edges)), f"{name}, edge {_arrow(one, other)}, link_number")
         links.append((number, link if "bandwidth" in link else _assumed(link, name)))
     return [link for _, link in sorted(links, key=itemgetter(0))]
 
@@ -216,4 +216,7 @@ def _figures(topology: Topology) -> Iterator[tuple[Ends, Content]]:
     )
     for link, (source, target, *values) in enumerate(zip(*columns, strict=True)):
         ends = topology.device_names[source], topology.device_names[target]
-        yield ends, {"link": link, **dict(zip(("kind", "bandwidth", "latency", "gap", "assumed"), values, strict=True))}
+        yield (
+            ends,
+            {"link_number": link, **dict(zip(("kind", "bandwidth", "latency", "gap", "assumed"), values, strict=True))},
+        )

@@ -104,10 +104,20 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
     level, nvlinks, places = _cells(rows, columns)
     names = _names(lines, columns, file)
     matrix = Matrix(file, columns, names, level, nvlinks, places, _affinities(rows, heading))
+    _check_cells(matrix)
+    return matrix
+
+
+def _check_cells(matrix: Matrix) -> None:
+    """Raises InputError unless the two cells of a pair say the same, and NVLinks of GPUs only."""
+    level, nvlinks = matrix.level, matrix.nvlinks
     for row, column in np.argwhere((level != level.T) | (nvlinks != nvlinks.T)):
         cells = (f"{matrix.said(*ends)} at {matrix.place(*ends)}" for ends in ((row, column), (column, row)))
-        raise InputError(f"{file}: {', but '.join(cells)}: the two are one link")
-    return matrix
+        raise InputError(f"{matrix.file}: {', but '.join(cells)}: the two are one link")
+    others = np.setdiff1d(np.arange(len(level)), matrix.gpus)
+    for row, place in np.argwhere(nvlinks[:, others] > 0):
+        cell = matrix.place(row, others[place])
+        raise InputError(f"{matrix.file} {cell}: {matrix.said(row, others[place])}: NVLinks join GPUs only")
 
 
 def _check_row(file: str, label: str, row: Row, columns: Sequence[str], lines: list[str]) -> None:

@@ -63,14 +63,17 @@ def words_of(line: str) -> list[str]:
 
 
 def is_link(word: str) -> bool:
+    """Whether a word is what a cell says, or several run into one."""
     return _LINKS.fullmatch(word) is not None
 
 
 def is_name(word: str) -> bool:
+    """Whether a word can be the name of a device."""
     return len(word) <= 64 and word.isprintable()
 
 
 def shown(word: str) -> str:
+    """A word as it stands in a message."""
     return repr(word if len(word) <= 40 else f"{word[:37]}...")
 
 
@@ -115,7 +118,7 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
             _fill(row, words[start + 1 :], number + 1, heading)
         elif row and words and _goes_on(row, words[0], heading):
             _fill(row, words, number + 1, heading)
-        elif len(rows) == len(labels) or (rows and _is_heading(words)):
+        elif words and (len(rows) == len(labels) or (rows and _is_heading(words))):
             break
     return rows
 
@@ -124,20 +127,21 @@ def unbroken(lines: list[str], top: int, first: int) -> list[str]:
     """The lines as they were before a terminal broke those of the matrix at its width, and empty ones for the rest."""
     blank = (number for number in range(first, len(lines)) if not lines[number])
     end = min(next(blank, len(lines)), top + _MOST_LINES)
-    width, start = max(map(len, lines[top:end])), top
-    heading = lines[top : _heading_end(lines, top, first)]
-    labels = set(words_of("".join(line if len(line) == width else f"{line} " for line in heading)))
+    width, below = max(map(len, lines[top:end])), _heading_end(lines, top, first)
+    labels = set(words_of("".join(line if len(line) == width else f"{line} " for line in lines[top:below])))
     parts: dict[int, list[str]] = {}
+    start = top
     for number in range(top, end):
         line = lines[number]
-        begins = not line[:1].strip() or not labels.isdisjoint(words_of(line)[:1])
-        if number == top or len(lines[number - 1]) < width or (begins and number >= top + len(heading)):
+        begins = number >= below and (line[:1].isspace() or not labels.isdisjoint(words_of(line)[:1]))
+        if begins or number == top or len(lines[number - 1]) < width:
             start = number
         parts.setdefault(start, []).append(line)
     return [*lines[:top], *("".join(parts.get(number, ())) for number in range(top, end)), *lines[end:]]
 
 
 def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
+    """The NUMA node that stands beside a row, or else the CPUs, or None."""
     said = {kind: word for kind, word in zip(affinities, words, strict=False) if _AFFINITY.fullmatch(word)}
     return next((said[kind] for kind in ("NUMA", "CPU") if said.get(kind, "N/A") != "N/A"), None)
 
@@ -165,6 +169,8 @@ def _is_other(words: Sequence[str]) -> bool:
 
 
 def _check_columns(columns: Sequence[str], place: str) -> None:
+    if not columns:
+        raise InputError(f"{place}: no columns: they are called GPU0, GPU1, NIC0 or mlx5_0")
     if len(columns) > MOST:
         raise InputError(f"{place}: {len(columns)} columns are more than any machine has: at most {MOST} are read")
     known: set[str] = set()

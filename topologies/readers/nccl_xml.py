@@ -168,9 +168,8 @@ def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
         yield "the file has no <gpu>: it says nothing of NVLinks or XGMI, and there are none here"
     if any(part.kind == "nic" for part in parts.devices) and not parts.ports:
         yield "the file has no <net>: it says nothing of the speed of network ports"
-    instead = [part.name for part in parts.gpus if part.above == part.cpu and links.lead_to_cpu(part.name)]
-    if instead:
-        yield f"{len(instead)} GPUs reach their CPU by C2C or NVLink, and PCIe beside it is left out"
+    if any(part.above == part.cpu and links.lead_to_cpu(part.name) for part in parts.gpus):
+        yield "PCIe is left out where a GPU reaches the same CPU by C2C or NVLink"
     for port in parts.ports:
         speed = port.element.whole("speed", -1, 999_999_999, 0)
         if speed > _FASTEST:

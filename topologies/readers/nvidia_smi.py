@@ -237,7 +237,7 @@ def _per_gpu(links: Ints) -> int:
 
 
 def _generation(links: Ints) -> str:
-    """The NVLinks that GPUs usually have so many of. P100 have 4, singly; V100 6; A100 12; H100 and B200 18.
+    """The NVLinks that GPUs usually have so many of: P100 4, singly; V100 6; A100 12; H100 and B200 18.
 
     Bridges of two or three (Turing) are of the second generation, those of four (GA102, A6000) of the third.
     """
@@ -262,3 +262,5 @@ def _notes(matrix: Matrix, links: Ints, kinds: _Kinds, cpus: int) -> Iterator[st
     gpus = np.ix_(matrix.gpus, matrix.gpus)
     if (silent & (matrix.nvlinks > 0))[gpus].any():
         yield "PCIe between GPUs with NVLinks: as their NICs and CPU affinity have it, since NV# hides it"
+    if silent.any() and not any(matrix.affinity):
+        yield "CPUs: no affinities are given; what nothing shows to be SYS apart is on one CPU"

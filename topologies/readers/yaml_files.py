@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -48,7 +48,7 @@ def line_of(text: str, location: Location) -> int | None:
 
 
 def dump(content: dict[str, Any]) -> str:
-    """A mapping as YAML for people: a row of a list is a line, and of short texts eight are one."""
+    """A mapping as YAML for people: an entry of a list is a line; ranks are eight to a line."""
     return "".join(f"{key}:{_block(key, value)}\n" for key, value in content.items())
 
 
@@ -122,7 +122,7 @@ def _check(event: Any, name: str, depth: int) -> None:
         _refuse(event, name, f"a text of {len(event.value)} characters: at most {LONGEST_NOTE} are allowed")
 
 
-def _refuse(event: Any, name: str, message: str) -> None:
+def _refuse(event: Any, name: str, message: str) -> NoReturn:
     raise InputError(f"{name} line {event.start_mark.line + 1}: {message}")
 
 

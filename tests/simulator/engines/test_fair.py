@@ -202,8 +202,8 @@ def test_a_wire_without_limit_limits_nobody(run: Run) -> None:
 
 
 def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> None:
-    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0 merges from 4 to 6 and
-    # from 6 to 8, the lower index first.
+    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0 merges them from 4 to
+    # 6 and from 6 to 8, the lower index first.
     schedule = ScheduleBuilder(3, 8.0, slots=(0.5, 0.5))
     schedule.reduce([1, 2], 0, slot=0)
     schedule.reduce(1, 2, slot=1)

@@ -113,6 +113,12 @@ def test_ranks_are_where_nodes_say_so_else_on_gpus_else_everywhere(
     assert read(nodes + edge()).placement.tolist() == placement
 
 
+def test_what_networkx_warns_of_is_read() -> None:
+    untyped = KEYS.replace('attr.name="kind" attr.type="string"', 'attr.name="kind"')
+    nodes = f'<node id="a"><port name="p"/>{data(kind="nic")}</node><node id="b"/>'
+    assert read(nodes + edge(), keys=untyped).device_kinds == ("nic", "gpu")
+
+
 def test_a_label_is_the_name() -> None:
     nodes = f'<node id="n0">{data(label=" gpu0 ")}</node><node id="n1"/>'
     assert read(nodes + edge("n0", "n1")).device_names == ("gpu0", "n1")

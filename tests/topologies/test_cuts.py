@@ -1,0 +1,264 @@
+"""Halves, groups and distances: closed forms of the shapes, and every half of small machines."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from math import inf, log2
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies import shapes
+from topologies.builder import TopologyBuilder
+from topologies.capacity import max_flow
+from topologies.cuts import bisection, components, diameter, partitions, tree_cuts
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+Shape = Callable[..., Topology]
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (shapes.line, lambda p: 1),
+        (shapes.ring, lambda p: 1 if p == 2 else 2),
+        (shapes.tree, lambda p: 1),
+        (shapes.star, lambda p: p / 2),
+        (shapes.full_mesh, lambda p: p * p / 4),
+        (shapes.full_mesh_one_port, lambda p: p / 2),
+        (shapes.hypercube, lambda p: p / 2),
+        (shapes.bus, lambda p: 1),
+    ],
+)
+def test_the_bisection_of_shapes(shape: Shape, ranks: int, expected: Callable[[int], float]) -> None:
+    half = bisection(shape(ranks, bandwidth=3.0))
+    assert half.bandwidth == pytest.approx(3 * expected(ranks))
+    assert half.exact or ranks > 8
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 15, 16])
+def test_a_bisection_of_few_devices_is_exact(ranks: int) -> None:
+    for shape in (shapes.line, shapes.ring, shapes.star, shapes.full_mesh, shapes.tree, shapes.grid, shapes.torus):
+        assert bisection(shape(ranks, bandwidth=1.0)).exact
+
+
+@pytest.mark.parametrize(
+    ("dims", "grid", "torus"),
+    [((4, 4), 4, 8), ((2, 8), 2, 4), ((8, 8), 8, 16), ((4, 8), 4, 8), ((8, 4), 4, 8), ((4, 4, 4), 16, 32)],
+)
+def test_the_bisection_of_boxes(dims: tuple[int, ...], grid: float, torus: float) -> None:
+    ranks = int(np.prod(dims))
+    assert bisection(shapes.grid(ranks, bandwidth=1.0, dims=dims)).bandwidth == grid
+    assert bisection(shapes.torus(ranks, bandwidth=1.0, dims=dims)).bandwidth == torus
+
+
+def test_of_an_odd_number_one_side_has_one_more() -> None:
+    assert bisection(shapes.star(5, bandwidth=1.0)) == (2, True)
+    assert bisection(shapes.full_mesh(5, bandwidth=1.0)) == (6, True)
+    assert bisection(shapes.full_mesh(7, bandwidth=1.0)) == (12, True)
+
+
+def test_the_slower_direction_counts() -> None:
+    builder = TopologyBuilder("up and down")
+    for name in "abcd":
+        builder.device(name)
+    builder.connect("a", "b", bandwidth=9.0)
+    builder.connect("c", "d", bandwidth=9.0)
+    builder.link("b", "c", bandwidth=4.0)
+    builder.link("c", "b", bandwidth=3.0)
+    assert bisection(builder.build("abcd")) == (3, True)
+
+
+def test_the_best_halves_need_not_be_in_order() -> None:
+    # Even ranks on one switch, odd ranks on the other, 12 each.
+    builder = TopologyBuilder("dealt out")
+    gpus = [builder.device(f"gpu{k}") for k in range(24)]
+    hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
+    for k, gpu in enumerate(gpus):
+        builder.connect(gpu, hubs[k % 2], bandwidth=5.0)
+    builder.connect(*hubs, bandwidth=1.0)
+    assert bisection(builder.build(gpus)) == (1, False)
+    nodes = replace(builder.build(gpus), node=np.arange(26, dtype=np.int32) % 2)
+    assert bisection(nodes).bandwidth == 1
+
+
+def test_ranks_on_one_device_are_never_cut_apart() -> None:
+    wire = TopologyBuilder("two devices")
+    wire.connect(wire.device("a"), wire.device("b"), bandwidth=2.0)
+    assert bisection(wire.build("aabb")) == (2, True)
+    assert bisection(wire.build("aaab")) == (inf, True)
+    assert bisection(wire.build("aaa")) == (inf, True)
+
+
+def test_links_without_limit_do_not_count_unless_there_is_nothing_else() -> None:
+    assert bisection(shapes.line(4, bandwidth=inf)).bandwidth == inf
+    builder = TopologyBuilder("pairs")
+    gpus = [builder.device(f"gpu{k}") for k in range(4)]
+    builder.connect("gpu0", "gpu2", bandwidth=inf)
+    builder.connect("gpu1", "gpu3", bandwidth=inf)
+    builder.connect("gpu0", "gpu1", bandwidth=7.0)
+    assert bisection(builder.build(gpus)).bandwidth == 7
+
+
+def test_apart_there_is_nothing_between_halves() -> None:
+    builder = TopologyBuilder("apart")
+    gpus = [builder.device(f"gpu{k}") for k in range(4)]
+    builder.connect("gpu0", "gpu2", bandwidth=1.0)
+    assert bisection(builder.build(gpus)).bandwidth == 0
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Topology:
+    """Up to six devices, with links of few speeds and shared media, and ranks on some."""
+    builder, devices = TopologyBuilder("random"), draw(st.integers(2, 6))
+    names = [builder.device(f"d{k}") for k in range(devices)]
+    speeds = st.sampled_from((1.0, 2.0, 5.0, inf))
+    media = [builder.medium("m", 1.5)] if draw(st.booleans()) else []
+    pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(lambda ends: ends[0] != ends[1])
+    for one, other in draw(st.lists(pairs, unique=True, max_size=14)):
+        builder.link(
+            names[one], names[other], bandwidth=draw(speeds), media=draw(st.sampled_from([media, []])) if media else []
+        )
+    return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
+
+
+@settings(deadline=None)
+@given(machines())
+def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None:
+    ranks, placed = set(range(topology.ranks)), topology.placement
+    flows = []
+    for half in combinations(ranks, topology.ranks // 2):
+        one, other = placed[list(half)], placed[list(ranks - set(half))]
+        flows += [max_flow(topology, *ends).bandwidth for ends in ((one, other), (other, one))]
+    found = bisection(topology)
+    assert found.exact
+    assert found.bandwidth == pytest.approx(min(flows), rel=1e-9)
+
+
+# Distances.
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 64])
+@pytest.mark.parametrize(
+    ("shape", "hops"),
+    [
+        (shapes.line, lambda p: p - 1),
+        (shapes.ring, lambda p: p // 2),
+        (shapes.star, lambda p: 2),
+        (shapes.full_mesh, lambda p: 1),
+        (shapes.hypercube, log2),
+    ],
+)
+def test_the_diameter_of_shapes(shape: Shape, ranks: int, hops: Callable[[int], int]) -> None:
+    assert diameter(shape(ranks, bandwidth=1.0, latency=0.5)) == (hops(ranks), hops(ranks) / 2)
+
+
+def test_the_diameter_of_boxes() -> None:
+    assert diameter(shapes.grid(24, bandwidth=1.0, dims=(2, 3, 4))).hops == 1 + 2 + 3
+    assert diameter(shapes.torus(24, bandwidth=1.0, dims=(2, 3, 4))).hops == 1 + 1 + 2
+
+
+def test_hops_and_latency_are_the_least_each() -> None:
+    # One slow link, or two quick ones.
+    builder = TopologyBuilder("detour")
+    for name in "abc":
+        builder.device(name)
+    builder.connect("a", "c", bandwidth=1.0, latency=9.0)
+    builder.connect("a", "b", bandwidth=1.0, latency=1.0)
+    builder.connect("b", "c", bandwidth=1.0, latency=1.0)
+    assert diameter(builder.build("ac")) == (1, 2.0)
+
+
+def test_many_ranks_are_measured_in_turn() -> None:
+    assert diameter(shapes.ring(600, bandwidth=1.0, latency=1.0)) == (300, 300)
+
+
+def test_no_route_has_no_length() -> None:
+    builder = TopologyBuilder("apart")
+    builder.device("a")
+    builder.device("b")
+    with pytest.raises(InputError, match="apart has ranks without a route between them"):
+        diameter(builder.build("ab"))
+
+
+# Groups.
+
+
+def test_every_device_by_itself_comes_first() -> None:
+    for shape in shapes.SHAPES.values():
+        topology = shape(8, bandwidth=1.0)
+        assert partitions(topology)[0].tolist() == list(range(len(topology.device_names)))
+
+
+def three_nodes() -> Topology:
+    """Nodes of two GPUs on a switch, joined by one more: devices top, then hub, gpu, gpu of each node."""
+    builder = TopologyBuilder("nodes")
+    top = builder.device("top", "switch")
+    for node in range(3):
+        hub = builder.device(f"hub{node}", "switch", node=node // 2)
+        builder.connect(hub, top, bandwidth=1.0 if node else 2.0)
+        for gpu in range(2):
+            builder.connect(builder.device(f"gpu{node}{gpu}", node=node // 2), hub, bandwidth=4.0)
+    return builder.build([f"gpu{node}{gpu}" for node in range(3) for gpu in range(2)])
+
+
+def test_groups_are_nodes_what_fast_links_join_and_who_shares_a_switch() -> None:
+    alone, *groups = (tuple(group.tolist()) for group in partitions(three_nodes()))
+    assert alone == tuple(range(10))
+    assert set(groups) == {
+        (0, 1, 1, 1, 1, 1, 1, 2, 2, 2),  # nodes: 0 and 1 are one, the top switch is in none
+        (0, 0, 0, 0, 1, 1, 1, 2, 2, 2),  # without the links of 1 B/s
+        (0, 1, 1, 1, 2, 2, 2, 3, 3, 3),  # without those of 2 B/s as well, or within one link of a rank
+    }
+
+
+def test_groups_are_told_apart_once() -> None:
+    assert len(partitions(shapes.ring(8, bandwidth=1.0))) == 1
+    found = [group.tobytes() for group in partitions(three_nodes())]
+    assert len(found) == len(set(found))
+
+
+@settings(deadline=None)
+@given(machines())
+def test_groups_that_hold_together_are_those_of_networkx(topology: Topology) -> None:
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(len(topology.device_names)))
+    fast = topology.bandwidth > 1.5
+    graph.add_edges_from(zip(topology.source[fast].tolist(), topology.target[fast].tolist(), strict=True))
+    found = components(topology, fast)
+    together = {frozenset(np.flatnonzero(found == group).tolist()) for group in range(int(found.max()) + 1)}
+    assert together == set(map(frozenset, nx.connected_components(graph)))
+
+
+def test_groups_of_a_long_line() -> None:
+    line = shapes.line(1000, bandwidth=1.0)
+    kept = (line.source != 500) & (line.target != 500)
+    assert np.bincount(components(line, kept)).tolist() == [500, 1, 499]
+
+
+def test_each_wire_of_a_tree_cuts_off_what_lies_beyond() -> None:
+    beyond = tree_cuts(shapes.tree(7, bandwidth=1.0))
+    assert sorted(np.flatnonzero(row).tolist() for row in beyond) == [[1, 3, 4], [2, 5, 6], [3], [4], [5], [6]]
+    assert len(tree_cuts(shapes.star(5, bandwidth=1.0))) == 5
+
+
+def test_what_is_no_tree_has_no_such_wires() -> None:
+    assert len(tree_cuts(shapes.ring(3, bandwidth=1.0))) == 0
+    apart = TopologyBuilder("a ring and one apart")
+    gpus = [apart.device(f"gpu{k}") for k in range(4)]
+    for one, other in combinations(gpus[:3], 2):
+        apart.connect(one, other, bandwidth=1.0)
+    assert len(tree_cuts(apart.build(gpus))) == 0
+
+
+def test_a_wire_may_lead_one_way_only() -> None:
+    builder = TopologyBuilder("one way")
+    builder.device("a")
+    builder.device("b")
+    builder.link("a", "b", bandwidth=1.0)
+    assert tree_cuts(builder.build("ab")).tolist() == [[False, True]]
