@@ -11,7 +11,7 @@ from topologies.topology import Ints, Topology
 
 
 class LinkGroup(NamedTuple):
-    """`count` links that are alike: β in bytes/s, α and g in seconds; if `duplex`, one stands for both directions."""
+    """`number` links that are alike: β in bytes/s, α and g in seconds; if `duplex`, one stands for both directions."""
 
     kind: str
     bandwidth: float
@@ -19,14 +19,14 @@ class LinkGroup(NamedTuple):
     gap: float
     assumed: bool
     duplex: bool
-    count: int
+    number: int
 
 
 def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     """The links by kind and figures, fastest first, and the group of every link; -1 for the way back of a pair.
 
     >>> from topologies.shapes import ring
-    >>> [group.count for group in link_groups(ring(5, bandwidth=1e9))[0]]
+    >>> [group.number for group in link_groups(ring(5, bandwidth=1e9))[0]]
     [5]
     """
     columns = (

@@ -180,7 +180,8 @@ def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) 
 
 
 def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | float) -> None:
-    axes.add_patch(FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **look))
+    box = FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}")
+    axes.add_patch(box).set(**look)
 
 
 def _label(name: str, width: float) -> str:
@@ -228,14 +229,15 @@ def _device_handles(topology: Topology) -> list[Patch]:
 
 
 def _handle(stroke: _Stroke) -> Line2D:
-    look = {"color": stroke.colour, "linewidth": stroke.width, "linestyle": stroke.style}
-    return Line2D([], [], label=_about(stroke.group), alpha=0.85, **look)
+    line = Line2D([], [], color=stroke.colour, linewidth=stroke.width, alpha=0.85)
+    line.set(label=_about(stroke.group), linestyle=stroke.style)
+    return line
 
 
 def _about(group: LinkGroup) -> str:
     bandwidth = "unlimited" if group.bandwidth == np.inf else format_bandwidth(group.bandwidth)
     remarks = [format_seconds(group.latency), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
-    return f"{group.count} {group.kind}: {bandwidth}, {', '.join(remarks)}"
+    return f"{group.number} {group.kind}: {bandwidth}, {', '.join(remarks)}"
 
 
 def _bytes(figure: Figure, kind: str) -> bytes:

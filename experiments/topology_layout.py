@@ -4,7 +4,6 @@ grid, tree or star."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ class Frame(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and may be `widths[k]` wide; 1 is a column.
+    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and is `widths[k]` wide, in columns.
 
     Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier curve. `dots` are
     where devices are left out, `left_out` says which. With `rows` links between rows run from top to bottom.
@@ -64,7 +63,9 @@ class Sketch(NamedTuple):
         number = {old: new for new, old in enumerate(kept)}
         return Sketch(
             self.devices[kept],
-            *([column[k] for k in kept] for column in (self.kinds, self.nodes, self.place)),
+            [self.kinds[k] for k in kept],
+            [self.nodes[k] for k in kept],
+            [self.place[k] for k in kept],
             [(number[one], number[other]) for one, other in self.pairs if one in number and other in number],
         )
 
@@ -122,7 +123,7 @@ def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
 
 def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str, ...]]:
     """As many as fit: whole nodes if they do, and never fewer than the first and the last node."""
-    node = topology.node[ranks]
+    node = topology.node[ranks].astype(np.int64)
     nodes, size = np.unique(node, return_counts=True)
     if len(ranks) <= (MOST_RANKS if len(nodes) > 1 else MOST_OF_ONE):
         return ranks, ()

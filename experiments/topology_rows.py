@@ -30,7 +30,7 @@ MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
 SLOTS = 0.66
 """The width over which arcs leave a device."""
 SHIFTS = np.array([0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0])
-CLEARANCE = 0.45
+CLEARANCE = 0.48
 """How far aside a device may be moved, and from links that pass."""
 
 
@@ -218,7 +218,9 @@ def _clear(sketch: Sketch, level: Levels, x: Floats, y: Floats, widths: Floats) 
         if 0 < number < level.highest and widths[k] == BOX:
             row = x[[other for other in range(len(x)) if y[other] == y[k] and other != k]]
             passing = np.array(_passing(k, sketch.pairs, x, y))
-            free = (at for at in x[k] + SHIFTS if (abs(row - at) >= 1).all() and (abs(passing - at) >= CLEARANCE).all())
+            free = (
+                at for at in x[k] + SHIFTS if (abs(row - at) > 0.99).all() and (abs(passing - at) > CLEARANCE).all()
+            )
             x[k] = next(free, x[k])
 
 

@@ -82,9 +82,9 @@ def simulate(
         served[r] += rate[r] * (now - updated[r])
         updated[r] = now
 
-    def occupy(r, now):
-        """A route is in use from now on."""
-        rate[r], served[r], updated[r] = 0.0, 0.0, now
+    def occupy(r):
+        """A route is in use, its flows have had nothing yet."""
+        rate[r], served[r] = 0.0, 0.0
         for e in range(indptr[r], indptr[r + 1]):
             m = media[e]
             busy[0] += active[m] == 0
@@ -106,7 +106,7 @@ def simulate(
     def begin(i, r, now):
         """Put a flow where it belongs among those of its route."""
         if flows[r] == 0:
-            occupy(r, now)
+            occupy(r)
         advance(r, now)
         flows[r] += 1
         for e in range(indptr[r], indptr[r + 1]):

@@ -68,7 +68,7 @@ def _joined(heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails:
 def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
     """What chooses among equal routes within the sender's node, into the receiver's, and between, shape (pairs, 3)."""
     salts = np.zeros((len(sources), 3), dtype=np.int64)
-    if topology.paths == "first":
+    if topology.paths in ("first", "link"):
         return salts
     mixed = np.zeros(len(sources), dtype=np.uint64)
     for column in (topology.placement[sources], topology.placement[targets], channels):
@@ -140,7 +140,8 @@ class _Graph:
         topology = self.topology
         if not len(here):
             return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        leaving = np.lexsort((topology.target, topology.source))
+        order_by = np.arange(topology.links) if topology.paths == "link" else topology.target
+        leaving = np.lexsort((order_by, topology.source))
         place = np.empty(topology.links, dtype=np.int64)
         place[leaving] = np.arange(topology.links)
         entering = np.lexsort((topology.source, topology.target))

@@ -130,7 +130,8 @@ def grid(
     periodic: bool = False,
     name: str = "grid",
 ) -> Topology:
-    """A wire between neighbours in every dimension of a box, and from end to end if `periodic`.
+    """A wire between neighbours in every dimension of a box, and from end to end if `periodic`. Routes take the first
+    dimension first.
 
     `dims` multiply to the ranks, which lie in row-major order: neighbours in the last dimension are 1 apart. A
     dimension of 2 has one wire, not two, and one of 1 has none. By default there are two, as nearly square as can be.
@@ -145,6 +146,7 @@ def grid(
         builder.wire(row[:-1], row[1:], bandwidth=bandwidth, latency=latency, gap=gap)
         if periodic and width > 2:
             builder.wire(row[-1], row[0], bandwidth=bandwidth, latency=latency, gap=gap)
+    builder.paths = "link"
     return builder.build(cells.ravel())
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 Flags = npt.NDArray[np.bool_]
 Routes = tuple[Ints, Ints]
 """Routes in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
-Paths = Literal["first", "hash", "rail"]
-"""Which of several equally short routes is taken: "first" by device order; "hash" by a hash of sender, receiver and
+Paths = Literal["first", "link", "hash", "rail"]
+"""Which of several equally short routes is taken: "first" by device order; "link" by link order, which on a grid is
+dimension order; "hash" by a hash of sender, receiver and
 channel, as switches with equal-cost multi-path do; "rail" so between nodes only, while the receiver's number in its
 node chooses the NICs at both ends, as communication libraries do, and the next ones once all ranks of a node have had a
 channel."""

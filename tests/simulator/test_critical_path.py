@@ -216,7 +216,8 @@ def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
 
 # Laws.
 
-SHAPES: list[Callable[..., Topology]] = list(shapes.SHAPES.values())
+SHAPES: list[Callable[..., Topology]] = [shape for name, shape in shapes.SHAPES.items() if name != "hypercube"]
+NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
 
 
 def irregular(topology: Topology, seed: int) -> Topology:
@@ -236,7 +237,7 @@ def irregular(topology: Topology, seed: int) -> Topology:
     )
 
 
-@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("ranks", [2, 5, 8])
 def test_the_path_of_every_algorithm_adds_up_to_its_makespan(
@@ -391,7 +392,7 @@ def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int
     assert check_differences(schedule, topology, rule) >= everything - 2, "there are hardly ever near ties"
 
 
-@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", [shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port])
 def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(
     name: str, shape: Callable[..., Topology]

@@ -6,6 +6,7 @@ Figures were obtained by running the simulators on the platforms described at ea
 from math import log2
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from simulator.builder import ScheduleBuilder
@@ -223,3 +224,29 @@ def test_the_folded_bytes_are_those_of_the_facts() -> None:
     # p = 3: 3.00 vectors, p = 6: 3.50.
     free = {p: shapes.star(p, bandwidth=1.0) for p in (3, 6)}
     assert {p: seconds("halving_doubling", p, 1.0, free[p]) for p in free} == pytest.approx({3: 3.0, 6: 3.5})
+
+
+# SimGrid, SMPI, on a torus of 4 x 4 x 4 with 100 GB/s and 1 us a link; links are shared fairly.
+
+
+def cube() -> Topology:
+    return shapes.torus(64, dims=(4, 4, 4), bandwidth=100e9, latency=1e-6)
+
+
+def test_recursive_doubling_on_a_torus_takes_what_smpi_says_to_every_digit() -> None:
+    found = simulate(find("recursive_doubling").build(64, 64 * MIB), cube(), sharing="fair").makespan
+    assert printed(found * 1e3, 3) == "6.049"
+
+
+def test_a_ring_of_blocking_exchanges_on_a_torus_takes_what_smpi_says_to_every_digit() -> None:
+    # In rank order the longest route has three links; every rank takes that long a step once all wait for each other.
+    ring, rank = ScheduleBuilder(64, 64 * MIB, slots=64), np.arange(64)
+    sent: npt.NDArray[np.integer] = np.zeros((64, 0), dtype=np.int64)
+    for step in range(126):
+        send = ring.reduce if step < 63 else ring.copy
+        slot = (rank - step - 1 if step < 63 else rank - step + 63) % 64
+        sent = send(rank, (rank + 1) % 64, slot=slot, after=sent).reshape(-1, 1)
+    blocking = simulate(ring.build(), cube(), sharing="fair").makespan
+    assert printed(blocking * 1e3, 3) == "1.699"
+    assert blocking == pytest.approx(126 * (3e-6 + MIB / 100e9), rel=1e-9)
+    assert simulate(find("ring").build(64, 64 * MIB), cube(), sharing="fair").makespan < blocking

@@ -374,6 +374,7 @@ networks = st.integers(1, 6).flatmap(
 )
 
 
+@settings(deadline=None)
 @given(networks)
 def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faster(
     network: tuple[list[list[int]], list[int]],
@@ -391,6 +392,7 @@ def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faste
         assert any(rate >= other * (1 - 1e-9) for other in fastest)
 
 
+@settings(deadline=None)
 @given(networks)
 def test_rates_are_those_of_exact_numbers(network: tuple[list[list[int]], list[int]]) -> None:
     routes, capacity = network
@@ -444,6 +446,7 @@ def random_schedule(random: Random, ranks: int) -> Schedule:
 cases = st.tuples(st.randoms(use_true_random=False), st.integers(2, 5))
 
 
+@settings(deadline=None)
 @given(cases)
 def test_both_engines_agree_on_any_schedule(case: tuple[Random, int]) -> None:
     random, ranks = case
@@ -482,7 +485,7 @@ def moments(timeline: Timeline) -> Iterator[tuple[float, list[int]]]:
         yield end - begin, [i for i in flows if timeline.start[i] < middle < timeline.sent[i]]
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(cases, st.sampled_from(["reference", "compiled"]))
 def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
     case: tuple[Random, int], engine: Engine
@@ -501,7 +504,7 @@ def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
     assert had[flows] == pytest.approx(timeline.schedule.nbytes[flows], rel=1e-9)
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(cases)
 def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(case: tuple[Random, int]) -> None:
     random, ranks = case
@@ -525,6 +528,7 @@ def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(ca
 wires = st.lists(st.builds(Wire, st.floats(0.1, 10), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=5)
 
 
+@settings(deadline=None)
 @given(wires, st.floats(0, 64))
 def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wire(
     route: list[Wire], size: float
@@ -534,6 +538,7 @@ def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wi
     assert fair(messages(size), route_of(*route), "compiled").makespan == pytest.approx(expected, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12), st.floats(0.1, 10))
 def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float], bandwidth: float) -> None:
     timeline = fair(messages(*sizes), route_of(Wire(bandwidth)), "compiled")
@@ -541,7 +546,7 @@ def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float
     assert np.argsort(timeline.finish, kind="stable").tolist() == np.argsort(sizes, kind="stable").tolist()
 
 
-@settings(max_examples=20)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32))
 def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them(seed: int) -> None:
     rng, ranks = np.random.default_rng(seed), 12
@@ -552,7 +557,7 @@ def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them
     assert timeline.utilisation().max() <= 1 + 1e-9
 
 
-@settings(max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(cases)
 def test_the_causes_of_bubbles_add_up(case: tuple[Random, int]) -> None:
     random, ranks = case

@@ -258,6 +258,7 @@ def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
         (PAIR, "", "topo.txt: no matrix of nvidia-smi topo -m"),
         (PAIR, "x" * 10**8, "topo.txt is larger than 16 MiB"),
     ],
+    ids=lambda text: text[:30],
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in PAIR

@@ -1,0 +1,394 @@
+"""A topology file of NCCL or RCCL: devices, links and figures as the file says them, or a refusal that names the line."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.errors import InputError
+from topologies.link_kinds import LINKS
+from topologies.readers.nccl_xml import looks_like, read_nccl_xml
+from topologies.topology import Topology
+
+DATA = Path(__file__).parent / "data"
+FILES = sorted(DATA.glob("nccl_*"))
+MEASURED = Path(__file__).parents[4] / "shared/measured/nccl_xml"
+SAMPLES = [path for path in sorted(MEASURED.glob("*.xml")) if path.name != "aws_g5_48xl_8xa10g.xml"]
+TWO = """<system version="1">
+<cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+<pci busid="0000:01:00.0" class="0x030200" link_speed="8 GT/s" link_width="16">
+<gpu dev="0" sm="80" rank="0">
+<nvlink target="0000:02:00.0" count="4" tclass="0x030200"/>
+</gpu>
+</pci>
+<pci busid="0000:02:00.0" class="0x030200" link_speed="8 GT/s" link_width="16">
+<gpu dev="1" sm="80" rank="1">
+<nvlink target="0000:01:00.0" count="4" tclass="0x030200"/>
+</gpu>
+</pci>
+<pci busid="0000:03:00.0" class="0x020700" link_speed="8 GT/s" link_width="16">
+<nic>
+<net name="mlx5_0" dev="0" speed="100000" port="1" latency="0"/>
+<net name="mlx5_1" dev="1" speed="100000" port="1"/>
+</nic>
+</pci>
+</cpu>
+</system>
+"""
+
+
+def machine_of(file: str) -> Topology:
+    return read_nccl_xml((DATA / file).read_text(), file)
+
+
+def refusal(text: str, **kinds: str) -> str:
+    with pytest.raises(InputError) as refused:
+        read_nccl_xml(text, "topo.xml", **kinds)
+    assert len(str(refused.value).splitlines()) == 1
+    return str(refused.value)
+
+
+def link(machine: Topology, one: str, other: str) -> tuple[float, float, str, bool]:
+    """β, α, kind, and whether β is assumed, of a link that is the same in both directions."""
+    there, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((one, other), (other, one)))
+    figures = [
+        (float(machine.bandwidth[k]), float(machine.latency[k]), machine.link_kinds[k], bool(machine.assumed[k]))
+        for k in (there, back)
+    ]
+    assert figures[0] == figures[1]
+    return figures[0]
+
+
+def placed(machine: Topology) -> list[str]:
+    return [machine.device_names[device] for device in machine.placement]
+
+
+def check_routes(machine: Topology) -> None:
+    """From every rank to every other, by way of no third GPU."""
+    ends = np.array([(a, b) for a in range(machine.ranks) for b in range(machine.ranks) if a != b]).reshape(-1, 2)
+    indptr, links = machine.routes(ends[:, 0], ends[:, 1])
+    inner = np.setdiff1d(np.arange(len(links)), indptr[1:] - 1)
+    assert not np.isin(machine.target[links[inner]], machine.placement).any()
+
+
+@pytest.mark.parametrize("path", [*FILES, *SAMPLES], ids=lambda path: path.name)
+def test_every_gpu_reaches_every_other(path: Path) -> None:
+    text = path.read_text()
+    machine = read_nccl_xml(text, path.name)
+    assert looks_like(text)
+    assert machine.device_kinds.are("gpu").sum() == machine.ranks
+    assert machine.device_kinds.are("port").sum() == text.count("<net ")
+    assert machine.notes
+    check_routes(machine)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_real_files_have_all_their_parts(path: Path) -> None:
+    text = path.read_text()
+    machine = read_nccl_xml(text, path.name)
+    kinds = Counter(machine.device_kinds)
+    assert kinds["gpu"] == (text.count("<gpu ") or text.count('class="0x0302'))
+    assert kinds["pcie switch"] == text.count('class="0x0604')
+    assert machine.link_kinds.are("xgmi").sum() == text.count("<xgmi ")
+    assert kinds["nic"] == text.count('class="0x02') + text.count("\n    <nic>")
+    assert kinds["cpu"] == text.count("<cpu ")
+    assert machine.link_kinds.are("upi").sum() == kinds["cpu"] * (kinds["cpu"] - 1)
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="the measured files are not here")
+def test_a_file_without_classes_has_no_gpus() -> None:
+    text = (MEASURED / "aws_g5_48xl_8xa10g.xml").read_text()
+    assert looks_like(text)
+    assert "no GPU: expected a <gpu>, or a <pci> of class 0x03" in refusal(text)
+
+
+def test_pcie_nvswitch_ports_and_ranks() -> None:
+    machine = machine_of("nccl_hgx.xml")
+    assert Counter(machine.device_kinds) == {"gpu": 2, "nic": 2, "cpu": 2, "port": 3, "pcie switch": 2, "nvswitch": 1}
+    assert placed(machine) == ["gpu1", "gpu0"]
+    pcie = LINKS["pcie5"].latency
+    assert link(machine, "gpu0", "0000:10:00.0") == (48e9, pcie, "pcie", False)
+    assert link(machine, "0000:10:00.0", "cpu0") == (48e9, 0.0, "pcie", False)
+    assert link(machine, "0000:12:00.0", "0000:10:00.0") == (8 * 1.5e9, pcie, "pcie", False)
+    assert link(machine, "0000:22:00.0", "0000:20:00.0") == (4 * 0.375e9, pcie, "pcie", False)
+    assert link(machine, "gpu0", "nvswitch") == (18 * 20.6e9, 0.3e-6, "nvlink", True)
+    assert link(machine, "cpu0", "cpu1") == (22e9, 0.1e-6, "upi", True)
+    assert link(machine, "0000:12:00.0", "mlx5_0") == (50e9, LINKS["ndr"].latency, "ib", False)
+    assert link(machine, "0000:22:00.0", "rdmap34s0") == (25e9, 75e-6, "ethernet", False)
+    assert link(machine, "0000:22:00.0", "eth0") == (1.25e9, LINKS["ethernet10"].latency, "ethernet", True)
+    assert machine.in_network[machine.device_names.index("nvswitch")]
+    assert set(machine.node.tolist()) == {0}
+    assert any("upi3 assumed, as usual for GenuineIntel x86_64, family 6 model 143" in note for note in machine.notes)
+
+
+def test_direct_links_to_gpus_and_cpus_count_once() -> None:
+    machine = machine_of("nccl_direct.xml")
+    assert Counter(machine.device_kinds) == {"gpu": 4, "nic": 1, "cpu": 2, "port": 2}
+    assert placed(machine) == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    assert link(machine, "gpu0", "gpu1") == (3 * 20e9, 0.6e-6, "nvlink", True)
+    assert link(machine, "gpu0", "cpu-1") == (3 * 20e9, LINKS["c2c"].latency, "nvlink", True)
+    assert link(machine, "gpu1", "cpu-1")[0::3] == (12e9, True)
+    assert link(machine, "gpu2", "cpu8")[0::3] == (12e9, True)
+    assert link(machine, "gpu3", "cpu8")[0::3] == (12e9, False)
+    assert link(machine, "cpu-1", "cpu8")[0] == LINKS["power"].bandwidth
+    assert link(machine, "nic0", "mlx5_0:2")[0::3] == (12.5e9, False)
+    assert "PCIe is left out where a GPU reaches the same CPU by C2C or NVLink" in machine.notes
+
+
+def test_xgmi_and_a_speed_beyond_belief() -> None:
+    machine = machine_of("nccl_xgmi.xml")
+    assert placed(machine) == ["gpu1", "gpu3"]
+    assert link(machine, "gpu1", "gpu3") == (48e9, 0.6e-6, "xgmi", True)
+    assert link(machine, "cpu0", "cpu1")[0] == LINKS["fabric"].bandwidth
+    assert link(machine, "0000:01:00.0", "cxi0")[0] == 25e12
+    assert any(note.startswith("cxi0: 200000000 Mbit/s is what the file says") for note in machine.notes)
+
+
+def test_classes_alone_describe_a_machine_without_nvlinks() -> None:
+    machine = machine_of("nccl_classes.xml")
+    assert Counter(machine.device_kinds) == {"gpu": 2, "nic": 1, "cpu": 2, "pcie switch": 1}
+    assert link(machine, "gpu1", "ffff:ff:01.0")[0::3] == (24e9, False)
+    assert any("says nothing of NVLinks" in note for note in machine.notes)
+    assert any("no <net>" in note for note in machine.notes)
+    assert machine.route(0, 1) == (
+        machine.medium_names.index("gpu0->ffff:ff:01.0"),
+        machine.medium_names.index("ffff:ff:01.0->gpu1"),
+    )
+
+
+def test_several_hosts_share_nvswitches() -> None:
+    machine = machine_of("nccl_rack.xml")
+    assert placed(machine) == ["node0.gpu0", "node1.gpu0"]
+    assert link(machine, "node0.gpu0", "node0.cpu0") == (5 * 44.712e9, LINKS["c2c"].latency, "c2c", False)
+    assert link(machine, "node1.gpu0", "node1.0008:05:00.0")[0] == 16 * 6e9
+    assert link(machine, "node1.gpu0", "nvswitch")[0] == 18 * LINKS["nvlink5"].bandwidth
+    assert dict(zip(machine.device_names, machine.node.tolist(), strict=True)) | {"nvswitch": -1} == {
+        "node0.gpu0": 0,
+        "node1.gpu0": 1,
+        "node1.0008:05:00.0": 1,
+        "node0.cpu0": 0,
+        "node1.cpu0": 1,
+        "nvswitch": -1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("sm", "kind"),
+    [(60, "nvlink1"), (70, "nvlink2"), (80, "nvlink3"), (86, "nvlink3"), (90, "nvlink4"), (103, "nvlink5")],
+)
+def test_the_nvlinks_of_a_gpu(sm: int, kind: str) -> None:
+    machine = read_nccl_xml(TWO.replace('sm="80"', f'sm="{sm}"'), "topo.xml")
+    assert link(machine, "gpu0", "gpu1") == (4 * LINKS[kind].bandwidth, LINKS[kind].latency, "nvlink", True)
+
+
+@pytest.mark.parametrize(
+    ("gcn", "kind"),
+    [
+        ("906", "xgmi1"),
+        ("gfx908", "xgmi1"),
+        ("gfx90a:xnack-", "xgmi2"),
+        ("910", "xgmi2"),
+        ("940", "xgmi3"),
+        ("x", "xgmi3"),
+    ],
+)
+def test_the_xgmi_of_a_gpu(gcn: str, kind: str) -> None:
+    machine = read_nccl_xml(TWO.replace("nvlink", "xgmi").replace('sm="80"', f'gcn="{gcn}"'), "topo.xml")
+    assert link(machine, "gpu0", "gpu1")[0] == 4 * LINKS[kind].bandwidth
+
+
+@pytest.mark.parametrize(
+    ("cpu", "kind"),
+    [
+        ('vendor="GenuineIntel" familyid="6" modelid="79"', "qpi"),
+        ('vendor="GenuineIntel" familyid="6" modelid="85"', "upi2"),
+        ('vendor="GenuineIntel" familyid="6" modelid="143"', "upi3"),
+        ('vendor="GenuineIntel" familyid="6" modelid="207"', "upi4"),
+        ('vendor="AuthenticAMD" familyid="175" modelid="1"', "fabric"),
+        ('arch="ppc64le"', "power"),
+        ('arch="arm64"', "arm"),
+        ("", "qpi"),
+    ],
+)
+def test_the_link_between_cpus(cpu: str, kind: str) -> None:
+    text = f'<system><cpu numaid="0" {cpu}><pci busid="01:00.0" class="0x03"/></cpu><cpu numaid="1" {cpu}/></system>'
+    machine = read_nccl_xml(text, "topo.xml")
+    assert link(machine, "cpu0", "cpu1") == (LINKS[kind].bandwidth, LINKS[kind].latency, "upi", True)
+    assert link(read_nccl_xml(text, "topo.xml", socket="upi4"), "cpu0", "cpu1")[0] == 40e9
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "bandwidth"),
+    [
+        ("2.5 GT/s PCIe", "16", 3e9),
+        ("5.0 GT/s PCIe", "16", 6e9),
+        ("8.0 GT/s PCIe", "16", 12e9),
+        ("16 GT/s", "16", 24e9),
+        ("32.0 GT/s PCIe", "8", 24e9),
+        ("64.0 GT/s PCIe", "16", 96e9),
+    ],
+)
+def test_pcie_as_nccl_counts_it(speed: str, width: str, bandwidth: float) -> None:
+    text = TWO.replace('"8 GT/s" link_width="16"', f'"{speed}" link_width="{width}"')
+    assert link(read_nccl_xml(text, "topo.xml"), "gpu0", "cpu0")[0::3] == (bandwidth, False)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "bandwidth"),
+    [
+        ("", 24e9),
+        ('link_speed="" link_width="0"', 24e9),
+        ('link_speed="Unknown" link_width="255"', 24e9),
+        ('link_width="8"', 12e9),
+        ('link_speed="32.0 GT/s PCIe"', 48e9),
+    ],
+)
+def test_pcie_of_which_the_file_says_too_little_is_assumed(attributes: str, bandwidth: float) -> None:
+    text = TWO.replace('link_speed="8 GT/s" link_width="16"', attributes)
+    machine = read_nccl_xml(text, "topo.xml", pcie="pcie4")
+    assert link(machine, "gpu0", "cpu0")[0::3] == (bandwidth, True)
+    assert any("pcie4 assumed, on 3 links" in note for note in machine.notes)
+
+
+def test_kinds_can_be_given() -> None:
+    assert link(read_nccl_xml(TWO, "topo.xml", nvlink="nvlink4"), "gpu0", "gpu1")[0] == 4 * 20.6e9
+    assert "there are nvlink1, nvlink2" in refusal(TWO, nvlink="pcie4")
+    assert "'warp' is no kind of link" in refusal(TWO, pcie="warp")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('<system version="1">', '\ufeff\n\n<?xml version="1.0" encoding="utf-16"?>\n<system lang="ü">'),
+        ('tclass="0x030200"', ""),
+        ("0000:02:00.0", "0000:AB:00.0"),
+        (' rank="0"', ""),
+        (' rank="1"', ' rank=""'),
+        ("<nic>", "<nic><gin dev='0'><net/></gin></nic><nic>"),
+        ('port="1"', 'port="1" keep="1"'),
+        ("</cpu>", "<pci busid='0000:09:00.0' class='0x010802'/></cpu>"),
+    ],
+)
+def test_the_same_machine_in_other_words(old: str, new: str) -> None:
+    assert old in TWO
+    as_dumped, other = read_nccl_xml(TWO, "topo.xml"), read_nccl_xml(TWO.replace(old, new), "topo.xml")
+    assert other.device_names == as_dumped.device_names
+    assert (other.bandwidth == as_dumped.bandwidth).all()
+    assert placed(other) == placed(as_dumped)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<system", "<!DOCTYPE system [<!ENTITY a 'b'>]><system", "topo.xml line 1: a document type or an entity"),
+        ("<system", "<!DOCTYPE system SYSTEM 'http://localhost/x'><system", "topo.xml line 1: a document type"),
+        ("<nic>", "<nic>&lol;", "topo.xml line 14: undefined entity"),
+        ("</system>", "", "topo.xml line 21: no element found"),
+        ("</cpu>", "</cpus>", "topo.xml line 19: mismatched tag"),
+        ("<nic>", "<nic" + "\x07>", "topo.xml line 14: the character '\\x07' is not text"),
+        ("</system>\n", "</system>\n<system/>", "topo.xml line 21: junk after document element"),
+        (TWO, "", "topo.xml is empty"),
+        (TWO, "<graphs version='1'/>", "topo.xml line 1: the root is <graphs>: expected <system>"),
+        (TWO, "<system/>", "topo.xml: no GPU"),
+        (TWO, "<a>" * 100_000, "topo.xml line 1: more than 256 elements within each other"),
+        (TWO, "<a>" + "<b/>" * 50_000 + "</a>", "topo.xml line 1: more than 20000 elements"),
+        (TWO, "x" * 10**8, "topo.xml is larger than 16 MiB"),
+        ("<nic>", "<nic><gpu/>", "topo.xml line 14: a <gpu> in <nic>: it belongs in <pci>"),
+        ("<cpu", "<pci busid='0:0'/><cpu", "topo.xml line 2: a <pci> in <system>: it belongs in <cpu> or <pci>"),
+        ("</gpu>", "</gpu><gpu dev='7'/>", "topo.xml line 6: a second <gpu> in one <pci>"),
+        ('numaid="0" ', "", "topo.xml line 2: numaid of <cpu> is missing: it is a whole number from -1 to 9999"),
+        ('numaid="0"', 'numaid="-2"', "topo.xml line 2: numaid of <cpu> is '-2'"),
+        ('modelid="85"', 'modelid="8x"', "topo.xml line 2: modelid of <cpu> is '8x'"),
+        ('vendor="GenuineIntel"', 'vendor="a&#10;b"', "topo.xml line 2: vendor of <cpu> is 'a\\nb'"),
+        ('busid="0000:01:00.0" ', "", "topo.xml line 3: busid of <pci> is missing: it is a PCI bus id"),
+        ('busid="0000:01:00.0"', 'busid="gpu"', "topo.xml line 3: busid of <pci> is 'gpu'"),
+        ('busid="0000:03:00.0"', 'busid="0000:01:00.0"', "topo.xml line 13: busid of <pci> is '0000:01:00.0': line 3"),
+        ('class="0x020700"', 'class="nic"', "topo.xml line 13: class of <pci> is 'nic'"),
+        ('link_speed="8 GT/s"', 'link_speed="fast"', "topo.xml line 3: link_speed of <pci> is 'fast': it is a rate"),
+        ('link_speed="8 GT/s"', 'link_speed="7 GT/s"', "topo.xml line 3: link_speed of <pci> is '7 GT/s'"),
+        ('link_width="16"', 'link_width="-4"', "topo.xml line 3: link_width of <pci> is '-4'"),
+        ('link_width="16"', 'link_width="99"', "topo.xml line 3: link_width of <pci> is '99'"),
+        ('dev="1" sm', 'dev="0" sm', "topo.xml line 9: dev of <gpu> is '0': line 4 has it already"),
+        ('rank="1"', 'rank="0"', "topo.xml line 9: rank of <gpu> is '0': line 4 has it already"),
+        ('rank="1"', 'rank="-1"', "topo.xml line 9: rank of <gpu> is '-1'"),
+        ('dev="1" sm', 'dev="9e9" sm', "topo.xml line 9: dev of <gpu> is '9e9'"),
+        (' sm="80" rank="0"', ' rank="0"', "topo.xml line 4: sm of <gpu> is missing"),
+        ('target="0000:02:00.0"', 'target="0000:07:00.0"', "topo.xml line 5: target of <nvlink> is '0000:07:00.0'"),
+        ('target="0000:02:00.0"', 'target="0000:01:00.0"', "topo.xml line 5: target of <nvlink> is '0000:01:00.0'"),
+        ('target="0000:02:00.0"', 'target="0000:03:00.0"', "topo.xml line 5: target of <nvlink> is '0000:03:00.0'"),
+        ('target="0000:02:00.0" ', "", "topo.xml line 5: target of <nvlink> is missing"),
+        ('tclass="0x030200"', 'tclass="0x0200"', "topo.xml line 5: tclass of <nvlink> is '0x0200'"),
+        ('00.0" count="4"', '00.0" count="0"', "topo.xml line 5: count of <nvlink> is '0'"),
+        (
+            '02:00.0" count="4"',
+            '02:00.0" count="5"',
+            "topo.xml line 5: count of <nvlink> is '5': 5 to gpu1 in all, which",
+        ),
+        (
+            '<nvlink target="0000:01:00.0" count="4" tclass="0x030200"/>\n',
+            "",
+            "topo.xml line 5: count of <nvlink> is '4'",
+        ),
+        ("</gpu>", "<c2c bw='-3' count='5'/></gpu>", "topo.xml line 6: bw of <c2c> is '-3'"),
+        ("</gpu>", "<c2c bw='3'/></gpu>", "topo.xml line 6: count of <c2c> is missing"),
+        ('name="mlx5_1" ', "", "topo.xml line 16: name of <net> is missing"),
+        ('name="mlx5_1"', 'name=""', "topo.xml line 16: name of <net> is ''"),
+        ('name="mlx5_1"', 'name="gpu1"', "topo.xml line 16: name of <net> is 'gpu1': line 9 has it already"),
+        ('name="mlx5_1"', 'name="mlx5_0"', "topo.xml line 16: name of <net> is 'mlx5_0': line 15 has it already"),
+        ('name="mlx5_1" dev="1"', 'name="mlx5_1" dev="0"', "topo.xml line 16: dev of <net> is '0': line 15"),
+        ('speed="100000"', 'speed="fast"', "topo.xml line 15: speed of <net> is 'fast'"),
+        ('speed="100000"', 'speed="-2"', "topo.xml line 15: speed of <net> is '-2'"),
+        ('latency="0"', 'latency="-1"', "topo.xml line 15: latency of <net> is '-1'"),
+        ('latency="0"', 'latency="nan"', "topo.xml line 15: latency of <net> is 'nan'"),
+        ('latency="0"', 'latency="soon"', "topo.xml line 15: latency of <net> is 'soon'"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
+    assert old in TWO
+    assert refusal(TWO.replace(old, new)).startswith(message)
+
+
+def test_more_cpus_than_any_machine_has() -> None:
+    cpus = "".join(f'\n<cpu numaid="{number}"/>' for number in range(300))
+    assert refusal(f"<system>{cpus}</system>").startswith("topo.xml line 258: numaid of <cpu> is '256'")
+
+
+def test_what_looks_like_a_topology_file() -> None:
+    assert looks_like(" \n<?xml version='1.0'?><!-- a --><system version='1'>")
+    assert looks_like("<graphs version='1'>")
+    assert not looks_like("<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><graph/></graphml>")
+    assert not looks_like("the <system> is down")
+    assert not looks_like("")
+
+
+@settings(deadline=None, max_examples=250)
+@given(st.data())
+def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(FILES)).read_text()
+    for _ in range(data.draw(st.integers(1, 2))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.sampled_from((0, 1, 1, 9, 80))))
+        lines = text.splitlines(keepends=True)
+        line = data.draw(st.integers(0, len(lines) - 1))
+        text = data.draw(
+            st.sampled_from(
+                (
+                    "".join(lines[:line] + lines[line + 1 :]),
+                    "".join(lines[: line + 1] + lines[line:]),
+                    text[:end] + text[start:],
+                    text[:start] + data.draw(st.sampled_from(("0", "-1", "x", '"', "<nic/>", "\x00"))) + text[end:],
+                    text[:start] + data.draw(st.text(max_size=3)) + text[end:],
+                )
+            )
+        )
+    try:
+        machine = read_nccl_xml(text, "topo.xml")
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        assert str(error).startswith("topo.xml")
+    else:
+        assert machine.ranks
