@@ -160,10 +160,10 @@ def _path(where: Layout, pair: tuple[int, int]) -> Path:
 def _line_widths(groups: list[LinkGroup], lines: int) -> list[float]:
     """Points; in proportion to the bandwidth, but never too thin to be seen."""
     thickest = 4.0 if lines <= 45 else 2.2 if lines <= 120 else 1.6
-    finite = [group.bandwidth for group in groups if group.bandwidth < np.inf]
+    finite = [group.bandwidth_Bps for group in groups if group.bandwidth_Bps < np.inf]
     fastest = max(finite, default=1.0)
     thickest = min(thickest, 2.0) if len(set(finite)) == 1 else thickest
-    return [0.6 + (thickest - 0.6) * min(1.0, group.bandwidth / fastest) for group in groups]
+    return [0.6 + (thickest - 0.6) * min(1.0, group.bandwidth_Bps / fastest) for group in groups]
 
 
 def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) -> None:
@@ -235,8 +235,8 @@ def _handle(stroke: _Stroke) -> Line2D:
 
 
 def _about(group: LinkGroup) -> str:
-    bandwidth = "unlimited" if group.bandwidth == np.inf else format_bandwidth(group.bandwidth)
-    remarks = [format_seconds(group.latency), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
+    bandwidth = "unlimited" if group.bandwidth_Bps == np.inf else format_bandwidth(group.bandwidth_Bps)
+    remarks = [format_seconds(group.latency_s), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
     return f"{group.number} {group.kind}: {bandwidth}, {', '.join(remarks)}"
 
 

@@ -94,7 +94,6 @@ def simulate(
 
     def leave(r):
         """A route is no longer in use: the last one across each medium takes its place."""
-        solution[r] = 0
         for e in range(indptr[r], indptr[r + 1]):
             m = media[e]
             active[m] -= 1

@@ -29,7 +29,7 @@ class TopologyBuilder:
         self._links = {"source": array("i"), "target": array("i"), "kind": array("b"), "assumed": array("b")}
         self._figures = {"bandwidth": array("d"), "latency": array("d"), "gap": array("d")}
         self._crossed = array("i"), array("i")
-        self._media: list[tuple[str, float, float]] = []
+        self._media: dict[str, tuple[float, float]] = {}
         self._kinds: dict[str, int] = {}
         self._ends: set[tuple[int, int]] = set()
         self.notes: list[str] = []
@@ -82,7 +82,9 @@ class TopologyBuilder:
         """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a message."""
         _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
         _check(f"gap of {name}", gap, "s", low=0)
-        self._media.append((name, bandwidth, gap))
+        if name in self._media:
+            raise InputError(f"medium {name!r} is there twice: names are unique")
+        self._media[name] = bandwidth, gap
         return len(self._media) - 1
 
     def link(
@@ -233,9 +235,9 @@ class TopologyBuilder:
             assumed=np.frombuffer(self._links["assumed"], dtype=np.bool_),
             link_indptr=indptr,
             link_media=media,
-            shared_names=tuple(name for name, _, _ in self._media),
-            medium_bandwidth=self._of_media("bandwidth", 1),
-            medium_gap=self._of_media("gap", 2),
+            shared_names=tuple(self._media),
+            medium_bandwidth=self._of_media("bandwidth", 0),
+            medium_gap=self._of_media("gap", 1),
             paths=self.paths,
             notes=tuple(self.notes),
         )
@@ -277,7 +279,7 @@ class TopologyBuilder:
         return indptr, np.concatenate((own, medium + np.int32(links)))[order]
 
     def _of_media(self, column: str, field: int) -> Floats:
-        shared = np.array([medium[field] for medium in self._media], dtype=np.float64)
+        shared = np.array([figures[field] for figures in self._media.values()], dtype=np.float64)
         own = np.frombuffer(self._figures[column])
         return np.concatenate((own, shared)) if len(shared) else own
 

@@ -230,7 +230,7 @@ def test_absurd_latencies_do_not_wrap_around() -> None:
     assert builder.build(names).route(0, 2) == (0,)
 
 
-# Which of several equally short routes: "first", "hash" and "rail".
+# Which of several equally short routes: "first", "link", "hash" and "rail".
 
 POLICIES: tuple[Paths, ...] = get_args(Paths)
 Pairs = list[tuple[int, int, int]]
@@ -287,6 +287,28 @@ def test_first_is_the_first_of_them_by_device_order_on_every_channel(topology: T
     for source, target in connected_pairs(topology):
         way = devices_of(topology, source, topology.route(source, target, channel))
         assert way == min(shortest(topology, source, target))
+
+
+@settings(deadline=None, max_examples=80)
+@given(choices(st.just("link")), st.integers(0, 40))
+def test_link_is_the_first_of_them_by_the_order_of_links(topology: Topology, channel: int) -> None:
+    ends = list(zip(topology.source.tolist(), topology.target.tolist(), strict=True))
+    number = {pair: link for link, pair in enumerate(ends)}
+    for source, target in connected_pairs(topology):
+        ways = [[number[hop] for hop in pairwise(way)] for way in shortest(topology, source, target)]
+        assert list(topology.route(source, target, channel)) == min(ways)
+
+
+@pytest.mark.parametrize(("shape", "dims"), [("grid", (3, 4, 2)), ("torus", (4, 3, 5)), ("hypercube", None)])
+def test_on_a_grid_the_first_dimension_is_first(shape: str, dims: tuple[int, ...] | None) -> None:
+    """Dimension-order routing: who has left a dimension does not come back to it."""
+    widths = dims or (2, 2, 2, 2)
+    ranks, options = int(np.prod(widths)), {"dims": dims} if dims else {}
+    topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, **options)
+    for source, target in permutations(range(ranks), 2):
+        places = np.array(np.unravel_index(devices_of(topology, source, topology.route(source, target)), widths)).T
+        changed = [int(np.flatnonzero(here != there).item()) for here, there in pairwise(places)]
+        assert changed == sorted(changed)
 
 
 @settings(deadline=None, max_examples=80)

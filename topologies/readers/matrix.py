@@ -154,8 +154,8 @@ def _cells(rows: dict[str, Row], columns: Sequence[str]) -> tuple[Ints, Ints, In
     """Levels, numbers of NVLinks and lines, with the cells of missing rows mirrored."""
     shape = (len(columns), len(columns))
     level, nvlinks, lines = (np.full(shape, value, dtype=np.int32) for value in (UNSAID, 0, 0))
-    there = [number for number, label in enumerate(columns) if label in rows]
-    for number in there:
+    there = np.flatnonzero([label in rows for label in columns])
+    for number in there.tolist():
         row = rows[columns[number]]
         level[number] = [LEVELS.get(word, UNSAID) for word in row.words]
         nvlinks[number] = [int(word[2:]) if word.startswith("NV") else 0 for word in row.words]

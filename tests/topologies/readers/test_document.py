@@ -1,6 +1,7 @@
 """What our own files may say, what is usual where they are silent, and every mistake with its line and key."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ import yaml
 from topologies.errors import InputError
 from topologies.readers import yaml_files
 from topologies.readers.graph_files import read_json, read_yaml
-from topologies.topology import Topology
+from topologies.topology import Paths, Topology
 
 PLAIN = """\
 simctl_topology: 1
@@ -64,6 +65,7 @@ def test_without_ranks_there_is_one_on_every_gpu_or_on_every_device() -> None:
     assert read_yaml(nics, "pair").placement.tolist() == [0, 1]
 
 
+PATHS = " or ".join(", ".join(map(repr, get_args(Paths))).rsplit(", ", 1))
 MISTAKES = {
     ("simctl_topology: 1", "simctl_topology: 2"): (
         " line 1, simctl_topology: version 2 is not known: this program reads version 1"
@@ -78,7 +80,7 @@ MISTAKES = {
     ("name: pair", 'name: "a\\nb"'): (
         " line 2, name: 'a\\nb' has 3 characters: write 1 to 200 printable characters without blanks at the ends"
     ),
-    ("name: pair", "name: pair\npaths: ecmp"): " line 3, paths: 'ecmp': input should be 'first', 'hash' or 'rail'",
+    ("name: pair", "name: pair\npaths: ecmp"): f" line 3, paths: 'ecmp': input should be {PATHS}",
     ("name: pair", "name: pair\nname: pair"): " line 3: the key 'name' is there twice",
     ("name: pair", "name: pair\ncolour: red"): (
         " line 3, colour: no such key: there are simctl_topology, name, paths, notes, ranks, devices, media, links"

@@ -1,4 +1,4 @@
-"""A matrix of nvidia-smi topo -m: its machine has every two devices as far apart as the matrix says, or it is refused."""
+"""A matrix of nvidia-smi topo -m: its machine has devices as far apart as the matrix says, or it is refused."""
 
 from collections import Counter
 from dataclasses import replace
@@ -63,6 +63,14 @@ def refusal(text: str, **kinds: str) -> str:
         read_matrix(text, "topo.txt", **kinds)
     assert len(str(refused.value).splitlines()) == 1
     return str(refused.value)
+
+
+def read_or_refused(text: str) -> str:
+    """The name of the machine, or what the refusal says."""
+    try:
+        return read_matrix(text, "topo.txt").name
+    except InputError as error:
+        return str(error)
 
 
 def beta(machine: Topology, one: str, other: str) -> float:
@@ -184,6 +192,13 @@ def test_the_generation_follows_from_the_links_of_a_gpu(pairs: dict[tuple[int, i
 def _nvlinks(pairs: dict[tuple[int, int], int], one: int, other: int) -> str:
     links = pairs.get((min(one, other), max(one, other)))
     return "X" if one == other else f"NV{links}" if links else "SYS"
+
+
+@pytest.mark.parametrize(("gpus", "switches"), [(4, 0), (5, 1)])
+def test_more_than_four_gpus_alike_have_an_nvswitch(gpus: int, switches: int) -> None:
+    words = [["X" if one == other else "NV2" for other in range(gpus)] for one in range(gpus)]
+    machine = read_matrix(rendered([f"GPU{k}" for k in range(gpus)], words), "alike.txt")
+    assert machine.device_kinds.are("nvswitch").sum() == switches
 
 
 def test_kinds_can_be_given() -> None:
@@ -330,10 +345,6 @@ def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.
             st.sampled_from(("", text[start:end] * 2, "\n", "\t", "NV18", "X", "GPU0 ", "|", "\x1b[", "\x00"))
         )
         text = text[:start] + (part or data.draw(st.text(max_size=3))) + text[end:]
-    try:
-        machine = read_matrix(text, "topo.txt")
-    except InputError as error:
-        assert len(str(error).splitlines()) == 1
-        assert str(error).startswith("topo.txt")
-    else:
-        assert machine.ranks
+    outcome = read_or_refused(text)
+    assert len(outcome.splitlines()) == 1
+    assert outcome.startswith("topo.txt")

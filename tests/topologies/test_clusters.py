@@ -1,0 +1,421 @@
+"""Nodes joined by networks: who is there, who is connected, how fast, and what is refused."""
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from math import ceil
+from typing import Any, get_args
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from simulator.collectives import find
+from simulator.engines import simulate
+from topologies.builder import TopologyBuilder
+from topologies.clusters import MOST_DEVICES, Network, cluster, joined
+from topologies.errors import InputError
+from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
+from topologies.machines import MACHINES, dgx1, hgx_h100, ports
+from topologies.rings import find_rings
+from topologies.shapes import full_mesh_one_port
+from topologies.topology import Paths, Topology
+
+NETWORKS: tuple[str, ...] = get_args(Network)
+NAN, INF = float("nan"), float("inf")
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def wires(network: str, nodes: int, nics: int) -> int:
+    """Full-duplex links of a network: of its ports, and between its switches."""
+    count = nodes * nics
+    if network == "rails":  # a leaf for every NIC of up to 32 nodes, and as many spines as a leaf has ports
+        return count + nics * ceil(nodes / 32) * min(nodes, 32)
+    if network == "leaf_spine":  # 32 ports a leaf, 32 spines
+        return count + ceil(count / 32) * 32
+    if network == "dragonfly":  # 16 ports a router, all routers of the one group joined
+        routers = ceil(count / 16)
+        return count + routers * (routers - 1) // 2
+    half = next(half for half in range(1, 99) if 2 * half**3 >= count)  # a fat tree of k = 2 half
+    edges = ceil(count / half)
+    return count + edges * half + ceil(edges / half) * half**2
+
+
+def switches(topology: Topology, word: str) -> list[str]:
+    """Switches of the network of a sort: the spines, the leaves."""
+    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
+
+
+def uplinks(topology: Topology, leaf: str, top: str = "spine") -> float:
+    """Bytes/s from a leaf to the spines."""
+    out = topology.graph.out_edges(leaf, data=True)
+    return float(sum(edge["bandwidth"] for _, above, edge in out if above.startswith(top)))
+
+
+# Two nodes of everything by everything.
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_two_nodes_of_every_machine_by_every_network(machine: str, network: str) -> None:
+    node, pair = MACHINES[machine].node(), cluster(machine, 2, network=network)
+    size, nics = len(node.device_names), len(ports(node))
+    assert pair.name == f"2 x {machine}"
+    assert pair.ranks == 2 * node.ranks
+    assert pair.device_names[: 2 * size] == tuple(f"node{k}.{name}" for k in range(2) for name in node.device_names)
+    assert pair.device_kinds[: 2 * size] == 2 * tuple(node.device_kinds)
+    assert pair.node[: 2 * size].tolist() == [0] * size + [1] * size
+    assert set(pair.device_kinds[2 * size :]) == {"switch"}
+    assert set(pair.node[2 * size :].tolist()) == {-1}
+    assert not pair.in_network[2 * size :].any()
+    assert [pair.device_names[device] for device in pair.placement] == [
+        f"node{k}.{node.device_names[gpu]}" for k in range(2) for gpu in node.placement
+    ]
+    assert pair.links == 2 * node.links + 2 * wires(network, 2, nics)
+    assert nx.is_strongly_connected(pair.graph)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nodes_keep_their_links(machine: str) -> None:
+    node, trio = MACHINES[machine].node(), cluster(machine, 3)
+    for column in ("latency", "assumed"):
+        assert getattr(trio, column)[: 3 * node.links].tolist() == 3 * getattr(node, column).tolist()
+    assert trio.bandwidth[: 3 * node.links].tolist() == 3 * node.bandwidth.tolist()
+    assert trio.link_kinds[: 3 * node.links] == 3 * tuple(node.link_kinds)
+    for one in range(0, node.ranks, 3):
+        kept = [link + 2 * node.links for link in node.route(one, node.ranks - 1)]
+        assert list(trio.route(2 * node.ranks + one, 3 * node.ranks - 1)) == kept
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("machine", ["dgx1", "alps"])
+def test_all_nics_are_ports_with_the_figures_of_their_kind(machine: str, network: str) -> None:
+    """α from a NIC to its switch is the port's, between switches that of a switch; β is the port's on both."""
+    topology = cluster(machine, 5, network=network, port="hdr")
+    nics, hdr = DEVICES_OF[machine], link_kind("hdr")
+    first = 5 * MACHINES[machine].node().links
+    near, far = topology.source[first:], topology.target[first:]
+    of_ports = topology.device_kinds.are("nic")[near] | topology.device_kinds.are("nic")[far]
+    assert of_ports.sum() == 2 * 5 * nics
+    assert set(topology.latency[first:][of_ports].tolist()) == {hdr.latency}
+    assert set(topology.latency[first:][~of_ports].tolist()) <= {SWITCH_LATENCY}
+    assert topology.bandwidth[first:].min() == hdr.bandwidth
+    assert set(topology.link_kinds[first:]) == {"ib"}
+    degree = nx.Graph(topology.graph).degree
+    assert {degree[f"node{node}.nic{nic}"] for node in range(5) for nic in range(nics)} == {2}
+
+
+DEVICES_OF = {"dgx1": 4, "alps": 4}
+
+
+@pytest.mark.parametrize("name", ["edr", "ndr", "slingshot", "ethernet10", "ethernet400"])
+def test_the_port_is_what_is_asked_for(name: str) -> None:
+    topology = cluster("dgx1", 2, port=name)
+    way = list(topology.route(0, 8))
+    kinds = {topology.link_kinds[link] for link in way}
+    assert kinds == {"pcie", link_kind(name).kind}
+    assert topology.bandwidth[way].min() == min(12e9, link_kind(name).bandwidth)
+    assert f"{name}: {link_kind(name).source}" in topology.notes
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_one_node_stays_as_it_is(machine: str) -> None:
+    alone, node = cluster(machine), MACHINES[machine].node()
+    assert alone.device_names == node.device_names
+    assert (alone.links, alone.notes, alone.name) == (node.links, node.notes, machine)
+
+
+@pytest.mark.parametrize("paths", get_args(Paths))
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_paths_are_those_asked_for(paths: Paths, nodes: int) -> None:
+    assert cluster("dgx1", nodes, paths=paths).paths == paths
+
+
+def test_usual_networks_are_the_machines_own() -> None:
+    for name, machine in MACHINES.items():
+        usual = cluster(name, 2)
+        asked = cluster(name, 2, network=machine.network, port=machine.port)
+        assert usual.device_names == asked.device_names
+        assert usual.bandwidth.tolist() == asked.bandwidth.tolist()
+        assert usual.paths == "rail"
+
+
+def test_notes_say_where_all_figures_come_from_once() -> None:
+    notes = cluster("hgx_h100", 2).notes
+    assert len(set(notes)) == len(notes)
+    assert all("\n" not in note for note in notes)
+    assert {note.partition(":")[0] for note in notes} >= {"upi3", "pcie5", "nvlink4", "ndr", "network"}
+
+
+# Sizes.
+
+
+def test_rails_have_a_leaf_for_each_nic_of_32_nodes() -> None:
+    topology = cluster("hgx_h100", 65)
+    assert len(switches(topology, "leaf")) == 8 * 3
+    assert len(switches(topology, "spine")) == 32
+    for node, leaf in ((0, 0), (31, 0), (32, 1), (64, 2)):
+        for nic in range(8):
+            assert topology.graph.has_edge(f"node{node}.nic{nic}", f"rail{nic}.leaf{leaf}")
+
+
+def test_rail_only_has_no_spines_and_goes_through_the_nodes() -> None:
+    """GPU 0 to GPU 5 of another node: by one of the rails near either, and by NVLink there; a leaf has all nodes."""
+    topology = cluster("hgx_h100", 70, spines=0)
+    assert switches(topology, "spine") == []
+    assert len(switches(topology, "leaf")) == 8
+    assert nx.is_strongly_connected(topology.graph)
+    names = [topology.device_names[device] for device in topology.target[list(topology.route(0, 8 * 69 + 5))]]
+    crossed = [name for name in names if "leaf" in name or "nvswitch" in name]
+    assert len(crossed) == 2
+    assert {"nvswitch" in name for name in crossed} == {False, True}
+    assert {name for name in crossed if "leaf" in name} <= {f"rail{nic}.leaf0" for nic in (0, 1, 4, 5)}
+
+
+@pytest.mark.parametrize("oversubscription", [1.0, 2.0, 1.5, 8.0])
+def test_uplinks_of_a_leaf_are_slower_together_by_the_oversubscription(oversubscription: float) -> None:
+    """32 ports of 50 GB/s each, however many spines there are."""
+    for spines in (None, 1, 7):
+        topology = cluster("hgx_h100", 8, network="leaf_spine", oversubscription=oversubscription, spines=spines)
+        assert len(switches(topology, "spine")) == (spines or ceil(32 / oversubscription))
+        assert uplinks(topology, "leaf0") == pytest.approx(32 * 50e9 / oversubscription)
+        assert uplinks(topology, "leaf1") == pytest.approx(32 * 50e9 / oversubscription)
+
+
+def test_uplinks_of_a_rail_are_those_of_its_nodes() -> None:
+    topology = cluster("hgx_h100", 6, oversubscription=3.0)
+    assert len(switches(topology, "spine")) == 2
+    for rail in range(8):
+        assert uplinks(topology, f"rail{rail}.leaf0") == pytest.approx(6 * 50e9 / 3)
+
+
+def test_a_fat_tree_of_the_fewest_ports() -> None:
+    """16 ports of 4 nodes: k = 4, four pods of two edge switches, and four core switches."""
+    topology = cluster("mn5_acc", 4, network="fat_tree")
+    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [8, 8, 4]
+    assert set(topology.bandwidth[topology.latency == SWITCH_LATENCY].tolist()) == {25e9}
+
+
+def test_routers_of_a_dragonfly_have_16_ports_and_a_group_32_of_them() -> None:
+    """4 ports a node: 4 nodes a router, 128 a group."""
+    for nodes, routers in ((2, 1), (4, 1), (5, 2), (9, 3), (128, 32), (129, 64)):
+        assert len(switches(cluster("alps", nodes), "router")) == routers
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_switches_reduce_with_sharp_only(network: str) -> None:
+    for sharp in (False, True):
+        topology = cluster("hgx_h100", 3, network=network, sharp=sharp)
+        network_switches = topology.device_kinds.are("switch")
+        assert set(topology.in_network[network_switches].tolist()) == {sharp}
+        names = np.array(topology.device_names)[topology.in_network & ~network_switches]
+        assert names.tolist() == [f"node{node}.nvswitch" for node in range(3)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -> None:
+    topology = cluster("dgx_a100", 3, network=network, nics=count)
+    assert len(ports(topology)) == 3 * count
+    assert topology.links == 3 * MACHINES["dgx_a100"].node(nics=count).links + 2 * wires(network, 3, count)
+    assert nx.is_strongly_connected(topology.graph)
+
+
+# Bandwidth.
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 7])
+def test_four_nics_of_25_gigabytes_a_second_move_100(nodes: int) -> None:
+    assert find_rings(cluster("mn5_acc", nodes), 4 * nodes).bandwidth == pytest.approx(100e9)
+
+
+def test_four_rings_on_four_nodes_take_that_time() -> None:
+    """2 (p - 1)/p V / (100 GB/s) for V = 4 GB, less what fills and empties the pipe of 16 ranks."""
+    machine, fit = cluster("mn5_acc", 4), find("rings").fit
+    assert fit is not None
+    fitted = fit(machine, 16, 4e9)
+    time = simulate(fitted.schedule, fitted.topology).makespan
+    assert time == pytest.approx(2 * 15 / 16 * 4e9 / 100e9, rel=0.02)
+
+
+@pytest.mark.xfail(strict=True, reason="two routers of a group have one link between them, as slow as one port")
+@pytest.mark.parametrize(("machine", "bandwidth"), [("alps", 100e9), ("leonardo", 50e9)])
+def test_two_routers_do_not_slow_four_nics_down_to_one(machine: str, bandwidth: float) -> None:
+    """Five nodes, the first with a port on another router than the last: 15 more links of each router are idle."""
+    assert find_rings(cluster(machine, 5), 20).bandwidth == pytest.approx(bandwidth)
+
+
+@pytest.mark.xfail(strict=True, reason="cables=1 between two groups that have 512 ports for them each")
+def test_two_groups_have_more_than_a_cable_between_them() -> None:
+    """Half of what the 512 ports of a group do together, at the least: 31 links of a router are its group's."""
+    topology = cluster("alps", 256)
+    group = np.array([name.startswith("group0.") for name in topology.device_names])
+    other = np.array([name.startswith("group1.") for name in topology.device_names])
+    across = group[topology.source] & other[topology.target]
+    assert topology.bandwidth[across].sum() >= 256 * 25e9
+
+
+# Other nodes.
+
+
+def switchless(**kinds: int) -> Topology:
+    """A node of one GPU and ports of some kinds."""
+    builder = TopologyBuilder("box")
+    gpu = builder.device("gpu")
+    for kind, count in kinds.items():
+        for number in range(count):
+            builder.connect(gpu, builder.device(f"{kind}{number}", kind), bandwidth=100e9)
+    return builder.build([gpu])
+
+
+def test_devices_of_kind_port_lead_to_the_network_before_nics() -> None:
+    topology = joined(switchless(nic=2, port=1), 2, network="leaf_spine")
+    assert nx.Graph(topology.graph).degree["node1.port0"] == 2
+    assert nx.Graph(topology.graph).degree["node1.nic0"] == 1
+    assert nx.Graph(joined(switchless(nic=2), 2).graph).degree["node1.nic1"] == 2
+
+
+def test_a_node_with_ranks_in_any_order_keeps_it() -> None:
+    node = cluster("leonardo")
+    turned = TopologyBuilder("turned")
+    first = turned.copies(node, 1, "")
+    backwards = turned.build(first[0] + node.placement[::-1])
+    topology = joined(backwards, 2)
+    names = [topology.device_names[device] for device in topology.placement]
+    assert names == [f"node{node}.0.gpu{gpu}" for node in range(2) for gpu in (3, 2, 1, 0)]
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 10**9])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
+    most = MOST_DEVICES // len(MACHINES[machine].node().device_names)
+    assert refusal(lambda: cluster(machine, nodes)) == f"nodes is {nodes}: {machine} comes 1 to {most} times"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"network": "mesh"}, "network is 'mesh': it is one of rails, leaf_spine, fat_tree, dragonfly"),
+        ({"port": "token-ring"}, "'token-ring' is no kind of link: there are "),
+        ({"port": "nvlink4"}, "port is 'nvlink4': take a kind of network link"),
+        ({"paths": "best"}, "paths is 'best': it is one of first, link, hash, rail"),
+        ({"nics": 0}, "hgx_h100 has no NIC: give nics=1 or more to join 2 nodes"),
+        ({"nics": -1}, "nics is -1: a node has 0 to 1024 NICs"),
+        ({"oversubscription": 0.0}, "oversubscription must be above 0, got 0.0"),
+        ({"oversubscription": -2.0}, "oversubscription must be above 0, got -2.0"),
+        ({"oversubscription": NAN}, "oversubscription must be above 0, got nan"),
+        ({"oversubscription": INF}, "oversubscription must be above 0, got inf"),
+        ({"spines": -1}, "spines must be at least 0, got -1|spines must be at least 1, got -1"),
+        ({"spines": 10**9}, "spines must be at most 16777216, got 1000000000"),
+        ({"spines": 2**24}, "a network of 134217728 links between switches is too large"),
+        ({"oversubscription": 1e-9}, "a network of .* links between switches is too large"),
+        ({"spines": 2.5}, "spines must be a whole number, got 2.5"),
+        ({"network": "leaf_spine", "spines": 0}, "spines must be at least 1, got 0"),
+        ({"network": "fat_tree", "spines": 2}, "a fat_tree takes no oversubscription and no spines"),
+        ({"network": "dragonfly", "oversubscription": 2.0}, "a dragonfly takes no oversubscription and no spines"),
+    ],
+)
+def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
+    assert re.match(message.replace("(", r"\("), refusal(lambda: cluster("hgx_h100", 2, **options)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"network": "mesh"}, {"port": "nvlink4"}, {"paths": "best"}, {"nics": -1}, {"network": "fat_tree", "spines": 2}],
+)
+def test_one_node_is_asked_for_as_carefully(options: dict[str, Any]) -> None:
+    assert refusal(lambda: cluster("hgx_h100", 1, **options)) == refusal(lambda: cluster("hgx_h100", 2, **options))
+
+
+@pytest.mark.xfail(strict=True, reason="what the network takes is only looked at where there is one")
+@pytest.mark.parametrize("options", [{"oversubscription": -1.0}, {"oversubscription": NAN}, {"spines": -1}])
+def test_what_no_network_takes_one_node_does_not_take_either(options: dict[str, Any]) -> None:
+    refusal(lambda: cluster("hgx_h100", 1, **options))
+
+
+@pytest.mark.xfail(strict=True, reason="oversubscription is only looked at on the way to the spines")
+@pytest.mark.parametrize("oversubscription", [-1.0, NAN, 0.0])
+def test_no_oversubscription_of_no_spines(oversubscription: float) -> None:
+    refusal(lambda: cluster("hgx_h100", 2, spines=0, oversubscription=oversubscription))
+
+
+@pytest.mark.xfail(strict=True, raises=TypeError, reason="half a node, or half a NIC, is a TypeError of range()")
+@pytest.mark.parametrize("options", [{"nodes": 1.5}, {"nics": 1.5}])
+def test_there_are_no_halves(options: dict[str, Any]) -> None:
+    refusal(lambda: cluster("hgx_h100", **({"nodes": 2} | options)))
+
+
+def test_there_is_no_such_machine() -> None:
+    message = refusal(lambda: cluster("dgx2"))
+    assert message.startswith("'dgx2' is no machine: there are pcie_box, dgx1, dgx_a100, hgx_h100")
+
+
+def test_too_many_groups_of_a_dragonfly_are_refused() -> None:
+    """512 links out of a group: at most 513 groups, of 128 nodes each."""
+    box = switchless(nic=1)
+    message = refusal(lambda: joined(box, 513 * 512 + 1, network="dragonfly"))
+    assert message == "the ports make 514 groups, with 512 global links each at most 513"
+
+
+def test_a_node_with_shared_media_is_not_joined() -> None:
+    builder = TopologyBuilder("bussed")
+    wire = builder.medium("bus", 1e9)
+    gpu, nic = builder.device("gpu"), builder.device("nic", "nic")
+    builder.link(gpu, nic, bandwidth=1e9, media=(wire,))
+    builder.link(nic, gpu, bandwidth=1e9, media=(wire,))
+    assert "bussed has shared media (bus)" in refusal(lambda: joined(builder.build([gpu]), 2))
+    assert "has no NIC" in refusal(lambda: joined(full_mesh_one_port(4, bandwidth=1e9), 2))
+
+
+@pytest.mark.parametrize("port", LINKS)
+def test_every_kind_of_link_is_a_port_or_none(port: str) -> None:
+    if link_kind(port).kind in ("ib", "ethernet"):
+        assert cluster("dgx1", 2, port=port).ranks == 16
+    else:
+        assert f"port is {port!r}" in refusal(lambda: cluster("dgx1", 2, port=port))
+
+
+# Scale.
+
+
+def peak_of(nodes: int) -> tuple[Topology, int]:
+    """A cluster, and the most bytes that were held while it was built."""
+    tracemalloc.start()
+    try:
+        return cluster("hgx_h100", nodes), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_link_is_a_row_of_columns_and_no_object() -> None:
+    """30 bytes a link in columns and as many while they grow; names are a string a device, four links each."""
+    topology, peak = peak_of(256)
+    assert topology.ranks == 2048
+    assert peak < 130 * topology.links
+
+
+@pytest.mark.exhaustive
+def test_131072_gpus_are_built_in_200_megabytes() -> None:
+    topology, peak = peak_of(16384)
+    assert topology.ranks == 131072
+    assert topology.links == 2 * (16384 * (1 + 4 + 8 + 8 + 8) + 16384 * 8 + 512 * 8 * 32)
+    assert peak < 200e6
+    assert len(topology.route(0, 131071)) == 8
+    assert topology.node[topology.placement[[0, 7, 8, 131071]]].tolist() == [0, 0, 1, 16383]
+
+
+def test_machines_are_not_changed_by_being_joined() -> None:
+    for node in (dgx1(), hgx_h100()):
+        before = node.source.copy(), node.device_names, node.notes
+        joined(node, 3)
+        assert (node.source == before[0]).all()
+        assert (node.device_names, node.notes) == before[1:]
