@@ -193,6 +193,8 @@ def _ways_back(topology: Topology) -> npt.NDArray[np.int64]:
     devices = len(topology.device_names)
     there = topology.source.astype(np.int64) * devices + topology.target
     back = topology.target.astype(np.int64) * devices + topology.source
+    if not len(there):
+        return there
     order = np.argsort(there)
     found = order[np.minimum(np.searchsorted(there, back, sorter=order), len(order) - 1)]
     return np.where(there[found] == back, found, -1)

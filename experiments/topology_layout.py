@@ -14,7 +14,7 @@ from topologies.topology import Flags, Floats, Topology
 
 Numbers = npt.NDArray[np.int64]
 Pair = tuple[int, int]
-MOST_DEVICES, MOST_LINKS = 1024, 20_000
+MOST_DEVICES, MOST_LINKS = 256, 5_000
 """What a picture of a plain shape shows: beyond, it is a grey spot."""
 MOST_RANKS, MOST_OF_ONE = 32, 40
 """Ranks in a row, of several nodes and of one: of more, the first and the last are drawn."""
@@ -76,13 +76,14 @@ def layout(topology: Topology) -> Layout:
 
     ranks = _rank_devices(topology)
     others = len(topology.device_names) - len(ranks)
-    if topology.node.max() >= 0 or others > 1 or (others and topology.shared_names):
+    large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
+    if topology.node.max() >= 0 or others > 1 or (others and (large or topology.shared_names)):
         drawn, left_out = _some(topology, ranks)
         found = topology_rows.rows(sketch(topology, drawn, ranks))
         return found._replace(left_out=left_out + found.left_out)
-    if len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS:
+    if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
-        raise InputError(f"{topology.name} has {size}: a picture shows at most {MOST_DEVICES} and {2 * MOST_LINKS}")
+        raise InputError(f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and {2 * MOST_LINKS}")
     return topology_plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
 
 

@@ -95,7 +95,7 @@ def _generations(graph: nx.Graph[int]) -> Floats:
 
 def _cells(pairs: list[Pair], count: int) -> Ints | None:
     """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that is what it is."""
-    one, other = np.array(pairs).T
+    one, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     for widths in sorted(_factors(count), key=len)[1:]:
         cells = np.stack(np.unravel_index(np.arange(count), widths), axis=1)
         apart = np.abs(cells[one] - cells[other])

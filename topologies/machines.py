@@ -8,8 +8,6 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
-import numpy as np
-
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link_kinds import link_kind
@@ -239,8 +237,3 @@ def _switched(builder: TopologyBuilder, gpus: list[str], name: str, links: int, 
 def _hgx(name: str, nics: Ports, nvlink: str, socket: str) -> Topology:
     builder, gpus = _host(name, gpus=8, nics=_count(nics, 8), sockets=2, switches=4, pcie="pcie5", socket=socket)
     return _switched(builder, gpus, nvlink, 18, in_network=True).build(gpus)
-
-
-def ports(node: Topology) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """The devices of a node that lead to the network."""
-    return np.flatnonzero(node.device_kinds.are("nic"))

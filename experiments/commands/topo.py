@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
 from math import isinf
 from pathlib import Path
-from typing import cast
 
 from experiments import output
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.output import Record, Value
-from experiments.topology_facts import BestTime, Facts, LinkGroup, facts, link_groups
+from experiments.topology_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from topologies.catalogue import HELP, find
 from topologies.clusters import cluster
 from topologies.errors import InputError
@@ -24,8 +24,14 @@ from topologies.units import format_bandwidth, format_bytes, format_seconds
 FILES = (".yaml", ".yml", ".json", ".graphml")
 SHOWN = 8
 """Rings and shared media that are printed; json has all."""
-ENDS = 12
+ENDS = 16
 """Ranks of a ring that are printed at its start; of a longer one the last follows."""
+BETWEEN = ("diameter", "bisection")
+PATHS = {
+    "first": "of equal ones the first",
+    "hash": "of equal ones by a hash of sender, receiver and channel",
+    "rail": "NICs by the receiver's place in its node, switches by a hash",
+}
 
 
 def show_list(how: str) -> None:
@@ -67,7 +73,8 @@ def _one(p: str) -> int:
 
 
 def _shape(name: str, make: Callable[..., Topology]) -> Record:
-    return _row(name, "shape", make, (make.__doc__ or "").partition("\n")[0])
+    summary = re.sub(r":func:`[\w.]*?(\w+)`", r"\1", make.__doc__ or "")
+    return _row(name, "shape", make, " ".join(summary.split()).partition(". ")[0].rstrip(".") + ".")
 
 
 def _machine(name: str, machine: Machine) -> Record:
@@ -98,22 +105,141 @@ def _inside(node: Topology) -> str:
 
 
 def _list(shapes: list[Record], machines: list[Record]) -> str:
-    plain = ("name", "options", "summary")
-    known = ("name", "gpus", "nics", "inside", "network", "port", "summary")
-    options = {option: HELP[option] for row in (*shapes, *machines) for option in str(row["options"]).split()}
-    blocks = [
-        ("shapes: as many ranks as are asked for", _columns(plain, shapes)),
-        ("machines: what a node has, and how nodes are joined", _columns(known, machines)),
-        ("options: NAME:option=value,...", [[f"  {option}", text] for option, text in options.items()]),
-        ("options of every machine", [[f"  {machines[0]['options']}"]]),
-    ]
-    return "\n\n".join(f"{title}\n{output.align(rows)}" for title, rows in blocks)
+    shape = ("name", "options", "summary")
+    machine = ("name", "gpus", "nics", "inside", "network", "port", "summary")
+    blocks = {
+        "shapes, of as many ranks as are asked for": _columns(shape, shapes),
+        "machines: what a node has, and how nodes are joined": _columns(machine, machines),
+        "options, as NAME:option=value,...": _options(shapes, machines),
+    }
+    return "\n\n".join(_block(title, rows) for title, rows in blocks.items())
 
 
-def _columns(fields: Iterable[str], rows: list[Record]) -> list[list[str]]:
-    fields = list(fields)
-    return [_indented(fields), *(_indented([str(row[field]) for field in fields]) for row in rows)]
+def _columns(fields: Sequence[str], rows: list[Record]) -> list[list[str]]:
+    return [list(fields), *([str(row[field]) for field in fields] for row in rows)]
 
 
-def _indented(cells: list[str]) -> list[str]:
-    return [f"  {cells[0]}", *cells[1:]]
+def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
+    """Every option, who takes it and what it says."""
+    takers: dict[str, list[str]] = {}
+    for row in (*machines, *shapes):
+        for option in str(row["options"]).split():
+            takers.setdefault(option, []).append("machines" if row["kind"] == "machine" else str(row["name"]))
+    every = ", ".join(str(row["name"]) for row in shapes)
+    who = {option: ", ".join(dict.fromkeys(names)).replace(every, "shapes") for option, names in takers.items()}
+    return [["option", "of", "what"], *([option, who[option], HELP[option]] for option in who)]
+
+
+def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in output.align(rows).splitlines())])
+
+
+def _text(found: Facts) -> str:
+    nodes = f" on {found.nodes} nodes" if found.nodes > 1 else ""
+    blocks = {
+        "devices": [[kind, str(n), _in_network(found, kind)] for kind, n in found.devices.items()],
+        "links (one that is full-duplex counts once)": _links(found.links),
+        "shared media": _media(found),
+        "between ranks": _between(found),
+        "rings": _rings(found),
+        f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(found),
+        "sources": [[note] for note in found.notes],
+    }
+    printed = [_block(title, rows) for title, rows in blocks.items() if rows]
+    return "\n\n".join([f"{found.name}: {_several(found.ranks, 'rank')}{nodes}", *printed])
+
+
+def _in_network(found: Facts, kind: str) -> str:
+    number = found.in_network.get(kind, 0)
+    which = "" if number == found.devices[kind] else f"{number} of them "
+    return f"{which}reduce and multicast" if number else ""
+
+
+def _links(groups: list[LinkGroup]) -> list[list[str]]:
+    return [["kind", "number", "bandwidth", "latency", "gap", ""], *map(_link, groups)]
+
+
+def _link(group: LinkGroup) -> list[str]:
+    remarks = [*(["one way"] * (not group.duplex)), *(["figures assumed"] * group.assumed)]
+    figures = [_bandwidth(group.bandwidth_Bps), format_seconds(group.latency_s), format_seconds(group.gap_s)]
+    return [group.kind, str(group.number), *figures, ", ".join(remarks)]
+
+
+def _bandwidth(bandwidth: float) -> str:
+    return "unlimited" if isinf(bandwidth) else format_bandwidth(bandwidth)
+
+
+def _media(found: Facts) -> list[list[str]]:
+    rows = [[m.name, _bandwidth(m.bandwidth_Bps), f"shared by {m.links} links"] for m in found.media[:SHOWN]]
+    return [*rows, *_more(found.media, "media", 3)]
+
+
+def _more(rows: Sequence[object], what: str, columns: int) -> list[list[str]]:
+    """What is not printed of a long list."""
+    return [[f"and {len(rows) - SHOWN} more {what}"] + [""] * (columns - 1)] if len(rows) > SHOWN else []
+
+
+def _between(found: Facts) -> list[list[str]]:
+    rows = {"routes": PATHS[found.paths]} | {k: why for k, why in found.skipped.items() if k in BETWEEN}
+    if found.diameter_hops is not None and found.diameter_s is not None:
+        rows["diameter"] = f"{_several(found.diameter_hops, 'link')}, {format_seconds(found.diameter_s)}"
+    if found.bisection_Bps is not None:
+        how = "" if found.bisection_exact else ", or less: not every half was looked at"
+        rows["bisection"] = f"{_bandwidth(found.bisection_Bps)}{how}"
+    return [[f"{what:<9}  {value}"] for what, value in rows.items()]
+
+
+def _rings(found: Facts) -> list[list[str]]:
+    if found.rings_Bps is None:
+        return [[found.skipped["rings"]]]
+    number = len(found.rings)
+    rows = [[f"{_several(number, 'channel')}, {_bandwidth(found.rings_Bps)} together"]]
+    rows += [[f"ring {k}: {_order(order)}"] for k, order in enumerate(found.rings[:SHOWN])]
+    return [*rows, *_more(found.rings, "rings", 1)]
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _order(ranks: list[int]) -> str:
+    shown = ranks if len(ranks) <= ENDS + 2 else [*ranks[:ENDS], "...", ranks[-1]]
+    return " ".join(map(str, shown))
+
+
+def _bounds(found: Facts) -> list[list[str]]:
+    if "bounds" in found.skipped:
+        return [[found.skipped["bounds"]]]
+    return [[best.collective, format_seconds(best.time_s), best.bound] for best in found.bounds]
+
+
+def _record(found: Facts, how: str) -> str:
+    record = asdict(found)
+    return output.to_json(record) if how == "json" else output.to_csv(list(_rows(record))).rstrip("\n")
+
+
+def _rows(record: Mapping[str, object]) -> Iterator[Record]:
+    """A fact a row: of lists the number of the item, of items the field."""
+    for part, value in record.items():
+        items = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {"": value}
+        for item, fields in items.items():
+            for field, fact in (fields if isinstance(fields, dict) else {"": fields}).items():
+                fact = " ".join(map(str, fact)) if isinstance(fact, list) else fact
+                yield {"part": part, "item": item, "field": field, "value": fact}
+
+
+def _writer(suffix: str) -> Callable[[Topology], str]:
+    from topologies.readers import graph_files
+
+    if suffix == ".json":
+        return graph_files.to_json
+    return graph_files.to_graphml if suffix == ".graphml" else graph_files.to_yaml
+
+
+def _read(topology: Topology) -> str:
+    """What was read, in a line."""
+    groups = link_groups(topology)[0]
+    links, assumed = sum(group.number for group in groups), sum(group.number for group in groups if group.assumed)
+    known = f"the figures of {assumed} of them assumed" if assumed else "all with figures of their own"
+    counts = _several(topology.ranks, "rank"), _several(len(topology.device_names), "device"), _several(links, "link")
+    return f"read {', '.join(counts)}, {known}"

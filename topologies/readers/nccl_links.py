@@ -37,6 +37,8 @@ class Nvlinks:
     c2c: dict[str, float] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     """Why each kind of link was taken."""
+    dangling: int = 0
+    """Links to GPUs that are not in the file."""
 
     def lead_to_cpu(self, gpu: str) -> bool:
         """Whether a GPU has links to its CPU besides PCIe."""
@@ -46,6 +48,8 @@ class Nvlinks:
         """Which kinds were taken, and why."""
         for name, reason in self.reasons.items():
             yield assumption("XGMI" if name.startswith("xgmi") else "NVLink", name, reason)
+        if self.dangling:
+            yield f"{self.dangling} links lead to GPUs that are not in the file, as of a job on some of them: left out"
 
 
 def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
@@ -97,14 +101,16 @@ def _add(totals: dict[str, float], part: Part, bandwidth: float) -> None:
 def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: str) -> None:
     count = element.whole("count", 1, MOST)
     target = _target(parts, part, element)
-    if isinstance(target, Part):
+    if target is None:
+        links.dangling += count
+    elif isinstance(target, Part):
         links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
     else:
         _add(links.switched if target == "nvswitch" else links.to_cpu, part, count * LINKS[kind].bandwidth)
 
 
-def _target(parts: Parts, part: Part, element: Element) -> Part | str:
-    """The GPU that a link leads to, "nvswitch" or "cpu". Raises InputError if it is not there."""
+def _target(parts: Parts, part: Part, element: Element) -> Part | str | None:
+    """The GPU that a link leads to, "nvswitch" or "cpu"; None if it is not there. Raises InputError if it is no GPU."""
     target_class = class_of(element, "tclass")
     if target_class.startswith("0x068001"):
         return "cpu"
@@ -116,8 +122,8 @@ def _target(parts: Parts, part: Part, element: Element) -> Part | str:
     if key in parts.switches:
         return "nvswitch"
     found = parts.by_busid.get(key)
-    if found is None or found.kind != "gpu" or found is part:
-        raise element.mistake("target", "it is the busid of another GPU of the file, as when all GPUs took part")
+    if found is not None and (found.kind != "gpu" or found is part):
+        raise element.mistake("target", "it is the busid of another GPU")
     return found
 
 

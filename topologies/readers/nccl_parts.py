@@ -81,6 +81,8 @@ class Parts:
     """Where NVSwitches are, by their bus id."""
     described: bool = False
     """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
+    classless: bool = False
+    """Whether no <pci> says what it is, so that all that nothing is plugged into are taken for GPUs."""
 
     @property
     def gpus(self) -> list[Part]:
@@ -93,9 +95,11 @@ def survey(root: Element) -> Parts:
     if root.tag != "system":
         expected = "expected <system>, as NCCL_TOPO_DUMP_FILE writes it"
         raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
-    described = any(element.tag == "gpu" for element in _checked(root))
+    elements = list(_checked(root))
+    described = any(element.tag == "gpu" for element in elements)
+    inside = any(element.attributes.get("class") or element.tag in ("gpu", "nic") for element in elements)
     hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
-    surveyor = _Surveyor(Parts(hosts, described=described))
+    surveyor = _Surveyor(Parts(hosts, described=described, classless=not inside))
     for cpu in root.within("cpu"):
         surveyor.add_cpu(cpu)
     parts = surveyor.parts
@@ -167,7 +171,7 @@ class _Surveyor:
             return self._named(f"nic{self._next('nic')}", "nic", host, element, above, cpu)
         if element.tag != "pci":
             return None
-        busid, kind = busid_of(element, "busid"), _kind(element, self.parts.described)
+        busid, kind = busid_of(element, "busid"), _kind(element, self.parts)
         self._take("pci", (host, busid), element, "busid")
         if kind == "nvswitch":
             self.parts.switches.add((host, busid))
@@ -221,7 +225,7 @@ def class_of(element: Element, attribute: str) -> str:
     return value
 
 
-def _kind(pci: Element, described: bool) -> str:
+def _kind(pci: Element, parts: Parts) -> str:
     """What a <pci> is. Where the file has <gpu>s, other displays (those of a console) are no GPUs."""
     inner, pci_class = {child.tag for child in pci.children}, class_of(pci, "class")
     if "gpu" in inner:
@@ -230,7 +234,7 @@ def _kind(pci: Element, described: bool) -> str:
         return "nic"
     if "pci" in inner or pci_class.startswith(_BRIDGES):
         return "pcie switch"
-    if pci_class.startswith(_GPUS) and not described:
+    if parts.classless or (pci_class.startswith(_GPUS) and not parts.described):
         return "gpu"
     if pci_class.startswith(_NVSWITCHES):
         return "nvswitch"

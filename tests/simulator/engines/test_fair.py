@@ -213,6 +213,18 @@ def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> N
     assert timeline.node_cause.tolist() == [-1, -1, -1, -1, -1, 2, -1, -1, -1]
 
 
+def test_what_ends_together_does_so_in_spite_of_rounding(run: Run) -> None:
+    # 0.1 + 0.1 + 0.1 s and 0.3 s, which are not the same number: the lower index is merged first.
+    schedule = ScheduleBuilder(3, 1.0, slots=(0.1, 0.3, 0.6))
+    first = schedule.signal(1, 0, nbytes=0.1)
+    second = schedule.signal(1, 0, nbytes=0.1, after=first)
+    schedule.reduce(1, 0, slot=0, after=second)
+    schedule.reduce(2, 0, slot=1)
+    timeline = run(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=1.0))
+    assert timeline.sent[2] == timeline.sent[3] == pytest.approx(0.3)
+    assert timeline.finish[2:] == pytest.approx([0.4, 0.7])
+
+
 def test_what_depends_on_a_reduction_waits_until_it_is_merged(run: Run) -> None:
     schedule = ScheduleBuilder(2, 4.0)
     schedule.reduce(0, 1, slot=0)

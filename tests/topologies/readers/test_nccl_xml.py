@@ -107,10 +107,29 @@ def test_real_files_have_all_their_parts(path: Path) -> None:
 
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="the measured files are not here")
-def test_a_file_without_classes_has_no_gpus() -> None:
+def test_devices_of_a_file_without_classes_are_taken_for_gpus() -> None:
     text = (MEASURED / "aws_g5_48xl_8xa10g.xml").read_text()
     assert looks_like(text)
-    assert "no GPU: expected a <gpu>, or a <pci> of class 0x03" in refusal(text)
+    machine = read_nccl_xml(text, "g5.xml")
+    assert machine.ranks == 9
+    assert "no <pci> says what it is: all 9 are taken for GPUs, though NICs may be among them" in machine.notes
+
+
+def test_a_switch_without_class_is_no_gpu() -> None:
+    inner = '<pci busid="0:1:0.0"><pci busid="0:2:0.0"/><pci busid="0:3:0.0"/></pci>'
+    machine = read_nccl_xml(f'<system version="1"><cpu numaid="0">{inner}</cpu></system>', "x.xml")
+    assert Counter(machine.device_kinds) == {"gpu": 2, "pcie switch": 1, "cpu": 1}
+    network = inner.replace('"0:3:0.0"', '"0:3:0.0" class="0x020000"')
+    assert "no GPU: expected a <gpu>" in refusal(f'<system version="1"><cpu numaid="0">{network}</cpu></system>')
+
+
+def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
+    text = TWO.replace('target="0000:02:00.0"', 'target="0000:07:00.0"').replace(
+        '<nvlink target="0000:01:00.0" count="4" tclass="0x030200"/>\n', ""
+    )
+    machine = read_nccl_xml(text, "job.xml")
+    assert "nvlink" not in set(machine.link_kinds)
+    assert any(note.startswith("4 links lead to GPUs that are not in the file") for note in machine.notes)
 
 
 def test_pcie_nvswitch_ports_and_ranks() -> None:
@@ -328,7 +347,11 @@ def test_the_same_machine_in_other_words(old: str, new: str) -> None:
         ('rank="1"', 'rank="-1"', "topo.xml line 9: rank of <gpu> is '-1'"),
         ('dev="1" sm', 'dev="9e9" sm', "topo.xml line 9: dev of <gpu> is '9e9'"),
         (' sm="80" rank="0"', ' rank="0"', "topo.xml line 4: sm of <gpu> is missing"),
-        ('target="0000:02:00.0"', 'target="0000:07:00.0"', "topo.xml line 5: target of <nvlink> is '0000:07:00.0'"),
+        (
+            'target="0000:02:00.0"',
+            'target="0000:07:00.0"',
+            "topo.xml line 10: count of <nvlink> is '4': 4 to gpu0 in all, which has none back",
+        ),
         ('target="0000:02:00.0"', 'target="0000:01:00.0"', "topo.xml line 5: target of <nvlink> is '0000:01:00.0'"),
         ('target="0000:02:00.0"', 'target="0000:03:00.0"', "topo.xml line 5: target of <nvlink> is '0000:03:00.0'"),
         ('target="0000:02:00.0" ', "", "topo.xml line 5: target of <nvlink> is missing"),

@@ -1,0 +1,137 @@
+"""The order of ranks on devices: by node, dealt out, or listed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.builder import TopologyBuilder
+from topologies.clusters import cluster
+from topologies.errors import InputError
+from topologies.placement import placed
+from topologies.shapes import SHAPES, star
+from topologies.topology import Topology
+
+LAWS = settings(deadline=None, max_examples=100)
+NODES = st.lists(st.integers(-1, 3), min_size=1, max_size=12)
+
+
+def machine(nodes: list[int]) -> Topology:
+    """Device k is in node `nodes[k]` and has rank k."""
+    builder = TopologyBuilder("some")
+    names = [builder.device(f"d{k}", node=node) for k, node in enumerate(nodes)]
+    return builder.build(names)
+
+
+def nodes_of(topology: Topology) -> list[int]:
+    return list(topology.node[topology.placement].tolist())
+
+
+@LAWS
+@given(NODES)
+def test_by_node_is_the_order_of_nodes_and_then_of_ranks(nodes: list[int]) -> None:
+    wanted = sorted(range(len(nodes)), key=lambda device: (nodes[device], device))
+    assert placed(machine(nodes), "node").placement.tolist() == wanted
+
+
+@LAWS
+@given(NODES)
+def test_round_robin_takes_one_of_every_node_that_has_some_left(nodes: list[int]) -> None:
+    left = {node: [device for device, its in enumerate(nodes) if its == node] for node in sorted(set(nodes))}
+    wanted = []
+    while any(left.values()):
+        wanted += [devices.pop(0) for devices in left.values() if devices]
+    assert placed(machine(nodes), "round-robin").placement.tolist() == wanted
+
+
+@LAWS
+@given(st.data())
+def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> None:
+    nodes = data.draw(NODES)
+    by_node = sorted(range(len(nodes)), key=lambda device: (nodes[device], device))
+    places = data.draw(st.permutations(range(len(nodes))))[: data.draw(st.integers(1, len(nodes)))]
+    found = placed(machine(nodes), ",".join(map(str, places)), len(places)).placement.tolist()
+    rest = [device for place, device in enumerate(by_node) if place not in places]
+    assert found == [by_node[place] for place in places] + rest
+
+
+@LAWS
+@given(NODES, st.sampled_from(("node", "round-robin")))
+def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(nodes: list[int], order: str) -> None:
+    before = machine(nodes)
+    after = placed(before, order)
+    assert Counter(after.placement.tolist()) == Counter(before.placement.tolist())
+    assert after.placement.dtype == np.int32
+    assert placed(after, order).placement.tolist() == after.placement.tolist()
+    assert before.placement.tolist() == list(range(len(nodes)))
+    assert after.source is before.source
+
+
+def test_two_nodes_of_eight() -> None:
+    pair = cluster("dgx1", 2)
+    assert nodes_of(placed(pair, "node")) == [0] * 8 + [1] * 8
+    assert nodes_of(placed(pair, "round-robin")) == [0, 1] * 8
+    assert placed(pair, "0,8,1,9", 4).placement[:4].tolist() == pair.placement[[0, 8, 1, 9]].tolist()
+    back = placed(placed(pair, "round-robin"), "node")
+    assert back.placement.tolist() == pair.placement.tolist()
+
+
+def test_ranks_that_share_a_device_are_places_of_their_own() -> None:
+    builder = TopologyBuilder("shared")
+    for node in range(2):
+        builder.device(f"d{node}", node=node)
+    twice = builder.build(["d1", "d0", "d1", "d0"])
+    assert placed(twice, "node").placement.tolist() == [0, 0, 1, 1]
+    assert placed(twice, "round-robin").placement.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("order", ["node", "round-robin"])
+def test_a_shape_has_one_node_for_all(shape: str, order: str) -> None:
+    topology = SHAPES[shape](8, bandwidth=1e9)
+    assert placed(topology, order).placement.tolist() == topology.placement.tolist()
+
+
+def test_routes_are_found_anew() -> None:
+    topology = star(4, bandwidth=1e9)
+    before = topology.route(0, 1)
+    after = placed(topology, "3,2,1,0")
+    assert after.route(3, 2) == before
+    assert after.route(0, 1) == topology.route(3, 2)
+    assert topology.route(0, 1) == before
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        *("", "nodes", "Node", "cyclic", "0;1;2;3", "0,1,2,", ",0,1,2", "0,1,,2", "0 ,1,2,3", "-1,0,1,2", "0,1,2,3.0"),
+        *("٠,١,٢,٣", "0x1,2,3,0", "9999999999,0,1,2", "0\n", "0..3"),
+    ],
+)
+def test_what_is_no_placement_is_refused(order: str) -> None:
+    with pytest.raises(InputError) as refused:
+        placed(star(4, bandwidth=1e9), order)
+    assert str(refused.value) == f"{order!r} is no placement: write node, round-robin or a list like 0,8,1,9"
+
+
+@pytest.mark.parametrize("order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"])
+def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
+    with pytest.raises(InputError) as refused:
+        placed(star(4, bandwidth=1e9), order)
+    assert str(refused.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
+
+
+def test_a_list_for_some_ranks_names_so_many() -> None:
+    topology = star(4, bandwidth=1e9)
+    assert placed(topology, "3,1", 2).placement.tolist() == [3, 1, 0, 2]
+    with pytest.raises(InputError, match="name 3 different places, 0 to 3, for 3 ranks"):
+        placed(topology, "3,1", 3)
+
+
+def test_a_long_list_is_shortened_in_the_message() -> None:
+    for text in ("0," * 5000, "0," * 5000 + "0"):
+        with pytest.raises(InputError) as refused:
+            placed(star(4, bandwidth=1e9), text)
+        assert len(str(refused.value)) < 200
