@@ -206,6 +206,46 @@ def validate(
     raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
 
 
+topo = typer.Typer(
+    help="Machines: which there are, what one is made of, and machines from files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(topo, name="topo")
+
+
+@topo.command(name="list", epilog="Example: simctl topo list")
+def topo_list(format: Output = Format.table) -> None:
+    """List the shapes and the machines with what they take."""
+    from experiments.commands import topo as command
+
+    command.show_list(format.value)
+
+
+@topo.command(name="show", epilog="Example: simctl topo show hgx_h100:nodes=2 --png machine.png")
+def topo_show(
+    machine: Annotated[str, typer.Argument(help=TOPOLOGY_HELP, autocompletion=_complete(_machine_names))],
+    p: Annotated[str | None, typer.Option("--p", help="The number of ranks. [default: all that there are]")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw it: FILE.png, .svg or .pdf.")] = None,
+    format: Output = Format.table,
+) -> None:
+    """Show what a machine is made of: devices, links, distances, bisection, rings, bounds, and where figures are from."""
+    from experiments.commands import topo as command
+
+    command.show(machine, p, png, format.value)
+
+
+@topo.command(name="import", epilog="Example: nvidia-smi topo -m > topo.txt; simctl topo import topo.txt --out my.yaml")
+def topo_import(
+    file: Annotated[Path, typer.Argument(help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML or JSON.")],
+    out: Annotated[Path, typer.Option(help="The file to write: .yaml, .json or .graphml.")],
+) -> None:
+    """Read a machine from what it prints, and write it as a file that can be read, corrected and used."""
+    from experiments.commands import topo as command
+
+    command.import_file(file, out)
+
+
 @app.command(epilog="Example: simctl algos --format json")
 def algos(format: Output = Format.table) -> None:
     """List the algorithms with formula, model, assumptions and source."""

@@ -55,6 +55,8 @@ MARGIN, LEGEND, ROW, LEAST = 0.5, 3.3, 0.22, 2.4
 """Columns round everything; inches of the legend, of a row of it, and of the height at least."""
 LETTER, LETTERS = 0.62, 9.0
 """Width of a letter as a share of the size of the font; points at most."""
+LONGEST = 24
+"""Letters of a name that are shown."""
 CURVE = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
 Place = tuple[float, float]
 
@@ -87,7 +89,7 @@ def topology_figure(topology: Topology, kind: str) -> bytes:
     figure = Figure(figsize=(width * column + LEGEND, inches), layout="constrained")
     axes = figure.add_subplot(aspect="equal", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_axis_off()
-    axes.set_title("\n".join([_title(topology), *where.left_out]), fontsize=11)
+    axes.set_title(_plain("\n".join([_title(topology), *where.left_out])), fontsize=11)
     _draw_frames(axes, where, column)
     _draw_links(axes, where, strokes)
     _draw_devices(axes, topology, where, column)
@@ -176,7 +178,7 @@ def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) 
     for device, (x, y), width, label in zip(where.devices, where.places, where.widths, labels, strict=True):
         fill, edge = colours[topology.device_kinds[device]], 2.0 if topology.in_network[device] else 0.7
         _box(axes, (x - width / 2, y - HALF), (width, 2 * HALF), 0.12, fc=fill, ec="0.2", lw=edge, zorder=3)
-        axes.text(x, y, label, ha="center", va="center", fontsize=sizes[float(y)], zorder=4, linespacing=1.0)
+        axes.text(x, y, _plain(label), ha="center", va="center", fontsize=sizes[float(y)], zorder=4, linespacing=1.0)
 
 
 def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | float) -> None:
@@ -187,6 +189,7 @@ def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | fl
 def _label(name: str, width: float) -> str:
     """The name without its node or PCI domain; its parts below each other where that allows for larger letters."""
     short = re.sub(r"^(node\d+\.|0000:)", "", name)
+    short = short if len(short) <= LONGEST else f"{short[: LONGEST // 2]}…{short[-LONGEST // 2 :]}"
     return max(short, re.sub(r"\.(?=[a-z])", "\n", short), key=lambda label: _fits(label, width))
 
 
@@ -219,7 +222,7 @@ def _device_handles(topology: Topology) -> list[Patch]:
     colours, kinds = _device_colours(topology), topology.device_kinds
     counts = {kind: int(kinds.are(kind).sum()) for kind in kinds.vocabulary}
     handles = [
-        Patch(facecolor=colours[kind], edgecolor="0.2", label=f"{count} {kind}")
+        Patch(facecolor=colours[kind], edgecolor="0.2", label=_plain(f"{count} {kind}"))
         for kind, count in counts.items()
         if count
     ]
@@ -230,7 +233,7 @@ def _device_handles(topology: Topology) -> list[Patch]:
 
 def _handle(stroke: _Stroke) -> Line2D:
     line = Line2D([], [], color=stroke.colour, linewidth=stroke.width, alpha=0.85)
-    line.set(label=_about(stroke.group), linestyle=stroke.style)
+    line.set(label=_plain(_about(stroke.group)), linestyle=stroke.style)
     return line
 
 
@@ -238,6 +241,11 @@ def _about(group: LinkGroup) -> str:
     bandwidth = "unlimited" if group.bandwidth_Bps == np.inf else format_bandwidth(group.bandwidth_Bps)
     remarks = [format_seconds(group.latency_s), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
     return f"{group.number} {group.kind}: {bandwidth}, {', '.join(remarks)}"
+
+
+def _plain(text: str) -> str:
+    """Text in which a dollar is no formula."""
+    return text.replace("$", r"\$")
 
 
 def _bytes(figure: Figure, kind: str) -> bytes:

@@ -4,7 +4,7 @@ grid, tree or star."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from topologies.topology import Flags, Floats, Topology
 
 Numbers = npt.NDArray[np.int64]
 Pair = tuple[int, int]
+Item = TypeVar("Item")
 MOST_DEVICES, MOST_LINKS = 256, 5_000
 """What a picture of a plain shape shows: beyond, it is a grey spot."""
 MOST_RANKS, MOST_OF_ONE = 32, 40
@@ -83,7 +84,9 @@ def layout(topology: Topology) -> Layout:
         return found._replace(left_out=left_out + found.left_out)
     if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
-        raise InputError(f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and {2 * MOST_LINKS}")
+        raise InputError(
+            f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and {2 * MOST_LINKS}"
+        )
     return topology_plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
 
 
@@ -124,28 +127,32 @@ def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
 
 def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str, ...]]:
     """As many as fit: whole nodes if they do, and never fewer than the first and the last node."""
-    node = topology.node[ranks].astype(np.int64)
+    node = topology.node[ranks]
     nodes, size = np.unique(node, return_counts=True)
     if len(ranks) <= (MOST_RANKS if len(nodes) > 1 else MOST_OF_ONE):
         return ranks, ()
     count = min(len(nodes), MOST_NODES, max(2, MOST_RANKS // int(size.max())))
-    chosen = _ends(nodes, count)
-    kept = [_ends(ranks[node == number], MOST_RANKS // count) for number in chosen.tolist()]
-    left_out = _missing("node", nodes, chosen)
+    chosen = ends(nodes.tolist(), count)
+    kept = [ends(ranks[node == number].tolist(), MOST_RANKS // count) for number in chosen]
+    left_out = _missing("node", nodes.tolist(), chosen)
     if len(kept[0]) < size[0]:
-        each = np.arange(size[0])
-        left_out += _missing("rank", each, _ends(each, MOST_RANKS // count), " of a node" if len(nodes) > 1 else "")
+        each, where = list(range(size[0])), " of a node" if len(nodes) > 1 else ""
+        left_out += _missing("rank", each, ends(each, MOST_RANKS // count), where)
     return np.concatenate(kept), left_out
 
 
-def _ends(row: Numbers, count: int) -> Numbers:
-    """The first and the last, `count` together or all."""
-    return row if len(row) <= count else np.concatenate((row[: count - count // 2], row[len(row) - count // 2 :]))
+def ends(row: list[Item], count: int) -> list[Item]:
+    """The first and the last, `count` together or all.
+
+    >>> ends([0, 1, 2, 3, 4], 3)
+    [0, 1, 4]
+    """
+    return row if len(row) <= count else row[: count - count // 2] + row[len(row) - count // 2 :]
 
 
-def _missing(what: str, every: Numbers, chosen: Numbers, where: str = "") -> tuple[str, ...]:
-    gone = np.setdiff1d(every, chosen)
-    if not len(gone):
+def _missing(what: str, every: list[int], chosen: list[int], where: str = "") -> tuple[str, ...]:
+    gone = sorted(set(every) - set(chosen))
+    if not gone:
         return ()
     which = f"{what} {gone[0]}" if len(gone) == 1 else f"{what}s {gone[0]} to {gone[-1]}"
     return (f"{which} of {len(every)}{where} not drawn",)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.topology_layout import Frame, Layout, Pair, Sketch
+from experiments.topology_layout import Frame, Layout, Pair, Sketch, ends
 from topologies.topology import Floats
 
 Neighbours = dict[int, list[int]]
@@ -63,20 +63,11 @@ def rows(sketch: Sketch) -> Layout:
 
 
 def levels(sketch: Sketch) -> Levels:
-    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by distance again.
-
-    CPUs have a row of their own, above what they hold.
-    """
+    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by distance again."""
     near, everyone = neighbours(sketch.pairs), range(len(sketch.kinds))
-    lowest = [k for k in everyone if sketch.place[k] >= 0]
-    homes = {sketch.nodes[k] for k in lowest}
+    homes = {sketch.nodes[k] for k in everyone if sketch.place[k] >= 0}
     inside = [k for k in everyone if sketch.nodes[k] in homes]
-    walked = _walk(lowest, near, {k for k in inside if sketch.kinds[k] not in (*WAYS_OUT, BELOW)})
-    level = dict[int, float](walked)
-    cpus = [k for k in walked if sketch.kinds[k] == "cpu" and walked[k]]
-    under = {k: [walked[other] for other in near[k] if other in walked and other not in cpus] for k in cpus}
-    held = [row for k in cpus for row in under[k] if row < walked[k]]
-    level |= dict.fromkeys(cpus, max(held, default=0) + 0.5)
+    level = _within(sketch, near, {k for k in inside if sketch.kinds[k] not in (*WAYS_OUT, BELOW)})
     body = max(level.values())
     level |= {k: body + 1 + WAYS_OUT.index(sketch.kinds[k]) for k in inside if sketch.kinds[k] in WAYS_OUT}
     level |= {k: -1 for k in inside if sketch.kinds[k] == BELOW}
@@ -85,6 +76,15 @@ def levels(sketch: Sketch) -> Levels:
     of = [level.get(k, top + away.get(k, 1)) for k in everyone]
     order = sorted({-1, 0, *of})
     return Levels([order.index(row) - 1 for row in of], order.index(top) - 1 if max(homes) >= 0 else 0)
+
+
+def _within(sketch: Sketch, near: Neighbours, body: Collection[int]) -> dict[int, float]:
+    """How far above the ranks the devices of nodes are; CPUs in a row of their own, above what they hold."""
+    walked = _walk([k for k, place in enumerate(sketch.place) if place >= 0], near, body)
+    cpus = {k for k, row in walked.items() if sketch.kinds[k] == "cpu" and row}
+    under = [(walked[k], walked[other]) for k in cpus for other in near[k] if other in walked and other not in cpus]
+    held = max((other for own, other in under if other < own), default=0)
+    return walked | dict.fromkeys(cpus, held + 0.5)
 
 
 def neighbours(pairs: Iterable[Pair]) -> Neighbours:
@@ -116,15 +116,23 @@ def _members(sketch: Sketch, level: Levels) -> Members:
 
 
 def _thinned(sketch: Sketch, level: Levels) -> tuple[Sketch, tuple[str, ...]]:
-    """Without the middle of rows that are too long."""
-    gone, left_out, members = set[int](), list[str](), _members(sketch, level)
-    for (node, number), row in members.items():
-        inside = number <= level.highest
-        most = max(8, 2 * len(members[node, 0])) if inside else MOST_SWITCHES
-        if number and len(row) > most:
-            gone |= set(row[most - most // 2 : len(row) - most // 2])
-            left_out.append(f"{len(row) - most} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} not drawn")
+    """Without the middle of rows that are too long, from below."""
+    near, gone, left_out, members = neighbours(sketch.pairs), set[int](), list[str](), _members(sketch, level)
+    for (node, number), row in sorted(members.items(), key=lambda item: (item[0][1], item[0][0])):
+        most = max(8, 2 * len(members[node, 0])) if number <= level.highest else MOST_SWITCHES
+        if number > 0 and len(row) > most:
+            alike: dict[frozenset[int], list[int]] = defaultdict(list)
+            for k in row:
+                alike[frozenset(o for o in near[k] if level.of[o] < number and o not in gone)].append(k)
+            kept = _of_each([group for under, group in alike.items() if under], most)
+            gone |= set(row) - set(kept)
+            left_out.append(f"{len(row) - len(kept)} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} not drawn")
     return sketch.only([k for k in range(len(sketch.kinds)) if k not in gone]), tuple(dict.fromkeys(left_out))
+
+
+def _of_each(groups: list[list[int]], most: int) -> list[int]:
+    """The first and the last, `most` together, of as many groups as can be: of devices that hang over the same."""
+    return [k for group in ends(groups, most) for k in ends(group, max(1, most // len(groups)))]
 
 
 def _columns(sketch: Sketch, level: Levels) -> tuple[Floats, list[float]]:
@@ -177,8 +185,8 @@ def _widths(sketch: Sketch, level: Levels, x: Floats) -> Floats:
         if len(row) > 1 and number > level.highest:
             widths[row] = np.clip(BOX * np.diff(np.sort(x[row])).min(), BOX, WIDEST)
         if len(row) == 1 and number and len(near[row[0]]) >= WIDE:
-            ends = x[near[row[0]]]
-            x[row], widths[row] = (ends.min() + ends.max()) / 2, np.ptp(ends) + BOX
+            joined = x[near[row[0]]]
+            x[row], widths[row] = (joined.min() + joined.max()) / 2, np.ptp(joined) + BOX
     return widths
 
 

@@ -22,7 +22,9 @@ from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 EXACT = 256
-"""Workers up to which latency and cuts are the highest there are; beyond, those of some pairs and groups."""
+"""Workers up to which the latency is that of the farthest two; beyond, of those found in a few sweeps."""
+CUTS = 4_000_000
+"""Workers times links up to which all cuts are searched; beyond, groups and halves are looked at."""
 FLOWS = 6000
 """Sources times links up to which the best routing of what pairs exchange is found."""
 PAIRS = 1024
@@ -101,7 +103,7 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     And, if it is higher than those:
 
     - between groups: all ports of groups of devices that few or slow links join (:func:`topologies.cuts.partitions`).
-    - cut: what must leave or enter a set of devices; of all sets, for up to :data:`EXACT` workers.
+    - cut: what must leave or enter a set of devices: of all sets, unless there are too many (:data:`CUTS`).
     - best routing: what pairs exchange takes as long, however it is routed; all links: if each takes the fewest links.
     """
     task = Task(collective, topology, workers)
@@ -114,7 +116,7 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
         Limit("all ports", 0.0, total),
     ]
     _raise(found, _in_groups(task, groups))
-    if workers > EXACT:
+    if workers * topology.links > CUTS:
         _raise(found, [*_cut_in_half(task), *_links(task)])
     elif not _is_met(task, _highest(found)):
         _raise(found, _links(task))

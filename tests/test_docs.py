@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("sweep", "run", "validate", "algos", "doctor")
+COMMANDS = ("sweep", "run", "validate", "algos", "doctor", "topo list", "topo show", "topo import")
 BLOCK = re.compile(r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>.*?)(\n```)", re.DOTALL)
 
 
@@ -62,6 +62,8 @@ def test_readme_has_its_examples() -> None:
         "validate",
         "sweep",
         "run",
+        "sweep",
+        "topo",
     ]
 
 
@@ -70,13 +72,15 @@ def test_every_command_is_documented_with_its_help(command: str) -> None:
     path = ROOT / "docs" / "commands.md"
     block = re.search(rf"## simctl {command}\n\n```text\n(.*?)\n```", path.read_text(), re.DOTALL)
     assert block is not None
-    assert checked(path, block[1], simctl(command, "--help"))
-    assert f"`simctl {command}`" in (ROOT / "README.md").read_text()
+    assert checked(path, block[1], simctl(*command.split(), "--help"))
+    assert f"`simctl {command.split()[0]}`" in (ROOT / "README.md").read_text()
 
 
 def test_no_command_is_missing() -> None:
     listed = simctl("--help").partition("Commands:\n")[2]
-    assert tuple(line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)) == COMMANDS
+    assert tuple(line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)) == tuple(
+        dict.fromkeys(command.split()[0] for command in COMMANDS)
+    )
 
 
 def test_relative_links_lead_somewhere() -> None:

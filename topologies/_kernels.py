@@ -41,9 +41,9 @@ def shortest(
                 missing -= 1
             for k in range(into_indptr[device], into_indptr[device + 1]):
                 before, there = into_device[k, 0], distance + ticks[into_device[k, 1]]
-                if into_indptr[before + 1] - into_indptr[before] == 1 and wanted[before] == 0:
-                    if into_device[into_indptr[before], 0] == device:
-                        continue  # nothing leads there but from here
+                first, last = into_indptr[before], into_indptr[before + 1]
+                if last - first == 1 and into_device[first, 0] == device and wanted[before] == 0:
+                    continue  # nothing leads there but from here
                 if there < far[before] or (there == far[before] and length + 1 < hops[before]):
                     if far[before] == _FAR:
                         touched.append(np.int32(before))

@@ -104,16 +104,18 @@ def tree_cuts(topology: Topology) -> Flags:
     [[0, 1, 1], [0, 0, 1]]
     """
     devices = len(topology.device_names)
+    if devices > TREE:
+        return np.zeros((0, devices), dtype=np.bool_)
     neighbours: list[set[int]] = [set() for _ in range(devices)]
     for one, other in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
         neighbours[one].add(other)
         neighbours[other].add(one)
     order, parent = [0], {0: 0}
     for device in order:
-        beyond = sorted(neighbours[device] - parent.keys())
+        beyond = [other for other in sorted(neighbours[device]) if other not in parent]
         parent |= dict.fromkeys(beyond, device)
         order += beyond
-    if len(order) < devices or devices > TREE or sum(map(len, neighbours)) != 2 * (devices - 1):
+    if len(order) < devices or sum(map(len, neighbours)) != 2 * (devices - 1):
         return np.zeros((0, devices), dtype=np.bool_)
     below = np.eye(devices, dtype=np.bool_)
     for device in order[:0:-1]:

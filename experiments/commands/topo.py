@@ -29,6 +29,7 @@ ENDS = 16
 BETWEEN = ("diameter", "bisection")
 PATHS = {
     "first": "of equal ones the first",
+    "link": "of equal ones the first by link, on a grid dimension by dimension",
     "hash": "of equal ones by a hash of sender, receiver and channel",
     "rail": "NICs by the receiver's place in its node, switches by a hash",
 }
@@ -143,7 +144,7 @@ def _text(found: Facts) -> str:
         "between ranks": _between(found),
         "rings": _rings(found),
         f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(found),
-        "sources": [[note] for note in found.notes],
+        "notes": [[note] for note in found.notes],
     }
     printed = [_block(title, rows) for title, rows in blocks.items() if rows]
     return "\n\n".join([f"{found.name}: {_several(found.ranks, 'rank')}{nodes}", *printed])
@@ -156,7 +157,8 @@ def _in_network(found: Facts, kind: str) -> str:
 
 
 def _links(groups: list[LinkGroup]) -> list[list[str]]:
-    return [["kind", "number", "bandwidth", "latency", "gap", ""], *map(_link, groups)]
+    heading = ["kind", "number", "bandwidth", "latency", "gap", ""]
+    return [heading, *map(_link, groups)] if groups else []
 
 
 def _link(group: LinkGroup) -> list[str]:

@@ -215,14 +215,26 @@ def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> N
 
 def test_what_ends_together_does_so_in_spite_of_rounding(run: Run) -> None:
     # 0.1 + 0.1 + 0.1 s and 0.3 s, which are not the same number: the lower index is merged first.
-    schedule = ScheduleBuilder(3, 1.0, slots=(0.1, 0.3, 0.6))
+    schedule = ScheduleBuilder(3, 1.0, slots=(0.3, 0.1, 0.6))
     first = schedule.signal(1, 0, nbytes=0.1)
     second = schedule.signal(1, 0, nbytes=0.1, after=first)
-    schedule.reduce(1, 0, slot=0, after=second)
-    schedule.reduce(2, 0, slot=1)
+    schedule.reduce(1, 0, slot=1, after=second)
+    schedule.reduce(2, 0, slot=0)
     timeline = run(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=1.0))
     assert timeline.sent[2] == timeline.sent[3] == pytest.approx(0.3)
     assert timeline.finish[2:] == pytest.approx([0.4, 0.7])
+
+
+def test_what_ends_with_a_computation_does_so_in_spite_of_rounding(run: Run) -> None:
+    # The wire of 3 B/s has sent 4 and 5 bytes at 3, in numbers that are no thirds a little later; rank 1 has computed
+    # then. What has arrived has the lower index, and is merged first.
+    schedule = ScheduleBuilder(3, 10.0, slots=2)
+    schedule.signal(0, 1, nbytes=4.0)
+    schedule.signal(1, 2, nbytes=1.0)
+    schedule.reduce(0, 1, slot=0)
+    schedule.reduce(1, 1, slot=1, target=0, after=schedule.compute(1, 3.0))
+    timeline = run(schedule.build(), shapes.line(3, bandwidth=3.0, reduction=1.0))
+    assert timeline.finish.tolist() == [pytest.approx(8 / 3), pytest.approx(1 / 3), 8, 3, 13]
 
 
 def test_what_depends_on_a_reduction_waits_until_it_is_merged(run: Run) -> None:
@@ -339,6 +351,10 @@ def test_a_medium_is_used_for_what_it_could_carry() -> None:
     used = {names[k]: share for k, share in enumerate(timeline.utilisation().tolist()) if share}
     assert used == {"gpu1->switch": 0.5, "gpu2->switch": 0.5, "switch->gpu0": 1.0}
     assert timeline.medium_bytes().sum() == 16
+
+
+def test_a_medium_is_free_again_before_the_latency_has_passed() -> None:
+    assert fair(messages(4.0, 8.0), route_of(Wire(2, 1))).occupancy.seconds.tolist() == [4, 6]
 
 
 def test_a_bubble_waits_for_others_as_long_as_the_flow_takes_longer_than_alone() -> None:

@@ -1,0 +1,322 @@
+"""`simctl topo`: lists, facts of machines worked out by hand, files that are read back the same, one line a mistake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from experiments.commands import topo
+from experiments.topology_facts import BOUNDS, PAIRS, facts
+from topologies.builder import TopologyBuilder
+from topologies.catalogue import find
+from topologies.columns import Words
+from topologies.errors import InputError
+from topologies.machines import MACHINES, dgx1
+from topologies.readers import graph_files
+from topologies.readers.files import read
+from topologies.shapes import SHAPES
+from topologies.topology import Paths, Topology
+
+STAR = """\
+star: 4 ranks
+
+devices
+  gpu     4
+  switch  1
+
+links (one that is full-duplex counts once)
+  kind  number  bandwidth  latency  gap
+  link       4     10GB/s      2us   0s
+
+between ranks
+  routes     of equal ones the first
+  diameter   2 links, 4us
+  bisection  20GB/s
+
+rings
+  1 channel, 10GB/s together
+  ring 0: 0 1 2 3
+
+no algorithm does 1GiB faster than
+  all_reduce      161.1ms  all ports
+  reduce_scatter  80.53ms  injection port
+  all_gather      80.53ms  ejection port
+  all_to_all      80.53ms  injection port
+  broadcast       107.4ms  injection port
+  reduce          107.4ms  injection port
+"""
+"""V/β is 107.374 ms: all ports carry 2(p-1)V/p, a port (p-1)V/p or V."""
+
+
+def shown(text: str, capsys: pytest.CaptureFixture[str], p: str | None = None, how: str = "table") -> str:
+    topo.show(text, p, None, how)
+    return capsys.readouterr().out
+
+
+def record(text: str, capsys: pytest.CaptureFixture[str], p: str | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shown(text, capsys, p, "json"))
+    return found
+
+
+def block(text: str, title: str) -> list[list[str]]:
+    """The words of the lines of a block of the report."""
+    (lines,) = (part.splitlines()[1:] for part in text.strip().split("\n\n") if part.startswith(title))
+    return [line.split() for line in lines]
+
+
+def same(one: Topology, other: Topology) -> bool:
+    """Whether two machines are equal in every column."""
+    pairs = [(getattr(one, field.name), getattr(other, field.name)) for field in fields(Topology) if field.init]
+    return all(a == b if isinstance(a, str | tuple | Words) else np.array_equal(a, b) for a, b in pairs)
+
+
+def test_a_star_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown("star:bandwidth=10GB/s,latency=2us", capsys, "4") == STAR
+
+
+def test_the_hybrid_cube_mesh(capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown("dgx1", capsys)
+    assert report.startswith("dgx1: 8 ranks\n")
+    assert block(report, "devices") == [["cpu", "2"], ["pcie", "switch", "4"], ["gpu", "8"], ["nic", "4"]]
+    assert block(report, "links")[1:] == [
+        ["nvlink", "8", "40GB/s", "600ns", "0s"],
+        ["nvlink", "8", "20GB/s", "600ns", "0s"],
+        ["pcie", "16", "12GB/s", "500ns", "0s"],
+        ["upi", "1", "6GB/s", "100ns", "0s"],
+    ]
+    assert "diameter   2 links, 1.2us" in report
+    assert block(report, "rings")[0] == ["6", "channels,", "120GB/s", "together"]
+    assert any("microsoft/msccl-tools" in " ".join(note) for note in block(report, "notes"))
+
+
+def test_switches_that_reduce_and_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown("hgx_h100:nodes=2", capsys)
+    assert report.startswith("2 x hgx_h100: 16 ranks on 2 nodes\n")
+    assert ["nvswitch", "2", "reduce", "and", "multicast"] in block(report, "devices")
+    assert ["switch", "10"] in block(report, "devices")
+    assert ["ib", "16", "50GB/s", "350ns", "0s"] in block(report, "links")
+
+
+def test_one_way_links_and_what_they_share(capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown("bus", capsys, "5")
+    assert ["bus", "5", "50GB/s", "1us", "0s", "one", "way"] in block(report, "links")
+    assert ["bus", "5", "unlimited", "0s", "0s", "one", "way"] in block(report, "links")
+    assert block(report, "shared media") == [["bus", "50GB/s", "shared", "by", "5", "links"]]
+
+
+def test_long_lists_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown("full_mesh_one_port", capsys, "40")
+    assert len(block(report, "shared media")) == topo.SHOWN + 1
+    assert block(report, "shared media")[-1] == ["and", "72", "more", "media"]
+    (ring,) = block(report, "rings")[1:]
+    assert ring == ["ring", "0:", *map(str, range(16)), "...", "39"]
+
+
+def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
+    found = record("dgx1", capsys)
+    assert (found["name"], found["ranks"], found["nodes"], found["paths"]) == ("dgx1", 8, 1, "rail")
+    assert found["devices"] == {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4}
+    assert sum(link["number"] for link in found["links"]) * 2 == dgx1().links
+    assert found["links"][0] == {
+        "kind": "nvlink",
+        "bandwidth_Bps": 40e9,
+        "latency_s": 0.6e-6,
+        "gap_s": 0.0,
+        "assumed": False,
+        "duplex": True,
+        "number": 8,
+    }
+    assert (found["diameter_hops"], found["diameter_s"], found["bisection_exact"]) == (2, 1.2e-6, True)
+    assert found["rings_Bps"] == 120e9
+    assert all(sorted(order) == list(range(8)) for order in found["rings"])
+    assert [bound["collective"] for bound in found["bounds"]] == [
+        *("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce")
+    ]
+    # 14 V through the 48 NVLinks (20 GB/s each) and 8 PCIe links (12 GB/s) that leave GPUs
+    assert found["bounds"][0]["time_s"] == pytest.approx(14 * 2**30 / (48 * 20e9 + 8 * 12e9))
+    assert found["skipped"] == {}
+
+
+def test_csv_has_a_fact_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(shown("bus", capsys, "3", "csv"))))
+    facts = {(row["part"], row["item"], row["field"]): row["value"] for row in rows}
+    assert len(facts) == len(rows)
+    assert facts["devices", "gpu", ""] == "3"
+    assert facts["links", "1", "bandwidth_Bps"] == "50000000000.0"
+    assert facts["rings", "0", ""] == "0 1 2"
+    assert float(facts["bounds", "0", "time_s"]) == pytest.approx(4 * 2**30 / 50e9)
+
+
+@pytest.mark.parametrize("text", [*SHAPES, *MACHINES])
+def test_everything_can_be_shown(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown(text, capsys)
+    assert "skipped" not in report
+    assert len(block(report, "no algorithm")) == 6
+    assert record(text, capsys)["diameter_hops"] >= 1
+
+
+def test_every_choice_of_routes_has_words() -> None:
+    assert set(topo.PATHS) == set(get_args(Paths))
+
+
+def test_what_is_too_large_is_left_out_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    report = shown(f"hgx_h100:nodes={BOUNDS // 8 + 1}", capsys)
+    for what, most in (("diameter ", PAIRS), ("bisection", None)):
+        assert any(line.strip().startswith(what) for line in report.splitlines()), what
+        assert most is None or f"{what}  not looked for beyond {most} ranks" in report
+    assert block(report, "rings") == [f"not looked for beyond {PAIRS} ranks".split()]
+    assert block(report, "no algorithm") == [f"not looked for beyond {BOUNDS} ranks".split()]
+
+
+def test_one_rank_has_nothing_between_ranks() -> None:
+    builder = TopologyBuilder("alone")
+    found = facts(builder.build([builder.device("gpu0")]))
+    assert set(found.skipped.values()) == {"there are no two ranks"}
+    assert (found.links, found.rings, found.bounds, found.diameter_s) == ([], [], [], None)
+
+
+def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    topo.show_list("table")
+    listed = capsys.readouterr().out
+    shapes, machines, options = (block(listed, title) for title in ("shapes", "machines", "options"))
+    assert [row[0] for row in shapes] == ["name", *SHAPES]
+    assert [row[0] for row in machines] == ["name", *MACHINES]
+    assert machines[2][:3] == ["dgx1", "8", "4"]
+    assert "nvlink 40GB/s and 20GB/s, pcie 12GB/s, upi 6GB/s  leaf_spine  edr" in listed
+    assert ["k", "fat_tree", "ports", "of", "a", "switch,", "like", "4"] in options
+    assert "MiB" not in listed
+    assert ":func:" not in listed
+
+
+@pytest.mark.parametrize("how", ["csv", "json"])
+def test_the_list_as_records(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    topo.show_list(how)
+    text = capsys.readouterr().out
+    rows = json.loads(text) if how == "json" else list(csv.DictReader(io.StringIO(text)))
+    assert [row["name"] for row in rows] == [*SHAPES, *MACHINES]
+    nvl72 = next(row for row in rows if row["name"] == "nvl72")
+    assert (str(nvl72["gpus"]), str(nvl72["nics"]), nvl72["network"], nvl72["port"]) == ("72", "72", "rails", "ndr")
+    assert {row["kind"] for row in rows} == {"shape", "machine"}
+
+
+def test_every_listed_option_is_taken() -> None:
+    rows = [topo._shape(name, make) for name, make in SHAPES.items()]
+    rows += [topo._machine(name, machine) for name, machine in MACHINES.items()]
+    for row in rows:
+        for option in str(row["options"]).split():
+            with pytest.raises(InputError, match=f"{option}: '!' is no"):
+                find(f"{row['name']}:{option}=!").whole()
+
+
+def test_a_picture_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topo.show("ring", "4", tmp_path / "ring.png", "table")
+    assert (tmp_path / "ring.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.startswith("ring: 4 ranks\n")
+
+
+@pytest.mark.parametrize("suffix", topo.FILES)
+def test_a_machine_is_read_back_equal(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
+    first.write_text(graph_files.to_yaml(dgx1()))
+    topo.import_file(first, again)
+    assert same(read(again), dgx1())
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    line = "note: read 8 ranks, 18 devices, 33 links, all with figures of their own; wrote "
+    assert caught.err == f"{line}{again}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([first.name, again.name])
+
+
+def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n"
+    (tmp_path / "topo.txt").write_text(matrix)
+    topo.import_file(tmp_path / "topo.txt", tmp_path / "machine.yaml")
+    topology = read(tmp_path / "machine.yaml")
+    assert topology.assumed.all()
+    links = topology.links // 2
+    assert f", {links} links, the figures of {links} of them assumed;" in capsys.readouterr().err
+    report = shown(str(tmp_path / "machine.yaml"), capsys)
+    assert all(row[-2:] == ["figures", "assumed"] for row in block(report, "links")[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hgx_h10", "'hgx_h10' is no topology and no file: did you mean 'hgx_h100'?"),
+        ("nothing.yaml", "'nothing.yaml' is no file"),
+        (".", "'.' is no file"),
+        ("", "'' is no topology and no file"),
+        ("dgx1:nodes=0", "nodes is 0"),
+        ("dgx1:nodes=two", "'two' is not a whole number"),
+        ("star:bandwidth=5", "has no unit"),
+    ],
+)
+def test_wrong_names_are_one_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        topo.show(text, None, None, "table")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("p", "message"), [("3,4", "--p 3,4: one number"), ("1", "at least 2"), ("x", "not a whole")])
+def test_wrong_numbers_of_ranks(p: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        topo.show("ring", p, None, "table")
+
+
+def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder.png").mkdir()
+    for name in ("ring.jpg", "missing/ring.png", "folder.png"):
+        with pytest.raises(InputError, match="cannot write"):
+            topo.show("ring", None, tmp_path / name, "table")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_picture_that_is_too_large_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a picture of it shows at most"):
+        topo.show("ring", "300", tmp_path / "ring.png", "table")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "out", "message"),
+    [
+        ("missing.xml", "out.yaml", "missing.xml' is no file"),
+        ("folder", "out.yaml", "folder' is no file"),
+        ("words.txt", "out.yaml", "words.txt"),
+        ("dgx1.yaml", "out.txt", "its name ends in .yaml, .yml, .json, .graphml"),
+        ("dgx1.yaml", "missing/out.yaml", "name a file in a folder that can be written"),
+        ("dgx1.yaml", "folder.yaml", "name a file in a folder that can be written"),
+        ("dgx1.yaml", "dgx1.yaml", "is the file that is read: name another one"),
+        ("dgx1.yaml", "link.yaml", "is the file that is read: name another one"),
+    ],
+)
+def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "dgx1.yaml").write_text(graph_files.to_yaml(dgx1()))
+    (tmp_path / "words.txt").write_text("nothing that is a machine")
+    (tmp_path / "link.yaml").symlink_to("dgx1.yaml")
+    for folder in ("folder", "folder.yaml"):
+        (tmp_path / folder).mkdir()
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    with pytest.raises(InputError) as caught:
+        topo.import_file(tmp_path / file, tmp_path / out)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    (tmp_path / "dgx1.yaml").write_text(graph_files.to_yaml(dgx1()))
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    with pytest.raises(InputError, match="cannot write"):
+        topo.import_file(tmp_path / "dgx1.yaml", closed / "out.yaml")
