@@ -208,39 +208,49 @@ def validate(
 
 topo = typer.Typer(
     help="Machines: which there are, what one is made of, and machines from files.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.add_typer(topo, name="topo")
 
 
-@topo.command(name="list", epilog="Example: simctl topo list")
+@topo.callback()
+def _topo(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@topo.command("list", epilog="Example: simctl topo list --format json")
 def topo_list(format: Output = Format.table) -> None:
-    """List the shapes and the machines with what they take."""
+    """List the shapes and the machines, and the options that they take."""
     from experiments.commands import topo as command
 
     command.show_list(format.value)
 
 
-@topo.command(name="show", epilog="Example: simctl topo show hgx_h100:nodes=2 --png machine.png")
+@topo.command("show", epilog="Example: simctl topo show hgx_h100:nodes=2 --png hgx.png")
 def topo_show(
-    machine: Annotated[str, typer.Argument(help=TOPOLOGY_HELP, autocompletion=_complete(_machine_names))],
-    p: Annotated[str | None, typer.Option("--p", help="The number of ranks. [default: all that there are]")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw it: FILE.png, .svg or .pdf.")] = None,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|FILE", help=TOPOLOGY_HELP, autocompletion=_complete(_machine_names)),
+    ],
+    p: Annotated[str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")] = None,
     format: Output = Format.table,
 ) -> None:
-    """Show what a machine is made of: devices, links, distances, bisection, rings, bounds, and where figures are from."""
+    """Show what a machine is made of, how far apart its ranks are, its rings, and what no algorithm can beat on it."""
     from experiments.commands import topo as command
 
-    command.show(machine, p, png, format.value)
+    command.show(name, p, png, format.value)
 
 
-@topo.command(name="import", epilog="Example: nvidia-smi topo -m > topo.txt; simctl topo import topo.txt --out my.yaml")
+@topo.command("import", epilog="Example: simctl topo import topo.txt --out machine.yaml")
 def topo_import(
-    file: Annotated[Path, typer.Argument(help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML or JSON.")],
-    out: Annotated[Path, typer.Option(help="The file to write: .yaml, .json or .graphml.")],
+    file: Annotated[Path, typer.Argument(help="nvidia-smi topo -m, NCCL's or RCCL's XML, GraphML, YAML or JSON.")],
+    out: Annotated[Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")],
 ) -> None:
-    """Read a machine from what it prints, and write it as a file that can be read, corrected and used."""
+    """Turn what another tool says of a machine into a file that can be read, changed and named as --topology."""
     from experiments.commands import topo as command
 
     command.import_file(file, out)

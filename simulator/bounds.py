@@ -291,7 +291,6 @@ def _pairs(task: Task) -> tuple[Ints, Floats]:
         np.add.at(demand, (place[:, None], place), 1 / task.workers)
     else:
         np.add.at(demand, (place, np.roll(place, -1)), 1.0)
-    np.fill_diagonal(demand, 0.0)
     return devices, demand
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import signature
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -61,10 +62,12 @@ class Blueprint:
         return _with_servers(placed(machine, placement, ranks), ranks, servers)
 
     def whole(self) -> Topology:
-        """The machine as it is, with all its ranks; a shape with 8, or as many as it says."""
-        return self.make(
-            **({"ranks": 8, "bandwidth": BANDWIDTH, "latency": LATENCY} if self.kind == "shape" else {}), **self.options
-        )
+        """The machine as it is, with all its ranks; a shape with as many as its `dims` say, else 8."""
+        if self.kind != "shape":
+            return self.make(**self.options)
+        dims = self.options.get("dims")
+        ranks = prod(dims) if isinstance(dims, tuple) else 8
+        return self.make(ranks, **({"bandwidth": BANDWIDTH, "latency": LATENCY} | dict(self.options)))
 
     def _sized(self, ranks: int) -> Topology:
         """As many nodes as are asked for, or as the ranks need."""
@@ -159,6 +162,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "gap": parse_seconds,
     "oversubscription": _number,
     "dims": _sizes,
+    "periodic": _yes,
     "sharp": _yes,
     "network": str,
     "port": str,
@@ -171,12 +175,13 @@ HELP = {
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
     "port": "the NICs' network link: edr, hdr, ndr200, ndr, slingshot, ethernet10, 25, 100 or 400",
     "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
-    "paths": "rail, hash or first: which of several equal routes [rail]",
+    "paths": "rail, hash, link or first: which of several equal routes [rail]",
     "sharp": "yes: the network's switches reduce and multicast [no]",
     "bandwidth": "β of a link, like 50GB/s",
     "latency": "α of a link, like 1us",
     "gap": "g of a link, like 0us",
     "dims": "ranks along each dimension, like 4x4x4",
+    "periodic": "yes: wires from end to end [no]",
     "branching": "children of a rank, like 2",
     "ports": "peer (a port a peer) or one",
     "k": "ports of a switch, like 4",
@@ -184,7 +189,8 @@ HELP = {
     "ports_per_leaf": "ports of a leaf, like 16",
     "routers": "routers of a group, like 4",
     "hosts": "ranks of a router, like 2",
-    "globals": "links of a router to other groups, like 2",
+    "global_links": "links of a router to other groups, like 2",
+    "cables": "links between two groups, like 4 [1]",
 }
 
 

@@ -110,7 +110,9 @@ def joined(
         join_fat_tree(builder, ports, wires, in_network=sharp)
     else:
         routers = min(HALF, -(-ports.size // HOSTS))
-        join_dragonfly(builder, ports, wires, hosts=HOSTS, routers=routers, global_links=HOSTS, in_network=sharp)
+        join_dragonfly(
+            builder, ports, wires, hosts=HOSTS, routers=routers, global_links=HOSTS, cables=None, in_network=sharp
+        )
     builder.notes += [
         *node.notes,
         f"{port}: {link_kind(port).source}",

@@ -209,5 +209,5 @@ def _gradients(topology: Topology) -> list[Floats]:
     table[topology.source, topology.target] = weight / weight.max(initial=1.0)
     table += table.T
     second, third = np.linalg.eigh(np.diag(table.sum(axis=1)) - table)[1][:, 1:3].T
-    angles = (np.arange(ANGLES) + 0.3) * np.pi / ANGLES
+    angles = np.arange(ANGLES) * np.pi / ANGLES
     return [np.round(np.cos(angle) * second + np.sin(angle) * third, 9) for angle in angles]

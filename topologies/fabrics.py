@@ -264,9 +264,12 @@ def _to_spines(
     oversubscription: float,
     in_network: bool,
 ) -> None:
-    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or slower."""
+    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or slower. One leaf
+    alone has spines only if they are asked for."""
     if not 0 < oversubscription < inf:
         raise InputError(f"oversubscription must be above 0, got {oversubscription}")
+    if len(leaves) == 1 and spines is None:
+        return
     uplinks = ports_per_leaf / oversubscription
     number = whole("spines", ceil(min(uplinks, MOST)) if spines is None else spines)
     _check_links(len(leaves) * number)

@@ -18,7 +18,8 @@ PAIRS = 128
 """Ranks of a node up to which the distances of all pairs are looked at; beyond, the rank order is taken."""
 CHANNELS = 16
 SHORTLIST = 64
-STEEPNESS = 8.0
+AHEAD = 2
+"""Rings to come that a medium is looked at with: one that is slow is not taken because nothing has crossed it yet."""
 GAIN = 1e-3
 """A further channel is taken if all together get faster by more than this share."""
 
@@ -127,13 +128,12 @@ def _next(topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, 
     legs = [_legs(topology, here, here, channel)]
     if there is not None:
         legs = [legs[0], *(_legs(topology, *ends, channel) for ends in ((here, there), (there, there), (there, here)))]
-    load = uses / topology.medium_bandwidth
-    weight = np.exp(STEEPNESS * load / (load.max() or 1.0)) / topology.medium_bandwidth
+    weight = (uses + AHEAD) / topology.medium_bandwidth
     inside = [_lengths(leg, weight) for leg in legs]
     cost = sum(length[patterns[:, :-1], patterns[:, 1:]].sum(axis=1) for length in inside[::2])
     closing = inside[1::2] or inside[:1]
     cost = cost + sum(length[patterns[:, -1], patterns[:, 0]] for length in closing)
-    shortlist = np.argsort(np.round(cost / cost.min(), 9), kind="stable")[:SHORTLIST]
+    shortlist = np.argsort(np.round(cost / (cost.min() or 1.0), 9), kind="stable")[:SHORTLIST]
     return int(min(shortlist, key=lambda k: _fullest(topology, legs, patterns[k], uses)))
 
 

@@ -1,4 +1,4 @@
-"""`python -m experiments.benchmarks [engine|commands|crossover]`: a table each; medians, and ratios within the run.
+"""`python -m experiments.benchmarks [engine|machines|commands|crossover]`: a table each of medians within one run.
 
 `python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements.
 """
@@ -34,6 +34,45 @@ end = time.perf_counter()
 print(len(schedule), built - begin, end - built, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
+CLUSTER = """
+import resource, sys, time
+from simulator.collectives import find
+from simulator.engines import simulate
+from topologies.clusters import cluster
+from topologies.shapes import star
+nodes = int(sys.argv[1])
+if nodes <= 128:
+    simulate(find("ring").build(200, 1.0), star(200, bandwidth=5e10, latency=1e-6), "compiled")
+begin = time.perf_counter()
+machine = cluster("hgx_h100", nodes)
+built = time.perf_counter()
+if nodes <= 128:
+    simulate(find("ring").build(machine.ranks, 2.0**30), machine, "compiled")
+end = time.perf_counter()
+print(machine.ranks, built - begin, end - built, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+FAIR = """
+import resource, sys, time
+import numpy as np
+from simulator.builder import ScheduleBuilder
+from simulator.engines import simulate
+from topologies.shapes import star
+def exchange(ranks):
+    builder = ScheduleBuilder(ranks, 1.0)
+    pairs = np.argwhere(~np.eye(ranks, dtype=bool))
+    sizes = 1e6 * (1 + np.random.default_rng(0).permutation(len(pairs)) / len(pairs))
+    for (rank, peer), size in zip(pairs.tolist(), sizes.tolist()):
+        builder.signal(rank, peer, nbytes=size)
+    return builder.build()
+ranks = int(sys.argv[1])
+simulate(exchange(4), star(4, bandwidth=1e9), "compiled", sharing="fair")
+schedule, machine = exchange(ranks), star(ranks, bandwidth=1e9, latency=1e-6)
+begin = time.perf_counter()
+simulate(schedule, machine, "compiled", sharing="fair")
+end = time.perf_counter()
+print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
 
 def engine() -> None:
     """Ring all-reduce, schedule built and simulated: the compiled engine warm, the reference beside it."""
@@ -50,6 +89,26 @@ def engine() -> None:
         rate = f"{transfers / (build + simulate):.3g}"
         rows.append([name, str(ranks), shape, f"{transfers:.0f}", *times, rate, f"{peak / 1e6:.0f}MB"])
     output.say(output.align(rows))
+
+
+def machines() -> None:
+    """HGX H100 nodes on rails, with a ring all-reduce of 1 GiB up to 1024 GPUs; all-to-alls of distinct sizes, shared
+    fairly, on a star. Compiled and warm."""
+    rows = [["machine", "GPUs", "build", "ring", "both", "peak"]]
+    for nodes in (16, 128, 16384):
+        runs = [_child(CLUSTER, str(nodes)) for _ in range(REPEATS)]
+        gpus, build, ring, peak = (median(column) for column in zip(*runs, strict=True))
+        times = [
+            format_seconds(build),
+            *([format_seconds(ring), format_seconds(build + ring)] if gpus <= 1024 else ["", ""]),
+        ]
+        rows.append([f"hgx_h100:nodes={nodes}", f"{gpus:.0f}", *times, f"{peak / 1e6:.0f}MB"])
+    fair = [["fair all-to-all", "flows", "simulate", "peak"]]
+    for ranks in (64, 128):
+        runs = [_child(FAIR, str(ranks)) for _ in range(REPEATS)]
+        flows, seconds, peak = (median(column) for column in zip(*runs, strict=True))
+        fair.append([f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"])
+    output.say(f"{output.align(rows)}\n\n{output.align(fair)}")
 
 
 def commands() -> None:
@@ -95,7 +154,7 @@ def _median(line: Sequence[str]) -> float:
     return median(seconds[1:])
 
 
-BENCHMARKS = {"engine": engine, "commands": commands, "crossover": crossover}
+BENCHMARKS = {"engine": engine, "machines": machines, "commands": commands, "crossover": crossover}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["accuracy"] and len(sys.argv) == 3:

@@ -29,6 +29,7 @@ ENDS = 16
 BETWEEN = ("diameter", "bisection")
 PATHS = {
     "first": "of equal ones the first",
+    "link": "of equal ones that of the first links: dimension by dimension on a grid",
     "link": "of equal ones the first by link, on a grid dimension by dimension",
     "hash": "of equal ones by a hash of sender, receiver and channel",
     "rail": "NICs by the receiver's place in its node, switches by a hash",

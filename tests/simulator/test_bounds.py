@@ -316,8 +316,10 @@ def test_nodes_are_cut_off_however_many_there_are(collective: Collective, second
 
 def test_many_ranks_are_cut_in_half() -> None:
     # On a line of 2000, 1000 * 1000 pairs cross the wire in the middle; a ring is twice as wide.
-    for shape, seconds in ((shapes.line, 500), (shapes.ring, 250)):
-        found = best(ALL_TO_ALL, shape(2000, bandwidth=1.0), 2000, nbytes=1.0)
+    line, ring = (shape(2000, bandwidth=1.0) for shape in (shapes.line, shapes.ring))
+    slow_back = replace(line, medium_bandwidth=np.tile([1.0, 0.25], 1999))
+    for topology, seconds in ((line, 500), (ring, 250), (slow_back, 2000)):
+        found = best(ALL_TO_ALL, topology, 2000, nbytes=1.0)
         assert found == ("cut of 1000 of 2000 ranks", pytest.approx(seconds))
 
 
@@ -327,25 +329,46 @@ def test_links_of_many_ranks_are_counted() -> None:
     assert (name, seconds) == ("all links", pytest.approx(2 * 110 / 21 / 4))
 
 
-def test_the_shards_of_two_groups_pass_what_is_between_them() -> None:
-    # Five behind a neck of 1 B/s, two in front: five of seven shards go one way.
+def test_shards_pass_what_is_between_two_groups() -> None:
+    # Five on one side, two on the other: 1 B/s there, 2 B/s back.
     builder = TopologyBuilder("five and two")
     gpus = [builder.device(f"gpu{k}") for k in range(7)]
     for one in range(7):
         for other in range(one):
             if (one < 5) == (other < 5):
                 builder.connect(gpus[one], gpus[other], bandwidth=10.0)
-    builder.connect(gpus[0], gpus[5], bandwidth=0.5)
-    builder.connect(gpus[1], gpus[6], bandwidth=0.5)
+    for one in range(2):
+        builder.link(gpus[one], gpus[one + 5], bandwidth=0.5)
+        builder.link(gpus[one + 5], gpus[one], bandwidth=1.0)
     topology = builder.build(gpus)
+    # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back, merged.
     assert best(ALL_GATHER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(5))
-    assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(5))
+    assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(2.5))
+
+
+def test_two_groups_may_share_what_leads_out() -> None:
+    # A tree, in which the way out of two of three switches is one medium: eight of twelve shards over 0.5 B/s.
+    builder = TopologyBuilder("shared way out")
+    top = builder.device("top", "switch")
+    shared = builder.medium("way out", 0.5)
+    gpus = []
+    for group in range(3):
+        hub = builder.device(f"hub{group}", "switch")
+        builder.link(hub, top, bandwidth=1.0 + group, media=(shared,) if group < 2 else ())
+        builder.link(top, hub, bandwidth=10.0)
+        gpus += [builder.device(f"gpu{group}{k}") for k in range(4)]
+        for gpu in gpus[-4:]:
+            builder.connect(gpu, hub, bandwidth=10.0)
+    assert best(ALL_GATHER, builder.build(gpus), 12) == ("cut of 8 of 12 ranks", pytest.approx(16))
 
 
 def test_pairs_find_the_best_way() -> None:
     ring = shapes.ring(6, bandwidth=1.0)
     assert best(SEND_RECV, ring, 6, 6.0) == ("best routing", pytest.approx(5))
     assert best(ALL_TO_ALL, ring, 6, 6.0) == ("all links", pytest.approx(6 * 9 / 12))
+    # Four times as fast forwards: 2/7 byte of the 6 goes the five links back.
+    fast_forwards = replace(ring, medium_bandwidth=np.tile([4.0, 1.0], 6))
+    assert best(SEND_RECV, fast_forwards, 6, 6.0) == ("best routing", pytest.approx(5 * 2 / 7))
 
 
 # Switches that reduce and multicast.

@@ -1,6 +1,7 @@
 """Columns added at once are columns added one by one, and nothing impossible gets in."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -243,7 +244,7 @@ def test_copies_of_copies_are_copies() -> None:
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")])
 def test_every_shape_without_shared_media_can_be_copied(shape: str) -> None:
-    part = SHAPES[shape](4, bandwidth=1e9, latency=1e-6)
+    part = replace(SHAPES[shape](4, bandwidth=1e9, latency=1e-6), paths="first")
     builder = TopologyBuilder("pod")
     first = builder.copies(part, 3)
     topology = builder.build((first[:, None] + part.placement).ravel())

@@ -127,6 +127,17 @@ def test_the_flow_between_two_ranks(topology: Topology, expected: float) -> None
     assert not flow.inside[topology.ranks - 1]
 
 
+def test_ports_limit_a_flow_in_whatever_order_a_link_names_them() -> None:
+    builder = TopologyBuilder("ports")
+    names = [builder.device(f"d{k}") for k in range(4)]
+    out, into = ([builder.medium(f"{name} {way}", 2.0) for name in names] for way in ("out", "in"))
+    for one in range(4):
+        for other in range(4):
+            if one != other:
+                builder.link(names[one], names[other], bandwidth=2.0, media=(into[other], out[one]))
+    assert max_flow(builder.build(names), [0], [3]).bandwidth == 2
+
+
 def test_several_sources_share_what_is_in_the_way() -> None:
     assert max_flow(shapes.line(4, bandwidth=2.0), [0, 1], [2, 3]).bandwidth == 2
     assert max_flow(shapes.star(4, bandwidth=2.0), [0, 1], [2, 3]).bandwidth == 4
@@ -154,7 +165,7 @@ def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
     builder = TopologyBuilder("slow")
     names = [builder.device(f"d{k}") for k in range(6)]
     for one, other in pairwise(names):
-        builder.connect(one, other, bandwidth=slow / 3 if one == "d2" else 1e12)
+        builder.connect(one, other, bandwidth={"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12))
     assert max_flow(builder.build(names), [0], [5]).bandwidth == slow / 3
 
 

@@ -217,6 +217,12 @@ def test_groups_are_nodes_what_fast_links_join_and_who_shares_a_switch() -> None
     }
 
 
+def test_ranks_gather_around_the_switches_that_they_share() -> None:
+    fabric = shapes.leaf_spine(8, bandwidth=1.0, ports_per_leaf=4, spines=2, oversubscription=2.0)
+    assert len(np.unique(fabric.bandwidth)) == 1
+    assert any(group[:8].tolist() == [0] * 4 + [1] * 4 for group in partitions(fabric))
+
+
 def test_groups_are_told_apart_once() -> None:
     assert len(partitions(shapes.ring(8, bandwidth=1.0))) == 1
     found = [group.tobytes() for group in partitions(three_nodes())]

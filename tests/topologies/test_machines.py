@@ -14,7 +14,7 @@ from simulator.engines import simulate
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS, link_kind
-from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, mi300x, nvl72, pcie_box, ports
+from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, mi300x, nvl72, pcie_box
 from topologies.topology import Topology
 
 US = 1e-6
@@ -120,6 +120,10 @@ mlx5_3  SYS  SYS  SYS  SYS  PHB  PHB  PIX  PIX  SYS    PHB    SYS    X
 """What `nvidia-smi topo -m` says of a DGX-1 with V100 (microsoft/msccl-tools, tests/test_topologies.py)."""
 
 
+def nics_of(machine: Topology) -> list[str]:
+    return [name for name, kind in zip(machine.device_names, machine.device_kinds, strict=True) if kind == "nic"]
+
+
 def kinds_of(machine: Topology, route: tuple[int, ...]) -> list[str]:
     return [machine.link_kinds[link] for link in route]
 
@@ -144,7 +148,7 @@ def test_the_devices_of_a_machine(name: str) -> None:
     gpus = [f"gpu{rank}" for rank in range(DEVICES[name]["gpu"])]
     assert [machine.device_names[device] for device in machine.placement] == gpus
     assert [machine.device_kinds[device] for device in machine.placement] == ["gpu"] * len(gpus)
-    assert [machine.device_names[port] for port in ports(machine)] == [f"nic{k}" for k in range(DEVICES[name]["nic"])]
+    assert nics_of(machine) == [f"nic{k}" for k in range(DEVICES[name]["nic"])]
     assert machine.paths == "rail"
     assert not machine.reduction.any()
     assert not machine.copy.any()
@@ -335,7 +339,7 @@ def test_all_ranks_and_all_nics_reach_each_other(name: str) -> None:
 @pytest.mark.parametrize("count", [0, 1, 3, 9, 100])
 def test_a_machine_has_as_many_nics_as_are_asked_for(name: str, count: int) -> None:
     usual, machine = MACHINES[name].node(), MACHINES[name].node(nics=count)
-    assert [machine.device_names[port] for port in ports(machine)] == [f"nic{nic}" for nic in range(count)]
+    assert nics_of(machine) == [f"nic{nic}" for nic in range(count)]
     assert machine.links == usual.links + 2 * (count - DEVICES[name]["nic"]) if count else machine.links < usual.links
     assert machine.ranks == usual.ranks
 
