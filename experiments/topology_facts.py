@@ -140,7 +140,7 @@ def _skipped(topology: Topology) -> dict[str, str]:
     ranks = topology.ranks
     if ranks < 2:
         return dict.fromkeys(("diameter", "bisection", "rings", "bounds"), "there are no two ranks")
-    skipped = {}
+    skipped: dict[str, str] = {}
     if ranks > PAIRS:
         skipped |= dict.fromkeys(("diameter", "rings"), f"not looked for beyond {PAIRS} ranks")
     if ranks > BOUNDS:

@@ -70,7 +70,7 @@ class _Stroke(NamedTuple):
     pairs: npt.NDArray[np.int64]
 
     @property
-    def style(self) -> str | tuple[int, tuple[int, int]]:
+    def style(self) -> str | tuple[float, tuple[float, float]]:
         return (0, (2.5, 1.2)) if self.group.assumed else "solid"
 
 

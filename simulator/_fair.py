@@ -1,9 +1,10 @@
 """The rules of time under max-min fair sharing, in the subset of Python that Numba compiles, as in `_kernels`.
 
-Inner functions become part of the loop when it is compiled. They change arrays and lists, and no variable of it.
+Inner functions become part of the loop when it is compiled. They change arrays and lists, and no variable of it. Where
+most of the time goes indices are unsigned: Numba need not look whether they count from the end.
 """
 
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -52,14 +53,13 @@ def simulate(
     active, load, busy = np.zeros(mediums, np.int32), np.zeros(mediums, np.int32), np.zeros(1, np.int32)
 
     # What a solution works on.
-    marked, changed = np.zeros(mediums, np.bool_), np.zeros(mediums, np.int32)
-    reached, seen = np.zeros(mediums, np.int32), np.zeros(mediums, np.int64)
-    spare, open_flows = np.zeros(mediums), np.zeros(mediums, np.int32)
-    solved, due = np.zeros(routes, np.int32), np.zeros(routes)
+    marked, changed = np.zeros(mediums, np.bool_), np.zeros(mediums, np.uint32)
+    reached, seen = np.zeros(mediums, np.uint32), np.zeros(mediums, np.int64)
+    spare, share, unfixed = np.zeros(mediums), np.zeros(mediums), np.zeros(mediums, np.int32)
+    solved, due = np.zeros(routes, np.uint32), np.zeros(routes)
 
-    # Heaps, of one type from the start: shares of media, (time, node), (time, route, solution).
-    levels, arrivals, ends = [(0.0, np.int64(0))], [(0.0, np.int64(0))], [(0.0, np.int64(0), np.int64(0))]
-    levels.clear()
+    # Heaps, of one type from the start: (time, node) and (time, route, solution).
+    arrivals, ends = [(0.0, np.int64(0))], [(0.0, np.int64(0), np.int64(0))]
     arrivals.clear()
     ends.clear()
 
@@ -153,45 +153,64 @@ def simulate(
             k += 1
         return many
 
-    def fill(now, number):
-        """Rates from the lowest share to the highest; returns how many routes were solved and the first end."""
-        level, soonest, count = 0.0, np.inf, 0
-        while len(levels) > 0:
-            lowest, m = levels[0]
-            if open_flows[m] == 0:
-                heappop(levels)
-            elif spare[m] > lowest * open_flows[m] * _SAME:
-                heapreplace(levels, (spare[m] / open_flows[m], m))
-            else:
-                if lowest > level * _SAME:
-                    level = lowest
-                for at in range(first[m], first[m] + active[m]):
-                    r = member[at]
-                    if solution[r] != number:
-                        solution[r] = number
-                        advance(r, now)
-                        rate[r] = level
-                        solved[count], due[count] = r, (ahead[r] - served[r]) / level
-                        soonest = min(soonest, due[count])
-                        count += 1
-                        for e in range(indptr[r], indptr[r + 1]):
-                            spare[media[e]] -= level * flows[r]
-                            open_flows[media[e]] -= flows[r]
-        return count, max(now, instant(now + soonest))
+    def sink(k, size):
+        """Put the medium at k where it belongs in the heap of what is reached: the lowest share comes first."""
+        m, child = reached[k], 2 * k + 1
+        while child < size:
+            if child + 1 < size and share[reached[child + 1]] < share[reached[child]]:
+                child += 1
+            if share[reached[child]] >= share[m]:
+                break
+            reached[k] = reached[child]
+            k, child = child, 2 * child + 1
+        reached[k] = m
 
-    def share(seed, now, number):
-        """Solve for all flows that have to do with a medium, and expect the first of them to end."""
-        for k in range(reach(seed, number)):
+    def fix(m, level, now, number, count):
+        """The flows across a medium whose rates are open get this one; returns how many routes have theirs."""
+        for at in range(first[m], first[m] + active[m]):
+            r = member[at]
+            if solution[r] != number:
+                solution[r] = number
+                advance(r, now)
+                rate[r] = level
+                solved[count], due[count] = r, (ahead[r] - served[r]) / level
+                count += 1
+                for e in range(indptr[r], indptr[r + 1]):
+                    spare[media[e]] -= level * flows[r]
+                    unfixed[media[e]] -= flows[r]
+        return count
+
+    def fill(size, now, number):
+        """Rates from the lowest share of a medium to the highest; returns how many routes got one."""
+        for k in range(size):
             m = reached[k]
-            if load[m] > 0:
-                spare[m], open_flows[m] = bandwidth[m], load[m]
-                levels.append((bandwidth[m] / load[m], np.int64(m)))
-        if len(levels) > 0:
-            heapify(levels)
-            count, first_end = fill(now, number)
-            for k in range(count):
-                if instant(now + due[k]) <= first_end:
-                    heappush(ends, (first_end, np.int64(solved[k]), number))
+            spare[m], share[m], unfixed[m] = bandwidth[m], bandwidth[m] / load[m], load[m]
+        for k in range(size // 2 - 1, -1, -1):
+            sink(k, size)
+        level, count = 0.0, 0
+        while size > 0:
+            m = reached[0]
+            if unfixed[m] > 0 and spare[m] > share[m] * unfixed[m] * _SAME:
+                share[m] = spare[m] / unfixed[m]
+            elif unfixed[m] > 0:
+                level = share[m] if share[m] > level * _SAME else level
+                count = fix(m, level, now, number, count)
+            else:
+                size -= 1
+                reached[0] = reached[size]
+            sink(0, size)
+        return count
+
+    def solve(seed, now, number):
+        """New rates for all flows that have to do with a medium; expect the first of them to end."""
+        count = fill(reach(seed, number), now, number)
+        soonest = np.inf
+        for k in range(count):
+            soonest = min(soonest, due[k])
+        first_end = max(now, instant(now + soonest))
+        for k in range(count):
+            if instant(now + due[k]) <= first_end:
+                heappush(ends, (first_end, np.int64(solved[k]), number))
 
     def arrive(i, now):
         """The last byte is sent; returns whether that ends the operation, with no merging to come."""
@@ -226,9 +245,9 @@ def simulate(
             before = number
             for k in range(marks):
                 marked[changed[k]] = False
-                if seen[changed[k]] <= before:
+                if active[changed[k]] > 0 and seen[changed[k]] <= before:
                     number += 1
-                    share(changed[k], now, number)
+                    solve(changed[k], now, number)
             marks = 0
             continue
         if upcoming == np.inf:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.routed import Routed
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
+
+Unsigned = npt.NDArray[np.uint32]
 
 
 class FlowRoutes(NamedTuple):
@@ -16,10 +19,10 @@ class FlowRoutes(NamedTuple):
 
     gap: Floats
     latency: Floats
-    indptr: Ints
-    media: Ints
+    indptr: Unsigned
+    media: Unsigned
 
-    def media_of(self, route: int) -> Ints:
+    def media_of(self, route: int) -> Unsigned:
         """The media that limit a route."""
         return self.media[self.indptr[route] : self.indptr[route + 1]]
 
@@ -35,6 +38,6 @@ def flow_routes(routed: Routed) -> FlowRoutes:
     gap = np.zeros(routes)
     np.maximum.at(gap, route, topology.medium_gap[media])
     limits = np.isfinite(topology.medium_bandwidth[media])
-    indptr = np.zeros(routes + 1, dtype=np.int32)
+    indptr = np.zeros(routes + 1, dtype=np.uint32)
     np.cumsum(np.bincount(route[limits], minlength=routes), out=indptr[1:])
-    return FlowRoutes(gap, latency.astype(np.float64), indptr, media[limits])
+    return FlowRoutes(gap, latency.astype(np.float64), indptr, media[limits].astype(np.uint32))

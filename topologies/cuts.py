@@ -145,7 +145,7 @@ def _numbered(label: npt.NDArray[np.integer]) -> Ints:
 def bisection(topology: Topology) -> Bisection:
     """What half of the ranks can send to the other half at worst, p // 2 to the rest or the other way round.
 
-    Few halves are all compared. Of many, those are that come to mind: in order of rank, by node, by port, by the first
+    Few halves are all compared. Of many, those are that come to mind: by node and rank, by port, by the first
     eigenvectors of the Laplacian (M. Fiedler, "Algebraic connectivity of graphs", 1973). Infinite where there is no
     half without a rank that shares its device with one of the other half.
 
@@ -192,7 +192,7 @@ def _least(topology: Topology, halves: Iterable[Flags]) -> float:
 def _likely_halves(topology: Topology) -> Iterator[Flags]:
     """The first half of the ranks in several orders."""
     port = np.bincount(topology.source, topology.bandwidth, len(topology.device_names))
-    keys: list[npt.NDArray[np.generic]] = [np.zeros(len(port)), topology.node, port]
+    keys: list[npt.NDArray[np.generic]] = [topology.node, port]
     if len(port) <= SPECTRAL:
         keys += _gradients(topology)
     for key in keys:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from inspect import signature
 from math import isinf
 from pathlib import Path
+from typing import cast
 
 from experiments import output
 from experiments.commands.sweep import FIGURES, parse_ranks
@@ -29,7 +30,6 @@ ENDS = 16
 BETWEEN = ("diameter", "bisection")
 PATHS = {
     "first": "of equal ones the first",
-    "link": "of equal ones that of the first links: dimension by dimension on a grid",
     "link": "of equal ones the first by link, on a grid dimension by dimension",
     "hash": "of equal ones by a hash of sender, receiver and channel",
     "rail": "NICs by the receiver's place in its node, switches by a hash",
@@ -227,8 +227,8 @@ def _rows(record: Mapping[str, object]) -> Iterator[Record]:
         items = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {"": value}
         for item, fields in items.items():
             for field, fact in (fields if isinstance(fields, dict) else {"": fields}).items():
-                fact = " ".join(map(str, fact)) if isinstance(fact, list) else fact
-                yield {"part": part, "item": item, "field": field, "value": fact}
+                text = " ".join(map(str, fact)) if isinstance(fact, list) else cast(Value, fact)
+                yield {"part": part, "item": str(item), "field": field, "value": text}
 
 
 def _writer(suffix: str) -> Callable[[Topology], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.engines import Engine
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_seconds
 

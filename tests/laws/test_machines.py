@@ -81,7 +81,7 @@ def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
             for size in (1.0, 2.0**20, 2.0**30) if found else ():
                 assert found is not None
                 for rules in ({}, {"store_and_forward": True}, {"sharing": "fair"}):
-                    time = simulate(found[0].scaled(size), found[1], **rules).makespan  # type: ignore[arg-type]
+                    time = simulate(found[0].scaled(size), found[1], **rules).makespan
                     bound = best_bound(find(name).collective, found[1], ranks, size)
                     assert time >= bound.seconds * (1 - 1e-9), (ranks, placement, size, rules, bound)
 

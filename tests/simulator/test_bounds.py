@@ -25,6 +25,7 @@ from simulator.collectives.collective import (
 from simulator.engines import simulate
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.capacity import congestion
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -463,6 +464,9 @@ def test_nothing_is_missed_by_not_looking_further(collective: Collective, ranks:
         patch.setattr(module, "_is_met", lambda *_: False)
         at_length = max(limit.per_byte for limit in limits.__wrapped__(collective, topology, ranks))
     assert shortly == pytest.approx(at_length, rel=1e-9)
+    task = module.Task(collective, topology, ranks)
+    for share, pairs in module._plain_schedules(task):
+        assert share * congestion(topology, *pairs) >= at_length * (1 - 1e-9), "no schedule is faster"
 
 
 @settings(deadline=None)

@@ -74,17 +74,29 @@ def test_the_slower_direction_counts() -> None:
     assert bisection(builder.build("abcd")) == (3, True)
 
 
-def test_the_best_halves_need_not_be_in_order() -> None:
-    # Even ranks on one switch, odd ranks on the other, 12 each.
+def dealt_out(ranks: int) -> Topology:
+    """Even ranks on one switch, node 0, odd ranks on the other, node 1; a wire of 1 B/s between them."""
     builder = TopologyBuilder("dealt out")
-    gpus = [builder.device(f"gpu{k}") for k in range(24)]
+    gpus = [builder.device(f"gpu{k}", node=k % 2) for k in range(ranks)]
     hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
     for k, gpu in enumerate(gpus):
         builder.connect(gpu, hubs[k % 2], bandwidth=5.0)
     builder.connect(*hubs, bandwidth=1.0)
-    assert bisection(builder.build(gpus)) == (1, False)
-    nodes = replace(builder.build(gpus), node=np.arange(26, dtype=np.int32) % 2)
-    assert bisection(nodes).bandwidth == 1
+    return builder.build(gpus)
+
+
+def test_the_best_halves_need_not_be_in_order() -> None:
+    assert bisection(dealt_out(1200)) == (1, False), "by node"
+    assert bisection(replace(dealt_out(24), node=np.full(26, -1, dtype=np.int32))) == (1, False), "by the Laplacian"
+
+
+def test_the_slowest_half_is_looked_at() -> None:
+    builder = TopologyBuilder("slow and fast")
+    gpus = [builder.device(f"gpu{k}") for k in range(24)]
+    hub = builder.device("hub", "switch")
+    for k, gpu in enumerate(gpus):
+        builder.connect(gpu, hub, bandwidth=1.0 + 2 * (k % 2))
+    assert bisection(builder.build(gpus)) == (12, False)
 
 
 def test_ranks_on_one_device_are_never_cut_apart() -> None:

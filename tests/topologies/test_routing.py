@@ -496,10 +496,10 @@ def test_gpus_without_a_rank_change_no_rail() -> None:
         assert some.route(one, other) == topology.route([0, 1, 2, 5, 7][one], [0, 1, 2, 5, 7][other])
 
 
-def test_latencies_of_seconds_are_told_apart_by_microseconds() -> None:
+def test_latencies_of_seconds_are_told_apart_by_picoseconds() -> None:
     builder = TopologyBuilder("moon")
     names = [builder.device(f"d{k}") for k in range(4)]
-    for middle, late in ((1, 2e-6), (2, 1e-6)):
+    for middle, late in ((1, 2e-12), (2, 1e-12)):
         builder.link(names[0], names[middle], bandwidth=1e9, latency=1.3)
         builder.link(names[middle], names[3], bandwidth=1e9, latency=1.3 + late)
     topology = builder.build(names)
