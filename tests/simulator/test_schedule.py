@@ -212,7 +212,7 @@ def use_everything(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7])
-@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("name", [n for n, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches])
 def test_kernels_give_the_same_compiled_or_not(name: str, ranks: int) -> None:
     with checking_kernels():
         schedule = algorithms()[name].build(ranks, 840.0)
