@@ -26,7 +26,7 @@ DGX1_PAIRS = {
 def pcie_box(*, nics: Ports = None) -> Topology:
     """Two sockets with a PCIe 4 switch each, four GPUs a switch and no NVLink.
 
-    >>> pcie_box().device_kinds.are("gpu").sum()
+    >>> pcie_box().ranks
     8
     """
     return _host("pcie_box", gpus=8, nics=_count(nics, 2), sockets=2, switches=2, pcie="pcie4", socket="upi2")[0].build(

@@ -368,9 +368,8 @@ def test_a_machine_has_links_of_its_own(figures: Figures) -> None:
 
 def test_gpus_merge_as_fast_as_is_said() -> None:
     topology = find("dgx1").build(12, figures=Figures(reduction=1e-12))
-    gpus = topology.device_kinds.are("gpu")
-    assert set(topology.reduction[gpus].tolist()) == {1e-12}
-    assert not topology.reduction[~gpus].any()
+    assert set(topology.reduction[topology.placement].tolist()) == {1e-12}
+    assert not topology.reduction[~topology.device_kinds.are("gpu")].any()
 
 
 @pytest.mark.xfail(strict=True, reason="γ is given to the GPUs before the servers are placed")
