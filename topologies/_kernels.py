@@ -16,8 +16,8 @@ def shortest(
     into a device, `out` where a device leads to with which link, both in CSR form and in device order; `ticks` is the
     latency of each entry of `out`, and of `into` at the place given by `into_device[:, 1]`. Of n equally short ways the
     one numbered salt % n is taken, and the salt is divided by n. A pair has three salts: on devices of a node, on the
-    second half of the way between nodes, and on the first. Returns the routes in CSR form: one without links has
-    not been found.
+    switches of the second half of the way between nodes, and on those of the first; to know them it is walked twice.
+    Returns the routes in CSR form: one without links has not been found.
     """
     devices = len(into_indptr) - 1
     far, hops = np.full(devices, _FAR, np.int64), np.zeros(devices, np.int32)
@@ -50,28 +50,29 @@ def shortest(
                     far[before], hops[before] = there, length + 1
                     heappush(heap, (np.int64(there), np.int32(length + 1), np.int32(before)))
         for k in range(groups[group], groups[group + 1]):
-            device = sources[k]
-            wanted[device] = 0
-            salt = salts[k].copy()
-            while settled[sources[k]] and device != targets[group]:
-                count, chosen = 0, np.int64(-1)
-                which = 0 if node[device] >= 0 else 1 if 2 * hops[device] <= hops[sources[k]] else 2
-                for _ in range(2):
-                    number = salt[which] % count if count > 0 else np.int64(-1)
-                    count = 0
-                    for edge in range(out_indptr[device], out_indptr[device + 1]):
-                        after = out_device[edge]
-                        if (
-                            settled[after]
-                            and far[after] + ticks[edge] == far[device]
-                            and hops[after] + 1 == hops[device]
-                        ):
-                            if count == number:
-                                chosen = edge
-                            count += 1
-                salt[which] //= count
-                links.append(np.int32(out_link[chosen]))
-                device = out_device[chosen]
+            wanted[sources[k]] = 0
+            salt, switches = salts[k].copy(), 0
+            for taken in range(2):
+                device, met = sources[k], 0
+                while settled[sources[k]] and device != targets[group]:
+                    which = 0 if node[device] >= 0 else 1 if 2 * met >= switches - 1 else 2
+                    met += node[device] < 0
+                    count, chosen = 0, np.int64(-1)
+                    for _ in range(2):
+                        number = salt[which] % count if taken and count > 0 else np.int64(0)
+                        count = 0
+                        for edge in range(out_indptr[device], out_indptr[device + 1]):
+                            after = out_device[edge]
+                            there = settled[after] and hops[after] + 1 == hops[device]
+                            if there and far[after] + ticks[edge] == far[device]:
+                                if count == number:
+                                    chosen = edge
+                                count += 1
+                    device = out_device[chosen]
+                    if taken:
+                        salt[which] //= count
+                        links.append(np.int32(out_link[chosen]))
+                switches = met
             indptr[k + 1] = len(links)
         for device in touched:
             far[device], settled[device] = _FAR, 0

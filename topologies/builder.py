@@ -66,16 +66,14 @@ class TopologyBuilder:
         """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             _check(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
-        first = len(self._index)
-        for number, name in enumerate(names, first):
-            if self._index.setdefault(name, number) != number:
-                raise InputError(f"device {name!r} is there twice: names are unique")
-        count = len(names)
+        first, count = len(self._index), len(names)
+        self._check_names(names)
         rows: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
         for column, values in rows.items():
             _extend(self._devices[column], values, count)
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             _extend(self._costs[column], cost, count)
+        self._index.update(zip(names, range(first, first + count), strict=True))
         return np.arange(first, first + count, dtype=np.int32)
 
     def medium(self, name: str, bandwidth: float, gap: float = 0.0) -> int:
@@ -113,11 +111,12 @@ class TopologyBuilder:
         crossed = tuple(media)
         if any(not 0 <= medium < len(self._media) for medium in crossed):
             raise InputError(f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first")
+        code = self._kind(kind)
         self._ends.add(ends)
         for medium in crossed:
             self._crossed[0].append(len(self._links["source"]))
             self._crossed[1].append(medium)
-        row = {"source": ends[0], "target": ends[1], "kind": self._kind(kind), "assumed": assumed}
+        row = {"source": ends[0], "target": ends[1], "kind": code, "assumed": assumed}
         for column, value in row.items():
             self._links[column].append(value)
         for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
@@ -177,10 +176,8 @@ class TopologyBuilder:
         if part.shared_names:
             raise InputError(f"{part.name} has shared media ({part.shared_names[0]}): it cannot be copied")
         devices, first = len(part.device_names), len(self)
-        for copy in range(count):
-            for name in part.device_names:
-                if self._index.setdefault(f"{prefix}{copy}.{name}", len(self._index)) != len(self._index) - 1:
-                    raise InputError(f"device '{prefix}{copy}.{name}' is there twice: names are unique")
+        names = [f"{prefix}{copy}.{name}" for copy in range(count) for name in part.device_names]
+        self._check_names(names)
         rows: dict[str, npt.ArrayLike] = {
             "kind": np.tile(self._recoded(part.device_kinds), count),
             "node": np.repeat(np.arange(count), devices),
@@ -190,6 +187,7 @@ class TopologyBuilder:
             _extend(self._devices[column], values, count * devices)
         for column, cost in {"reduction": part.reduction, "copy": part.copy}.items():
             _extend(self._costs[column], np.tile(cost, count), count * devices)
+        self._index.update(zip(names, range(first, first + len(names)), strict=True))
         starts = first + devices * np.arange(count, dtype=np.int32)
         links = {
             "source": np.add.outer(starts, part.source),
@@ -241,6 +239,11 @@ class TopologyBuilder:
             paths=self.paths,
             notes=tuple(self.notes),
         )
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        if len(set(names)) < len(names) or not self._index.keys().isdisjoint(names):
+            name = next(name for k, name in enumerate(names) if name in self._index or name in names[:k])
+            raise InputError(f"device {name!r} is there twice: names are unique")
 
     def _kind(self, kind: str) -> int:
         """The number of a kind. Whoever adds rows asks for it first: so columns that a topology has are copied here."""

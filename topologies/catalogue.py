@@ -18,7 +18,7 @@ from topologies.errors import InputError
 from topologies.machines import MACHINES
 from topologies.placement import placed
 from topologies.shapes import SHAPES
-from topologies.topology import Floats, Topology
+from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_seconds
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
@@ -50,6 +50,9 @@ class Blueprint:
         them: on further GPUs where there are some, else on CPUs."""
         if self.kind == "shape":
             given = {name: value for name, value in vars(figures).items() if value is not None}
+            twice = given.keys() & self.options.keys()
+            if twice:
+                raise InputError(f"{min(twice)} is given twice: as an option of {self.name}, and as --{min(twice)}")
             links = {"bandwidth": BANDWIDTH, "latency": LATENCY} | given | dict(self.options)
             return placed(self.make(ranks + servers, **links), placement, ranks)
         if figures.bandwidth is not None or figures.latency is not None or figures.gap is not None:
@@ -57,9 +60,8 @@ class Blueprint:
         machine = self._sized(ranks)
         if machine.ranks < ranks:
             raise InputError(f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes")
-        if figures.reduction is not None:
-            machine = replace(machine, reduction=_on_gpus(machine, figures.reduction))
-        return _with_servers(placed(machine, placement, ranks), ranks, servers)
+        machine = _with_servers(placed(machine, placement, ranks), ranks, servers)
+        return machine if figures.reduction is None else _merging(machine, figures.reduction)
 
     def whole(self) -> Topology:
         """The machine as it is, with all its ranks; a shape with as many as its `dims` say, else 8."""
@@ -85,13 +87,22 @@ def find(text: str) -> Blueprint:
         return _blueprint(text, name, "shape", SHAPES[name], options)
     if name in MACHINES:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
-    path, _, options = text.rpartition(":") if ":" in text and not Path(text).exists() else (text, "", "")
-    if Path(path).exists() or re.search(r"[/.]", path):
+    path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
+    if path and (_exists(path) or re.search(r"[/.]", path)):
         return _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options)
     known = [*SHAPES, *MACHINES]
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"{name!r} is no topology and no file: {hint}(simctl topo list shows them: {', '.join(known)})")
+    raise InputError(
+        f"{name[:80]!r} is no topology and no file: {hint}(simctl topo list shows them: {', '.join(known)})"
+    )
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _from_file(path: Path) -> Callable[..., Topology]:
@@ -109,8 +120,10 @@ def _blueprint(text: str, name: str, kind: str, make: Callable[..., Topology], o
     given: dict[str, object] = {}
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
-        if key not in taken or not equals:
-            raise InputError(_wrong_option(name, key if equals else part, taken))
+        if key in taken and not equals:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP.get(key, '')}")
+        if key not in taken:
+            raise InputError(_wrong_option(name, key, taken))
         if key in given:
             raise InputError(f"{text}: {key} is given twice")
         given[key] = _parse(f"{name}:{key}", key, value)
@@ -194,8 +207,11 @@ HELP = {
 }
 
 
-def _on_gpus(machine: Topology, reduction: float) -> Floats:
-    return np.where(np.isin(np.arange(len(machine.device_names)), machine.placement), reduction, machine.reduction)
+def _merging(machine: Topology, reduction: float) -> Topology:
+    """The machine whose GPUs, and whatever else has a rank, merge at `reduction` seconds a byte."""
+    merges = machine.device_kinds.are("gpu")
+    merges[machine.placement] = True
+    return replace(machine, reduction=np.where(merges, reduction, machine.reduction))
 
 
 def _with_servers(machine: Topology, ranks: int, servers: int) -> Topology:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Literal, get_args
 
 import numpy as np
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
+from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails, whole
 from topologies.link_kinds import SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
 from topologies.topology import Paths, Topology
@@ -19,7 +20,8 @@ MOST_DEVICES = 2**24
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
-"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has 16, 31 and 17."""
+"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has 16 and 17, and 31 within a group, which
+fewer routers share."""
 
 
 def cluster(
@@ -45,8 +47,8 @@ def cluster(
     return joined(
         known.node(nics=nics),
         nodes,
-        network=network or known.network,
-        port=port or known.port,
+        network=known.network if network is None else network,
+        port=known.port if port is None else port,
         oversubscription=oversubscription,
         spines=spines,
         sharp=sharp,
@@ -63,7 +65,7 @@ def joined(
     oversubscription: float = 1.0,
     spines: int | None = None,
     sharp: bool = False,
-    paths: Paths = "rail",
+    paths: Paths | None = None,
 ) -> Topology:
     """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node stays as it is.
 
@@ -71,27 +73,31 @@ def joined(
     "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link (a name in
     :data:`topologies.link_kinds.LINKS`); `oversubscription` by how much the uplinks of a leaf are slower together than
     its ports; with `sharp` the network's switches reduce and multicast; `paths` is one of
-    :data:`topologies.topology.Paths`.
+    :data:`topologies.topology.Paths`, by default that of the node, and "rail" for several.
     """
-    if paths not in get_args(Paths):
+    if paths is not None and paths not in get_args(Paths):
         raise InputError(f"paths is {paths!r}: it is one of {', '.join(get_args(Paths))}")
     if network not in get_args(Network):
         raise InputError(f"network is {network!r}: it is one of {', '.join(get_args(Network))}")
     most = MOST_DEVICES // len(node.device_names)
-    if not 1 <= nodes <= most:
+    if nodes % 1 or not 1 <= nodes <= most:
         raise InputError(f"nodes is {nodes}: {node.name} comes 1 to {most} times")
+    if not 0 < oversubscription < inf:
+        raise InputError(f"oversubscription must be above 0, got {oversubscription}")
+    if spines is not None:
+        whole("spines", spines, 0)
     if network in ("fat_tree", "dragonfly") and (oversubscription != 1 or spines is not None):
         raise InputError(
             f"a {network} takes no oversubscription and no spines: leave them out, or take rails or leaf_spine"
         )
     wires = _wires(port)
     if nodes == 1:
-        return replace(node, paths=paths)
+        return replace(node, paths=paths or node.paths)
     kind = "port" if "port" in node.device_kinds.vocabulary else "nic"
     nics = np.flatnonzero(node.device_kinds.are(kind)).astype(np.int32)
     if not len(nics):
         raise InputError(f"{node.name} has no NIC: give nics=1 or more to join {nodes} nodes")
-    builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths)
+    builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths or "rail")
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
     if network == "rails":
@@ -110,8 +116,17 @@ def joined(
         join_fat_tree(builder, ports, wires, in_network=sharp)
     else:
         routers = min(HALF, -(-ports.size // HOSTS))
+        trunk = (HALF - 1) // max(1, routers - 1)
         join_dragonfly(
-            builder, ports, wires, hosts=HOSTS, routers=routers, global_links=HOSTS, cables=None, in_network=sharp
+            builder,
+            ports,
+            wires,
+            hosts=HOSTS,
+            routers=routers,
+            global_links=HOSTS,
+            cables=None,
+            trunk=trunk,
+            in_network=sharp,
         )
     builder.notes += [
         *node.notes,

@@ -140,6 +140,7 @@ def join_dragonfly(
     routers: int | None = None,
     global_links: int | None = None,
     cables: int | None = 1,
+    trunk: int = 1,
     global_latency: float | None = None,
     in_network: bool = False,
 ) -> None:
@@ -147,10 +148,10 @@ def join_dragonfly(
 
     The links of a group to the next one, the one after it, ... lie on its routers in order, as many on one as on
     another and at most `global_links`: there are at most routers * global_links + 1 groups. Two groups have `cables`,
-    or with None as many as `global_links` allow; those between the same two routers are one link. `global_latency` is
-    their α, by default that of other links between switches. By default the dragonfly is balanced, routers = 2 * hosts
-    = 2 * global_links, and the smallest that fits. J. Kim, W. J. Dally, S. Scott, D. Abts, "Technology-driven,
-    highly-scalable dragonfly topology", ISCA 2008.
+    or with None as many as `global_links` allow; those between the same two routers are one link. A link within a
+    group stands for `trunk` cables. `global_latency` is the α between groups, by default as within. By default the
+    dragonfly is balanced, routers = 2 * hosts = 2 * global_links, and the smallest that fits. J. Kim, W. J. Dally,
+    S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
 
     Raises InputError for numbers that are not positive or too small for the ports.
     """
@@ -166,7 +167,7 @@ def join_dragonfly(
     table = _switches(builder, in_network, names).reshape(groups, per_group)
     _to_ports(builder, wires, flat, table.ravel()[router])
     one, other = np.triu_indices(per_group, 1)
-    _between(builder, wires, table[:, one], table[:, other])
+    _between(builder, wires, table[:, one], table[:, other], bandwidth=wires.bandwidth * whole("trunk", trunk))
     ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
     _between(builder, wires, *ends, bandwidth=wires.bandwidth * together, latency=global_latency)
 

@@ -170,7 +170,7 @@ def _gpus(count: int) -> list[str]:
 def _count(nics: Ports, usual: int) -> int:
     if nics is None:
         return usual
-    if not 0 <= nics <= 1024:
+    if nics % 1 or not 0 <= nics <= 1024:
         raise InputError(f"nics is {nics}: a node has 0 to 1024 NICs")
     return nics
 

@@ -83,14 +83,13 @@ def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> 
 
 
 def _rails(topology: Topology) -> Longs:
-    """The number of each rank among the devices of its node that hold ranks, in device order."""
-    placed = np.unique(topology.placement)
-    node = topology.node[placed]
-    order = np.lexsort((placed, node))
-    first = np.searchsorted(node[order], node[order])
-    number = np.empty(len(placed), dtype=np.int64)
-    number[order] = np.arange(len(placed)) - first
-    return number[np.searchsorted(placed, topology.placement)]
+    """The number of each rank's device among those of its kind in its node, in device order."""
+    kind = topology.device_kinds.codes
+    order = np.lexsort((kind, topology.node))
+    group = topology.node[order].astype(np.int64) * (kind.max(initial=0) + 1) + kind[order]
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order)) - np.searchsorted(group, group)
+    return number[topology.placement]
 
 
 class _Graph:

@@ -121,7 +121,7 @@ class Topology:
         from topologies.routing import find_routes
 
         channel = np.zeros_like(source_ranks) if channels is None else channels
-        asked = np.stack((source_ranks, target_ranks, channel)).astype(np.int32)
+        asked = np.stack((source_ranks, target_ranks, channel)).astype(np.int64)
         key = asked.tobytes()
         if key not in self._routes:
             if len(self._routes) >= REMEMBERED:

@@ -367,12 +367,10 @@ def test_devices_that_are_there_twice_are_refused() -> None:
     assert "device 'node0.gpu' is there twice" in refusal(lambda: once.copies(pair(), 1))
 
 
-@pytest.mark.xfail(strict=True, reason="a clash with the device added last looks like a new device")
 def test_a_copy_of_the_device_before_it_is_refused() -> None:
     assert "device 'node0.gpu' is there twice" in refusal(lambda: with_devices("node0.gpu").copies(pair(), 1))
 
 
-@pytest.mark.xfail(strict=True, reason="the names before the duplicate stay, without a row in the other columns")
 @pytest.mark.parametrize(
     "call",
     [
@@ -413,7 +411,6 @@ def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
         assert "one too many" in refusal(lambda add=add: add(crowded()))  # type: ignore[misc]
 
 
-@pytest.mark.xfail(strict=True, reason="link() notes the ends before it looks at the kind")
 def test_a_link_of_one_kind_too_many_leaves_nothing_behind() -> None:
     builder = crowded()
     refusal(lambda: builder.link("d0", "d1", bandwidth=1.0, kind="one"))

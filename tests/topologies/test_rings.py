@@ -21,6 +21,8 @@ from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, grid, 
 from topologies.topology import Topology
 
 LAWS = settings(deadline=None, max_examples=40)
+NO_SLOWER = 1 - 2e-3
+"""A search that is faster by less than 0.1% does not pay."""
 SMALL = [name for name in MACHINES if name != "nvl72"]
 
 
@@ -57,13 +59,12 @@ def in_rank_order(topology: Topology, ranks: int) -> float:
 @LAWS
 @given(st.sampled_from(SMALL), st.integers(1, 3), st.data())
 def test_rings_of_machines(name: str, nodes: int, data: st.DataObject) -> None:
-    """Any number of ranks, the last node in part, any network and number of NICs: hardly ever slower than the rank
-    order, and then by little."""
+    """Any number of ranks, the last node in part, any network and number of NICs: no slower than the rank order."""
     network = data.draw(st.sampled_from((None, "rails", "leaf_spine", "fat_tree", "dragonfly")))
     nics = data.draw(st.sampled_from((None, 1, 2, 5)))
     topology = cluster(name, nodes, network=network, nics=nics, paths=data.draw(st.sampled_from(("rail", "hash"))))
     ranks = data.draw(st.integers(2, topology.ranks))
-    assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * 0.95
+    assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * NO_SLOWER
 
 
 @LAWS
@@ -72,7 +73,7 @@ def test_rings_of_shapes(shape: str, ranks: int) -> None:
     power = 2 ** (ranks.bit_length() - 1)
     count = power if shape == "hypercube" else ranks
     topology = SHAPES[shape](count, bandwidth=1e9, latency=1e-6)
-    assert check(topology, count).bandwidth >= in_rank_order(topology, count) * (1 - 1e-9)
+    assert check(topology, count).bandwidth >= in_rank_order(topology, count) * NO_SLOWER
 
 
 @st.composite
@@ -95,8 +96,7 @@ def meshes(draw: st.DrawFn) -> Topology:
 def test_rings_of_a_mesh_in_one_node_are_no_slower_than_any_ring_alone(topology: Topology) -> None:
     """Up to eight ranks of a node, every order is looked at: one of the fewest crossings of the fullest link."""
     found = check(topology, topology.ranks)
-    if len(set(topology.node.tolist())) == 1:
-        assert found.bandwidth >= in_rank_order(topology, topology.ranks) * (1 - 1e-9)
+    assert found.bandwidth >= in_rank_order(topology, topology.ranks) * NO_SLOWER
 
 
 @LAWS
@@ -218,7 +218,7 @@ def test_nodes_in_part(name: str) -> None:
     topology = cluster(name, 3)
     each = topology.ranks // 3
     for ranks in (each + 1, 2 * each - 1, 2 * each + 1, 3 * each - 1):
-        assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * (1 - 1e-9)
+        assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * NO_SLOWER
 
 
 @pytest.mark.parametrize("name", ["dgx1", "hgx_h100", "leonardo"])
@@ -233,15 +233,13 @@ def test_dealt_out_ranks_are_gathered_by_node(name: str) -> None:
 
 
 def no_slower(topology: Topology, ranks: int) -> None:
-    assert find_rings(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * (1 - 1e-9)
+    assert find_rings(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * NO_SLOWER
 
 
-@pytest.mark.xfail(strict=True, reason="the rank order alone is not compared with what greed has found")
 def test_greed_is_no_slower_than_the_rank_order() -> None:
     no_slower(cluster("dgx1", 3, network="rails", paths="hash"), 14)
 
 
-@pytest.mark.xfail(strict=True, reason="the rank order is not among what is looked at, if it leaves a node twice")
 @pytest.mark.parametrize(
     ("name", "nodes", "ranks", "options"),
     [
