@@ -10,7 +10,18 @@ from pathlib import Path
 from experiments import output
 from topologies import _compile
 
-PACKAGES = ("simctl-collectives", "numpy", "simpy", "networkx", "matplotlib", "typer", "numba", "scipy")
+PACKAGES = (
+    "simctl-collectives",
+    "numpy",
+    "simpy",
+    "networkx",
+    "matplotlib",
+    "typer",
+    "numba",
+    "scipy",
+    "pydantic",
+    "PyYAML",
+)
 FLOORS = ("topologies", "simulator", "experiments")
 
 

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-HEAVY = {"numpy", "networkx", "simpy", "pandas", "matplotlib", "numba", "scipy", "quantiphy"}
+HEAVY = {"numpy", "networkx", "simpy", "pandas", "matplotlib", "numba", "scipy", "quantiphy", "yaml", "defusedxml"}
+"""Not pydantic: typer imports it where it is installed."""
 
 
 def imported(*arguments: str) -> set[str]:
@@ -28,6 +29,8 @@ def imported(*arguments: str) -> set[str]:
         (("run", "--p", "8"), {"numpy", "simpy", "quantiphy"}),
         (("sweep", "--p", "2..4"), {"numpy", "simpy", "quantiphy"}),
         (("algos",), {"numpy"}),
+        (("topo", "list"), {"numpy"}),
+        (("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"), {"numpy", "simpy", "scipy", "quantiphy"}),
     ],
 )
 def test_only_what_is_needed_is_imported(arguments: tuple[str, ...], needed: set[str]) -> None:
