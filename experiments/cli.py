@@ -247,13 +247,16 @@ def topo_show(
 
 @topo.command("import", epilog="Example: simctl topo import topo.txt --out machine.yaml")
 def topo_import(
-    file: Annotated[Path, typer.Argument(help="nvidia-smi topo -m, NCCL's or RCCL's XML, GraphML, YAML or JSON.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FILE|NAME", help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME."),
+    ],
     out: Annotated[Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")],
 ) -> None:
-    """Turn what another tool says of a machine into a file that can be read, changed and named as --topology."""
+    """Turn what another tool says of a machine, or a machine by name, into a file that can be changed and used."""
     from experiments.commands import topo as command
 
-    command.import_file(file, out)
+    command.import_file(source, out)
 
 
 @app.command(epilog="Example: simctl algos --format json")

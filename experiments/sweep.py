@@ -15,6 +15,7 @@ from simulator.engines import Engine, simulate
 from simulator.fabric import Fabric, observe
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 TOLERANCE = 1e-9
@@ -94,6 +95,8 @@ class Case:
     def __post_init__(self) -> None:
         if self.algorithm.fit is None:
             self.schedule, self.cost = self.algorithm.build(self.ranks, 1.0), self.algorithm.cost
+            servers = self.topology.placement[self.ranks : self.ranks + self.algorithm.servers].tolist()
+            self.chosen = tuple(f"server: {self.topology.device_names[device]}" for device in servers)
         else:
             fitted = self.algorithm.fit(self.topology, self.ranks, 1.0)
             self.schedule, self.topology, self.cost, self.chosen = fitted
@@ -114,12 +117,23 @@ def sweep(
     machine: Machine,
     rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    skip: Callable[[str], None] | None = None,
 ) -> Iterator[Row]:
-    """A row for each algorithm, number of ranks and size in bytes, in that order."""
+    """A row for each algorithm, number of ranks and size in bytes, in that order.
+
+    Where the machine is none for an algorithm that is made for it, `skip` is told why; without it that is an error.
+    """
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
     for done, (algorithm, p) in enumerate(work):
         progress(done, len(work))
-        case = Case(algorithm, p, machine(p, algorithm.servers), rules)
+        topology = machine(p, algorithm.servers)
+        try:
+            case = Case(algorithm, p, topology, rules)
+        except InputError as error:
+            if algorithm.fit is None or skip is None:
+                raise
+            skip(f"{algorithm.name}, {p} ranks: {error}")
+            continue
         for nbytes in sizes:
             yield judge(case, case.simulate(nbytes))
     progress(len(work), len(work))

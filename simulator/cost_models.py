@@ -324,7 +324,7 @@ def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel
         source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture whitepaper)",
         time=lambda fabric, p, nbytes: 6 * fabric.latency + (1 + groups / p) * nbytes / fabric.bandwidth,
         volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
-        steps=lambda p: 2 * pieces + 2 + (2 * in_network if in_network else 2 * (groups - 1)),
+        steps=lambda p: 2 * pieces + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1),
         peak=lambda p, nbytes: nbytes,
         redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),

@@ -37,13 +37,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file"."""
+    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file", which is at `path`."""
 
     text: str
     name: str
     kind: str
     make: Callable[..., Topology]
     options: Mapping[str, object]
+    path: Path | None = None
 
     def build(self, ranks: int, servers: int = 0, figures: Figures = Figures(), placement: str = "node") -> Topology:
         """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says, and servers behind
@@ -89,7 +90,7 @@ def find(text: str) -> Blueprint:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
-        return _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options)
+        return replace(_blueprint(text, Path(path).name, "file", _from_file(Path(path)), options), path=Path(path))
     known = [*SHAPES, *MACHINES]
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -158,7 +159,7 @@ def _number(text: str) -> float:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"\d{1,9}(x\d{1,9})*", text, re.ASCII):
+    if not re.fullmatch(r"0*[1-9]\d{0,8}(x0*[1-9]\d{0,8})*", text, re.ASCII):
         raise InputError(f"{text[:40]!r} is no list of sizes: write it like 4x4x4")
     return tuple(int(part) for part in text.split("x"))
 
@@ -186,7 +187,7 @@ HELP = {
     "nodes": "how many nodes, like 2 [as many as the ranks need]",
     "nics": "NICs of a node, like 4 [as the machine has]",
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
-    "port": "the NICs' network link: edr, hdr, ndr200, ndr, slingshot, ethernet10, 25, 100 or 400",
+    "port": "the NICs' network link, like edr, hdr, ndr, slingshot or ethernet100",
     "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
     "paths": "rail, hash, link or first: which of several equal routes [rail]",
     "sharp": "yes: the network's switches reduce and multicast [no]",

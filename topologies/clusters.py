@@ -11,12 +11,13 @@ import numpy as np
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails, whole
-from topologies.link_kinds import SWITCH_LATENCY, link_kind
+from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
 from topologies.topology import Paths, Topology
 
 Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
 MOST_DEVICES = 2**24
+MOST_SPINES = 4096
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
@@ -84,8 +85,8 @@ def joined(
         raise InputError(f"nodes is {nodes}: {node.name} comes 1 to {most} times")
     if not 0 < oversubscription < inf:
         raise InputError(f"oversubscription must be above 0, got {oversubscription}")
-    if spines is not None:
-        whole("spines", spines, 0)
+    if spines is not None and whole("spines", spines, 0) > MOST_SPINES:
+        raise InputError(f"spines is {spines}: {MOST_SPINES} at most")
     if network in ("fat_tree", "dragonfly") and (oversubscription != 1 or spines is not None):
         raise InputError(
             f"a {network} takes no oversubscription and no spines: leave them out, or take rails or leaf_spine"
@@ -93,10 +94,12 @@ def joined(
     wires = _wires(port)
     if nodes == 1:
         return replace(node, paths=paths or node.paths)
+    if node.node.max(initial=0) > 0:
+        raise InputError(f"{node.name} has {node.node.max() + 1} nodes already: it is not joined again")
     kind = "port" if "port" in node.device_kinds.vocabulary else "nic"
     nics = np.flatnonzero(node.device_kinds.are(kind)).astype(np.int32)
     if not len(nics):
-        raise InputError(f"{node.name} has no NIC: give nics=1 or more to join {nodes} nodes")
+        raise InputError(f"{node.name} has no NIC to join {nodes} nodes by: give nics=1, or add one to a file")
     builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths or "rail")
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
@@ -137,7 +140,8 @@ def joined(
 
 
 def _wires(port: str) -> Wires:
+    networks = [name for name, known in LINKS.items() if known.kind in ("ib", "ethernet")]
+    if port not in networks:
+        raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
     kind = link_kind(port)
-    if kind.kind not in ("ib", "ethernet"):
-        raise InputError(f"port is {port!r}: take a kind of network link, like ndr or ethernet100")
     return Wires(kind.bandwidth, kind.latency, SWITCH_LATENCY, kind.kind)

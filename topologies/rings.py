@@ -59,14 +59,20 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
         pattern = patterns[_next(topology, groups, patterns, uses, channel)]
         orders.append(np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(np.int32))
         uses += _uses(topology, orders[-1], channel)
-        found = Rings(np.array(orders), len(orders) / float((uses / topology.medium_bandwidth).max()))
+        found = Rings(np.array(orders), _together(topology, len(orders), uses))
         if channels or found.bandwidth > best.bandwidth * (1 + GAIN):
             best = found
         if not channels and best.bandwidth >= most:
             break
     plain = np.arange(ranks, dtype=np.int32)
-    alone = 1 / float((_uses(topology, plain, 0) / topology.medium_bandwidth).max())
+    alone = _together(topology, 1, _uses(topology, plain, 0))
     return Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
+
+
+def _together(topology: Topology, channels: int, uses: Floats) -> float:
+    """Bytes/s that so many rings hand on: what the fullest medium carries, over its share."""
+    load = float((uses / topology.medium_bandwidth).max())
+    return channels / load if load else np.inf
 
 
 def _ceiling(topology: Topology, group: Ints) -> float:
@@ -74,6 +80,8 @@ def _ceiling(topology: Topology, group: Ints) -> float:
     if not 1 < len(group) <= PAIRS:
         return np.inf
     size, indptr, links = _legs(topology, group, group, 0)
+    if np.count_nonzero(np.diff(indptr) == 0) > size:  # two ranks share a device
+        return np.inf
     begun = indptr[:-1].reshape(size, size)[~np.eye(size, dtype=np.bool_)].reshape(size, -1)
     return min(float(topology.bandwidth[np.unique(links[row])].sum()) for row in begun)
 
@@ -85,7 +93,8 @@ def _way_out(topology: Topology, groups: list[Ints]) -> float:
     _, indptr, links = _legs(topology, groups[0], groups[1], 0)
     place = np.arange(len(links)) - np.repeat(indptr[:-1], np.diff(indptr))
     shared = range(int(np.diff(indptr).min()))
-    return min(float(topology.bandwidth[np.unique(links[place == hop])].sum()) for hop in shared)
+    widths = (float(topology.bandwidth[np.unique(links[place == hop])].sum()) for hop in shared)
+    return min(widths, default=np.inf)
 
 
 def _groups(topology: Topology, ranks: int) -> list[Ints]:
@@ -123,48 +132,57 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
 
 
 def _next(topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, channel: int) -> int:
-    """The pattern that burdens the fullest media least, looked at on the first two nodes."""
+    """The pattern that burdens the fullest media least, looked at on the first node and the last."""
     if len(patterns) == 1:
         return 0
-    here, there = max(groups, key=len), next((g for g in groups[1:] if len(g) == len(groups[0])), None)
-    legs = [_legs(topology, here, here, channel)]
-    if there is not None:
-        legs = [legs[0], *(_legs(topology, *ends, channel) for ends in ((here, there), (there, there), (there, here)))]
+    edges = _edges(topology, max(groups, key=len), groups[-1] if len(groups) > 1 else None, patterns, channel)
     weight = (uses + AHEAD) / topology.medium_bandwidth
-    inside = [_lengths(leg, weight) for leg in legs]
-    cost = sum(length[patterns[:, :-1], patterns[:, 1:]].sum(axis=1) for length in inside[::2])
-    closing = inside[1::2] or inside[:1]
-    cost = cost + sum(length[patterns[:, -1], patterns[:, 0]] for length in closing)
-    shortlist = np.argsort(np.round(cost / (cost.min() or 1.0), 9), kind="stable")[:SHORTLIST]
-    return int(min(shortlist, key=lambda k: _fullest(topology, legs, patterns[k], uses)))
+    cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
+    shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:SHORTLIST]
+    return int(min(shortlist, key=lambda k: _fullest(topology, edges, k, uses)))
+
+
+def _edges(
+    topology: Topology, here: Ints, there: Ints | None, patterns: Rows, channel: int
+) -> list[tuple[Legs, Rows, Rows]]:
+    """The steps of every pattern: through a node and back to its start, or through two nodes in turn. Of a node that
+    has fewer ranks the pattern takes those that are there."""
+    inside = _legs(topology, here, here, channel)
+    through = (inside, patterns[:, :-1], patterns[:, 1:])
+    if there is None:
+        return [through, (inside, patterns[:, -1:], patterns[:, :1])]
+    other = patterns[patterns < len(there)].reshape(len(patterns), -1)
+    return [
+        through,
+        (_legs(topology, here, there, channel), patterns[:, -1:], other[:, :1]),
+        (_legs(topology, there, there, channel), other[:, :-1], other[:, 1:]),
+        (_legs(topology, there, here, channel), other[:, -1:], patterns[:, :1]),
+    ]
 
 
 Legs = tuple[int, Ints, Ints]
 
 
 def _legs(topology: Topology, here: Ints, there: Ints, channel: int) -> Legs:
-    """The routes from every rank of one group to every rank of another: their number a side, and the routes."""
+    """The routes from every rank of one group to every rank of another: how many these are, and the routes."""
     source, target = np.repeat(here, len(there)), np.tile(there, len(here))
     indptr, links = topology.routes(source, target, np.full(len(source), channel))
-    return len(here), indptr, links
+    return len(there), indptr, links
 
 
 def _lengths(leg: Legs, weight: Floats) -> Floats:
     """What a route costs where a link costs `weight`, shape (here, there)."""
-    size, indptr, links = leg
+    width, indptr, links = leg
     total = np.concatenate(([0.0], np.cumsum(weight[links])))
-    return (total[indptr[1:]] - total[indptr[:-1]]).reshape(size, -1)
+    return (total[indptr[1:]] - total[indptr[:-1]]).reshape(-1, width)
 
 
-def _fullest(topology: Topology, legs: list[Legs], pattern: Rows, uses: Floats) -> float:
+def _fullest(topology: Topology, edges: list[tuple[Legs, Rows, Rows]], pattern: int, uses: Floats) -> float:
     """The greatest load of a medium once a ring of this pattern is there as well."""
     load = uses.copy()
-    pairs = [(pattern[:-1], pattern[1:]), (pattern[-1:], pattern[:1])]
-    for number, (size, indptr, links) in enumerate(legs):
-        steps = pairs if len(legs) == 1 else [pairs[number % 2]]
-        for here, there in steps:
-            for pair in (here * size + there).tolist():
-                np.add.at(load, links[indptr[pair] : indptr[pair + 1]], 1.0)
+    for (width, indptr, links), start, end in edges:
+        for pair in (start[pattern] * width + end[pattern]).tolist():
+            np.add.at(load, links[indptr[pair] : indptr[pair + 1]], 1.0)
     return round(float((load / topology.medium_bandwidth).max()) * 1e15, 3)
 
 

@@ -77,12 +77,12 @@ def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> 
         mixed ^= mixed >> np.uint64(27)
     salts[:] = (mixed >> np.uint64(2)).astype(np.int64)[:, None]
     if topology.paths == "rail":
-        rail = _rails(topology)
+        rail = rails(topology)
         salts[:, :2] = (rail[targets] + channels // (rail.max(initial=0) + 1))[:, None]
     return salts
 
 
-def _rails(topology: Topology) -> Longs:
+def rails(topology: Topology) -> Longs:
     """The number of each rank's device among those of its kind in its node, in device order."""
     kind = topology.device_kinds.codes
     order = np.lexsort((kind, topology.node))

@@ -38,8 +38,9 @@ class Topology:
     n * `copy[d]`. A switch with `in_network[d]` reduces and multicasts what passes through it.
     Link k goes from device `source[k]` to `target[k]` with `latency[k]` seconds (α) and crosses the media
     `link_media[link_indptr[k]:link_indptr[k + 1]]`. The first of them is its own, medium k. Medium m carries
-    `medium_bandwidth[m]` bytes/s (β) and needs `medium_gap[m]` seconds a message besides (g). Where `assumed[k]`, the
-    figures of a link come from a table of link kinds and not from the machine. `notes` say where the others come from.
+    `medium_bandwidth[m]` bytes/s (β) and needs `medium_gap[m]` seconds a message besides (g). Where `assumed[k]`, what
+    was read left the figures of a link open, and the table of link kinds gave them. `notes` say where the others are
+    from.
     """
 
     name: str

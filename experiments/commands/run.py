@@ -95,6 +95,8 @@ def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[S
 
 def _summary(row: Row) -> list[list[str]]:
     difference = "equal to the formula" if abs(row.difference) <= 1e-9 else f"{row.difference:+.2%} off the formula"
+    if row.verdict.startswith("not claimed"):
+        difference = "formula, not claimed here:"
     return [
         ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
         ["  best bound", format_seconds(row.bound_s), f"{row.bound}; time is {row.over_bound:.3f} of it"],
@@ -113,7 +115,7 @@ def _summary(row: Row) -> list[list[str]]:
 
 def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
     present = {part: value for part, value in seconds.items() if value > 0} or seconds
-    return [[f"  {part}", format_seconds(value), f"{value / total:.1%}"] for part, value in present.items()]
+    return [[f"  {part}", format_seconds(value), f"{value / (total or 1.0):.1%}"] for part, value in present.items()]
 
 
 def _medium(medium: dict[str, output.Value]) -> list[str]:
@@ -126,6 +128,6 @@ def _worth(row: Row, path: list[Segment]) -> list[list[str]]:
     lines = []
     for part, seconds in worth(path).items():
         if seconds > 0:
-            saved = f"halving it saves {format_seconds(seconds / 2)} ({seconds / 2 / row.time_s:.1%})"
+            saved = f"halving it saves {format_seconds(seconds / 2)} ({seconds / 2 / (row.time_s or 1.0):.1%})"
             lines.append([f"  {PARAMETERS[part]}", format_seconds(seconds), saved])
     return lines

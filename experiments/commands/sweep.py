@@ -38,7 +38,7 @@ def run(
     """Print the sweep; 1 if a check failed."""
     algorithms = parse_algorithms(algo)
     ranks, sizes = parse_ranks(p), parse_sizes(size)
-    machine(2)
+    machine(ranks[0])
     rules = machine.rules(engine)
     output.check_writable(out)
     output.check_writable(out and _meta(out))
@@ -46,7 +46,12 @@ def run(
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
     progress = output.Progress("numbers of ranks simulated")
-    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress))
+    skipped: list[str] = []
+    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress, skipped.append))
+    if not rows:
+        raise InputError(skipped[0])
+    for line in skipped:
+        output.note(f"skipped {line}")
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         output.write(out, output.to_csv([asdict(row) for row in rows]))
@@ -86,13 +91,20 @@ def _number(record: Record, key: str) -> float:
     return float(cast(float, record[key]))
 
 
+def _differ(record: Record) -> str:
+    """From the formula, where it is claimed."""
+    if str(record["verdict"]).startswith("not claimed"):
+        return "-"
+    return f"{_number(record, 'difference'):+.2%}" if abs(_number(record, "difference")) > 1e-9 else "0"
+
+
 CELLS = {
     "algorithm": lambda row: str(row["algorithm"]),
     "p": lambda row: str(row["ranks"]),
     "size": lambda row: format_bytes(_number(row, "size_B")),
     "time": lambda row: format_seconds(_number(row, "time_s")),
     "formula": lambda row: format_seconds(_number(row, "formula_s")),
-    "differ": lambda row: f"{_number(row, 'difference'):+.2%}" if abs(_number(row, "difference")) > 1e-9 else "0",
+    "differ": lambda row: _differ(row),
     "/bound": lambda row: f"{_number(row, 'over_bound'):.3f}",
     "bound": lambda row: str(row["bound"]),
     "algbw": lambda row: format_bandwidth(_number(row, "algbw_Bps")),

@@ -55,14 +55,13 @@ def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
     output.say(_text(found) if how == "table" else _record(found, how))
 
 
-def import_file(file: Path, out: Path) -> None:
-    """Read a machine from a file of any kind that is known and write it as one of ours, or GraphML."""
-    from topologies.readers.files import read
-
+def import_file(source: str, out: Path) -> None:
+    """Read a machine from a file of any kind that is known, or build one by name, and write it as one of ours."""
     output.check_writable(out, FILES)
-    if out.exists() and file.exists() and out.samefile(file):
+    blueprint = find(source)
+    if blueprint.path and out.exists() and out.samefile(blueprint.path):
         raise InputError(f"--out {str(out)!r} is the file that is read: name another one")
-    topology = read(file)
+    topology = blueprint.whole()
     output.write(out, _writer(out.suffix.lower())(topology))
     output.note(f"{_read(topology)}; wrote {out}")
 

@@ -32,7 +32,6 @@ def run(
 ) -> int:
     """Print every curve of the file beside its simulation."""
     output.check_writable(plot, FIGURES)
-    machine(2)
     if fit and machine.blueprint.kind != "shape":
         raise InputError(
             f"--fit finds one α and β for all links, {machine.topology} has its own: take a shape, or no --fit"

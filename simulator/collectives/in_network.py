@@ -10,7 +10,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.schedule import Schedule
 from topologies.errors import InputError
-from topologies.routing import distances
+from topologies.routing import distances, rails
 from topologies.topology import Ints, Topology
 
 SHARP_PIECES = 16
@@ -98,7 +98,7 @@ def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """Every worker's nearest network switch that reduces, and one that joins these."""
     switches = _reducing(topology, network=True)
     away = _away(topology, switches, ranks)
-    used, leaves = np.unique(away.argmin(axis=1), return_inverse=True)
+    used, leaves = np.unique(_nearest(topology, away), return_inverse=True)
     chosen = switches[used]
     if len(used) > 1:
         chosen = np.append(chosen, _joining(topology, switches, used))
@@ -129,7 +129,7 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
     """The devices that reduce and multicast: switches between nodes, or within."""
     chosen = topology.in_network & ((topology.node < 0) == network)
     if not chosen.any():
-        hint = "a network with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
+        hint = "two nodes or more with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
         raise InputError(f"{topology.name} has no such switch that reduces: take {hint}")
     return np.flatnonzero(chosen).astype(np.int32)
 
@@ -143,6 +143,13 @@ def _away(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.floa
             f"{topology.name}: rank {int(np.isinf(away.min(axis=1)).argmax())} reaches no switch that reduces"
         )
     return np.asarray(np.round(away, 15))
+
+
+def _nearest(topology: Topology, away: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """The number of the nearest switch of each worker; of several that of its rail, as its NIC is chosen."""
+    equal = away == away.min(axis=1, keepdims=True)
+    place = rails(topology)[: len(away)] % equal.sum(axis=1)
+    return np.asarray((np.cumsum(equal, axis=1) > place[:, None]).argmax(axis=1))
 
 
 def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> np.int32:
@@ -160,7 +167,7 @@ def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None
     if not (topology.in_network & (topology.node < 0)).any():
         return None
     switches = _reducing(topology, network=True)
-    nearest = _away(topology, switches, ranks).argmin(axis=1)[groups]
+    nearest = _nearest(topology, _away(topology, switches, ranks))[groups]
     return None if np.ptp(nearest, axis=0).any() else switches[nearest[0]]
 
 

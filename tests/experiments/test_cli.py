@@ -221,3 +221,37 @@ def test_completion_knows_algorithms_and_shapes() -> None:
 
     assert cli._complete(cli._algorithm_names)("ring,tre") == ["ring,tree", "ring,tree_reduce", "ring,tree_broadcast"]
     assert "star" in cli._complete(cli._machine_names)("s")
+
+
+def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() -> None:
+    done = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "8,9,16", "--format", "csv")
+    assert done.returncode == 0
+    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["8", "16"]
+    assert "note: skipped nvls, 9 ranks: nvls: 8 ranks on one switch and 1 on another" in done.stderr
+    alone = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "9")
+    assert alone.returncode == 2
+    assert len(alone.stderr.splitlines()) == 1
+
+
+def test_one_rank_a_node_takes_the_steps_that_are_counted() -> None:
+    line = ["run", "--algo", "nvls", "--p", "4", "--topology", "hgx_h100:nodes=4", "--placement", "round-robin"]
+    assert simctl(*line).returncode == 0
+
+
+def test_a_machine_is_exported_changed_and_used(tmp_path: Path) -> None:
+    assert simctl("topo", "import", "dgx1", "--out", "dgx1.yaml", cwd=tmp_path).returncode == 0
+    text = (tmp_path / "dgx1.yaml").read_text()
+    (tmp_path / "slow.yaml").write_text(text.replace("40GB/s", "20GB/s"))
+    times = [
+        json.loads(simctl("run", "--p", "8", "--topology", name, "--format", "json", cwd=tmp_path).stdout)
+        for name in ("dgx1", "./dgx1.yaml", "./slow.yaml")
+    ]
+    built, read, slow = (report["summary"]["time_s"] for report in times)
+    assert built == read < slow
+
+
+def test_options_that_fit_no_two_ranks_are_fine(tmp_path: Path) -> None:
+    assert simctl("sweep", "--topology", "torus:dims=4x4", "--p", "16").returncode == 0
+    assert simctl("run", "--algo", "parameter_server_apart", "--topology", "dgx1", "--p", "8").stdout.count(
+        "server: cpu0"
+    )

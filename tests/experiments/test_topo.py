@@ -227,7 +227,7 @@ def test_a_picture_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_machine_is_read_back_equal(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
     first.write_text(graph_files.to_yaml(dgx1()))
-    topo.import_file(first, again)
+    topo.import_file(str(first), again)
     assert same(read(again), dgx1())
     caught = capsys.readouterr()
     assert caught.out == ""
@@ -239,7 +239,7 @@ def test_a_machine_is_read_back_equal(suffix: str, tmp_path: Path, capsys: pytes
 def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n"
     (tmp_path / "topo.txt").write_text(matrix)
-    topo.import_file(tmp_path / "topo.txt", tmp_path / "machine.yaml")
+    topo.import_file(str(tmp_path / "topo.txt"), tmp_path / "machine.yaml")
     topology = read(tmp_path / "machine.yaml")
     assert topology.assumed.all()
     links = topology.links // 2
@@ -254,7 +254,7 @@ def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("hgx_h10", "'hgx_h10' is no topology and no file: did you mean 'hgx_h100'?"),
         ("nothing.yaml", "'nothing.yaml' is no file"),
         (".", "'.' is no file"),
-        ("", "is no file"),
+        ("", "is no topology and no file"),
         ("dgx1:nodes=0", "nodes is 0"),
         ("dgx1:nodes=two", "'two' is not a whole number"),
         ("star:bandwidth=5", "has no unit"),
@@ -308,7 +308,7 @@ def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_
         (tmp_path / folder).mkdir()
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     with pytest.raises(InputError) as caught:
-        topo.import_file(tmp_path / file, tmp_path / out)
+        topo.import_file(str(tmp_path / file), tmp_path / out)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

@@ -10,6 +10,7 @@ import pytest
 from topologies.catalogue import BANDWIDTH, HELP, LATENCY, PARSERS, Blueprint, Figures, find
 from topologies.clusters import cluster, joined
 from topologies.errors import InputError
+from topologies.link_kinds import LINKS
 from topologies.machines import MACHINES
 from topologies.readers.graph_files import to_yaml
 from topologies.shapes import SHAPES, grid, leaf_spine, star
@@ -75,6 +76,9 @@ def written(path: Path, topology: Topology) -> Path:
 
 
 # Names.
+
+
+NETWORKS = ", ".join(name for name, kind in LINKS.items() if kind.kind in ("ib", "ethernet"))
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
@@ -233,14 +237,13 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
         ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),
         ("hgx_h100:nodes=999999999", "nodes is 999999999: hgx_h100 comes 1 to 729444 times"),
         ("hgx_h100:network=ring", "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly"),
-        ("hgx_h100:port=nvlink4", "port is 'nvlink4': take a kind of network link, like ndr or ethernet100"),
+        ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + NETWORKS),
         ("hgx_h100:paths=best", "paths is 'best': it is one of first, link, hash, rail"),
         ("hgx_h100:paths=", "paths is '': it is one of first, link, hash, rail"),
-        ("hgx_h100:nics=0,nodes=2", "hgx_h100 has no NIC: give nics=1 or more to join 2 nodes"),
+        ("hgx_h100:nics=0,nodes=2", "hgx_h100 has no NIC to join 2 nodes by: give nics=1, or add one to a file"),
         ("hgx_h100:nodes=2,oversubscription=0", "oversubscription must be above 0, got 0.0"),
         ("full_mesh:ports=", "ports is '': it is 'peer' or 'one'"),
         ("torus:dims=3x3", "dims must multiply to 8 ranks, got 3 x 3"),
-        ("torus:dims=8x0", "a dimension must be at least 1, got 0"),
         ("torus:dims=999999999x999999999", "a dimension must be at most 16777216, got 999999999"),
         ("tree:branching=0", "branching is 0: it is at least 1"),
         ("fat_tree:k=3", "a fat tree of 8 ports takes an even k of at least 4, got 3"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import memory, semantics
+from simulator import cost_models, memory, semantics
 from simulator.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, Fitted
@@ -59,6 +59,15 @@ def test_nvls_is_an_all_reduce_and_counts_as_it_says(
     semantics.check(schedule, ALL_REDUCE, seed)
     across = 2 * number if above else 2 * (number - 1)
     assert schedule.volume == pytest.approx((2 * number * size + number + across) * 64.0)
+    assert schedule.steps == cost_models.nvls(pieces, number, in_network=above).steps(number * size)
+
+
+def test_sharp_uses_every_rail() -> None:
+    # V/48 GB/s through each NIC, 16 pieces up and the last one down through three switches.
+    fitted = fit("sharp", cluster("hgx_h100", 2, sharp=True), 16, 2.0**30)
+    time = simulate(fitted.schedule, fitted.topology).makespan
+    assert fitted.schedule.switches == 9
+    assert time == pytest.approx(2.0**30 / 48e9 * 19 / 16, rel=0.01)
 
 
 @pytest.mark.parametrize("drop", [0, 3, -1])

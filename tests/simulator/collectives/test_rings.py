@@ -1,5 +1,7 @@
 """Several rings at once, made for the machine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
 from topologies.clusters import cluster
+from topologies.rings import find_rings
 from topologies.shapes import ring, star
 
 BUILDS = {"rings": rings_all_reduce, "rings_reduce_scatter": rings_reduce_scatter, "rings_all_gather": rings_all_gather}
@@ -77,3 +80,17 @@ def test_large_all_reduces_reach_what_the_links_carry(machine: str, nodes: int, 
     ideal = 2 * (p - 1) / p * 2.0**34 / rate
     assert ideal * (1 - 1e-9) <= time <= 1.01 * ideal
     assert fitted.cost.unclaimed == ("" if len(fitted.chosen) == 1 else f"{len(fitted.chosen)} rings")
+
+
+@pytest.mark.parametrize(("ranks", "nics"), [(9, 1), (12, 4), (15, 6)])
+def test_a_last_node_that_is_not_full_has_rings_over_its_nics_too(ranks: int, nics: int) -> None:
+    """NICs of 48 GB/s: as many as the smaller node has ranks, or nearly."""
+    assert find_rings(cluster("hgx_h100", 2), ranks).bandwidth >= 48e9 * nics * (1 - 1e-9)
+
+
+def test_ranks_that_share_a_device_have_rings() -> None:
+    topology = cluster("dgx1")
+    shared = replace(topology, placement=np.repeat(topology.placement[:2], 2))
+    assert sorted(find_rings(shared, 4).orders[0].tolist()) == [0, 1, 2, 3]
+    both = replace(topology, placement=np.repeat(topology.placement[:1], 2))
+    assert find_rings(both, 2).bandwidth == np.inf
