@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.topology_layout import Layout, Pair, Sketch
+from experiments.machines.sketch import Layout, Pair, Sketch
 from topologies.topology import Floats, Ints
 
 if TYPE_CHECKING:

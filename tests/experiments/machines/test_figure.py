@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.topology_facts import link_groups
-from experiments.topology_figure import HALF, topology_figure
-from experiments.topology_layout import Layout, ends, layout
+from experiments.machines.facts import link_groups
+from experiments.machines.figure import HALF, topology_figure
+from experiments.machines.layout import layout
+from experiments.machines.sketch import Layout, ends
 from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
 from topologies.errors import InputError

@@ -3,18 +3,13 @@ grid, tree or star."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
-
 import numpy as np
-import numpy.typing as npt
 
+from experiments.machines import plain, rows
+from experiments.machines.sketch import Layout, Numbers, Sketch, ends
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Topology
 
-Numbers = npt.NDArray[np.int64]
-Pair = tuple[int, int]
-Item = TypeVar("Item")
 MOST_DEVICES, MOST_LINKS = 256, 5_000
 """What a picture of a plain shape shows: beyond, it is a grey spot."""
 MOST_RANKS, MOST_OF_ONE = 32, 40
@@ -22,72 +17,21 @@ MOST_RANKS, MOST_OF_ONE = 32, 40
 MOST_NODES = 4
 
 
-class Frame(NamedTuple):
-    """The box round a node."""
-
-    node: int
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-
-class Layout(NamedTuple):
-    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and is `widths[k]` wide, in columns.
-
-    Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier curve. `dots` are
-    where devices are left out, `left_out` says which. With `rows` links between rows run from top to bottom.
-    """
-
-    devices: Numbers
-    places: Floats
-    widths: Floats
-    curves: Mapping[Pair, Floats] = {}
-    frames: tuple[Frame, ...] = ()
-    dots: tuple[tuple[float, float], ...] = ()
-    left_out: tuple[str, ...] = ()
-    rows: bool = False
-
-
-class Sketch(NamedTuple):
-    """What is drawn, by numbers of its own: `pairs` of them have a link; `place` counts the devices of the lowest row,
-    drawn or not, and is -1 for others."""
-
-    devices: Numbers
-    kinds: list[str]
-    nodes: list[int]
-    place: list[int]
-    pairs: list[Pair]
-
-    def only(self, kept: list[int]) -> Sketch:
-        """A part of it."""
-        number = {old: new for new, old in enumerate(kept)}
-        return Sketch(
-            self.devices[kept],
-            [self.kinds[k] for k in kept],
-            [self.nodes[k] for k in kept],
-            [self.place[k] for k in kept],
-            [(number[one], number[other]) for one, other in self.pairs if one in number and other in number],
-        )
-
-
 def layout(topology: Topology) -> Layout:
     """Where everything goes. Raises InputError for a plain shape with more than :data:`MOST_DEVICES` devices."""
-    from experiments import topology_plain, topology_rows
-
     ranks = _rank_devices(topology)
     others = len(topology.device_names) - len(ranks)
     large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
     if topology.node.max() >= 0 or others > 1 or (others and (large or topology.shared_names)):
         drawn, left_out = _some(topology, ranks)
-        found = topology_rows.rows(sketch(topology, drawn, ranks))
+        found = rows.rows(sketch(topology, drawn, ranks))
         return found._replace(left_out=left_out + found.left_out)
     if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
         raise InputError(
             f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and {2 * MOST_LINKS}"
         )
-    return topology_plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
+    return plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
 
 
 def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
@@ -139,15 +83,6 @@ def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str,
         each, where = list(range(size[0])), " of a node" if len(nodes) > 1 else ""
         left_out += _missing("rank", each, ends(each, MOST_RANKS // count), where)
     return np.concatenate(kept), left_out
-
-
-def ends(row: list[Item], count: int) -> list[Item]:
-    """The first and the last, `count` together or all.
-
-    >>> ends([0, 1, 2, 3, 4], 3)
-    [0, 1, 4]
-    """
-    return row if len(row) <= count else row[: count - count // 2] + row[len(row) - count // 2 :]
 
 
 def _missing(what: str, every: list[int], chosen: list[int], where: str = "") -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.topology_layout import Frame, Layout, Pair, Sketch, ends
+from experiments.machines.sketch import Frame, Layout, Pair, Sketch, ends
 from topologies.topology import Floats
 
 Neighbours = dict[int, list[int]]

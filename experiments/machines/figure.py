@@ -15,8 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.path import Path
 
-from experiments.topology_facts import LinkGroup, link_groups
-from experiments.topology_layout import Layout, layout
+from experiments.machines.facts import LinkGroup, link_groups
+from experiments.machines.layout import layout
+from experiments.machines.sketch import Layout
 from topologies.columns import Words
 from topologies.topology import Floats, Topology
 from topologies.units import format_bandwidth, format_seconds
