@@ -113,13 +113,18 @@ class _Problem:
         return point
 
 
+NEGLIGIBLE = 1e-150
+"""A count, relative to a measured time, whose square is no longer a number."""
+
+
 def solve(design: Floats, wanted: Floats) -> Floats:
     """The x ≥ 0 of two parameters that brings `design @ x` nearest to `wanted`, in least squares."""
+    design = np.where(design < NEGLIGIBLE, 0.0, design)
     both = np.linalg.lstsq(design, wanted, rcond=None)[0]
     if np.all(both >= 0):
         return np.asarray(both)
-    alone = [max(0.0, float(column @ wanted / square)) if (square := column @ column) else 0.0 for column in design.T]
-    candidates = np.array([[alone[0], 0.0], [0.0, alone[1]]])
+    alone = [max(0.0, float(column @ wanted / (column @ column or 1.0))) for column in design.T]
+    candidates = np.diag(alone)
     misfit = ((candidates @ design.T - wanted) ** 2).sum(axis=1)
     return np.asarray(candidates[np.argmin(misfit)])
 

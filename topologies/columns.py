@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from operator import eq
 from typing import overload
@@ -16,9 +17,9 @@ Floats = npt.NDArray[np.float64]
 class Texts(Sequence[str]):
     """A read-only column of text; subclasses say how long it is and what a row says. Equal to any sequence alike."""
 
+    @abstractmethod
     def text(self, row: int) -> str:
         """What row `row`, 0 or more, says."""
-        raise NotImplementedError
 
     @overload
     def __getitem__(self, row: int) -> str: ...

@@ -52,12 +52,16 @@ LINKS: dict[str, LinkKind] = {
     "fabric": LinkKind("upi", 16e9, 0.1e-6, f"{_NCCL}: 16 GB/s between EPYC sockets; α assumed"),
     "power": LinkKind("upi", 32e9, 0.1e-6, f"{_NCCL}: 32 GB/s between POWER9 sockets; α assumed"),
     "arm": LinkKind("upi", 6e9, 0.1e-6, f"{_NCCL}: 6 GB/s between Arm sockets; α assumed"),
-    "c2c": LinkKind("c2c", 450e9, 0.5e-6, "NVIDIA Grace Hopper whitepaper: NVLink-C2C, 450 GB/s each way; α as PCIe"),
+    "c2c": LinkKind(
+        "c2c", 450e9, 0.5e-6, "recalled: NVIDIA Grace Hopper whitepaper, NVLink-C2C, 450 GB/s each way; α as PCIe"
+    ),
     "ethernet10": LinkKind("ethernet", 1.25e9, 0.35e-6, "10 Gbit/s line rate; α as InfiniBand"),
     "ethernet25": LinkKind("ethernet", 3.125e9, 0.35e-6, "25 Gbit/s line rate; α as InfiniBand"),
     "ethernet100": LinkKind("ethernet", 12.5e9, 0.35e-6, "100 Gbit/s line rate; α as InfiniBand"),
     "ethernet400": LinkKind("ethernet", 50e9, 0.35e-6, "400 Gbit/s line rate; α as InfiniBand"),
-    "slingshot": LinkKind("ethernet", 25e9, 0.35e-6, "HPE Slingshot 11, 200 Gbit/s line rate; α as InfiniBand"),
+    "slingshot": LinkKind(
+        "ethernet", 25e9, 0.35e-6, "recalled: HPE Slingshot 11, 200 Gbit/s line rate; α as InfiniBand"
+    ),
     "edr": LinkKind(
         "ib", 12.5e9, 0.35e-6, f"InfiniBand EDR, 100 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe"
     ),
@@ -70,7 +74,7 @@ LINKS: dict[str, LinkKind] = {
 """The kinds by name, as machines, files and `--topology` options take them."""
 
 SWITCH_LATENCY = 0.15e-6
-"""α between two network switches: about one InfiniBand switch, port to port (NVIDIA Quantum: 130 ns)."""
+"""α between two network switches: about one InfiniBand switch, port to port (130 ns, recalled, of NVIDIA Quantum)."""
 
 
 def link_kind(name: str) -> LinkKind:

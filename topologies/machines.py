@@ -108,7 +108,7 @@ def leonardo(*, nics: Ports = None) -> Topology:
 def mn5_acc(*, nics: Ports = None) -> Topology:
     """A node like those of MareNostrum 5 ACC: four H100 with six NVLinks between every two and an NDR200 NIC each.
 
-    Source: bsc.es, MareNostrum 5 (four H100 and four NDR200, 800 Gbit/s a node).
+    Recalled, not read again: four NDR200, 800 Gbit/s a node, as measured there (100 GB/s between nodes).
     """
     builder, gpus = _host("mn5_acc", gpus=4, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie5", socket="upi3")
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
@@ -117,8 +117,8 @@ def mn5_acc(*, nics: Ports = None) -> Topology:
 def alps(*, nics: Ports = None) -> Topology:
     """A node like those of Alps: four GH200, every two GPUs with six NVLinks, a Slingshot NIC for each.
 
-    Source: Fusco et al., "Understanding data movement in tightly coupled heterogeneous systems", 2024 (100 GB/s between
-    two Grace CPUs).
+    Recalled, not read again: 100 GB/s between two Grace CPUs, of Fusco et al., "Understanding data movement in tightly
+    coupled heterogeneous systems", 2024.
     """
     builder = TopologyBuilder("alps", paths="rail")
     cpus, gpus = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(4)], _gpus(4)
@@ -127,6 +127,7 @@ def alps(*, nics: Ports = None) -> Topology:
         _link(builder, gpu, cpu, "c2c")
     for one, other in combinations(cpus, 2):
         builder.connect(one, other, bandwidth=100e9, latency=0.5e-6, kind="c2c")
+    builder.notes.append("between CPUs: 100 GB/s, recalled: Fusco et al. 2024; α as PCIe")
     _nics(builder, _count(nics, 4), cpus, "pcie5")
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
 

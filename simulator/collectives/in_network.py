@@ -15,6 +15,7 @@ from topologies.topology import Ints, Topology
 
 SHARP_PIECES = 16
 NVLS_PIECES = 8
+"""Few enough to keep latencies small: from 8 to 64 pieces change an HGX H100 by 4% at 1 GiB."""
 Ranks = npt.NDArray[np.integer]
 
 
