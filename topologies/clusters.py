@@ -21,8 +21,8 @@ MOST_SPINES = 4096
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
-"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has, recalled, 16 and 17, and 31 within a group, which
-fewer routers share."""
+"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has (recalled) 16 and 17, and 31 within a
+group, which fewer routers share."""
 
 
 def cluster(
