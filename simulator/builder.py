@@ -39,9 +39,10 @@ class ScheduleBuilder:
     """Collects operations in vectorised calls; all operations of one call see the state before the call.
 
     `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares themselves. `scratch` slots
-    come after the buffer: a number of them, each as large as the first slot, or their shares. `servers` are ranks
-    after the `ranks` workers that own no data of the collective; the `switches` after them are switches that reduce and
-    multicast what passes through: they begin with zeros and hold no memory that counts.
+    come after the buffer: a number of them, each as large as the first slot, or their shares. The last `unordered` of
+    them are state that is shared in no fixed order: from them no dependency is derived, the order is that of service.
+    `servers` are ranks after the `ranks` workers that own no data of the collective; the `switches` after them are
+    switches that reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class ScheduleBuilder:
         *,
         slots: int | Sequence[float] = 1,
         scratch: int | Sequence[float] = 0,
+        unordered: int = 0,
         servers: int = 0,
         switches: int = 0,
         phase: str = "transfer",
     ) -> None:
-        if ranks < 2:
-            raise InputError(f"ranks must be at least 2, got {ranks}")
+        if ranks < 1:
+            raise InputError(f"ranks must be at least 1, got {ranks}")
         if min(servers, switches) < 0:
             raise InputError(f"servers are {servers}, switches {switches}: 0 or more")
         if not 0 < nbytes < np.inf:
@@ -68,6 +70,9 @@ class ScheduleBuilder:
         self.nbytes = nbytes
         self.buffer = len(shares)
         self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
+        if not 0 <= unordered <= len(self.shares) - self.buffer:
+            raise InputError(f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, scratch alone")
+        self._ordered = len(self.shares) - unordered
         if self.ranks * len(self.shares) > LIMIT:
             raise InputError(
                 f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} slots in all"
@@ -157,25 +162,47 @@ class ScheduleBuilder:
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
         return added
 
-    def inline(self, child: Schedule, *, ranks: Index | None = None, slot: int = 0, after: Index = ()) -> Ints:
-        """Add the operations of `child`: its rank r becomes `ranks[r]`, its slot s becomes s + `slot`."""
+    def inline(
+        self,
+        child: Schedule,
+        *,
+        ranks: Index | None = None,
+        slot: int = 0,
+        scratch: int | None = None,
+        phase: str | None = None,
+        after: Index = (),
+    ) -> Ints:
+        """Add the operations of `child`: its rank r becomes `ranks[r]`, its slot s becomes s + `slot`.
+
+        With `scratch` the child's scratch slots become those from `scratch` on instead. All its phases become `phase`
+        if that is given.
+        """
         place = np.arange(child.ranks) if ranks is None else np.atleast_1d(ranks)
         if len(place) != child.ranks:
             raise InputError(f"{len(place)} ranks for a schedule of {child.ranks}: name one for each")
         self._check_ranks(place, place)
-        if slot < 0 or slot + child.slots > len(self.shares):
-            raise InputError(
-                f"slots {slot} to {slot + child.slots - 1} are not all there: a rank has {len(self.shares)}"
-            )
-        names = np.array([self._phases.setdefault(name, len(self._phases)) for name in child.phases], dtype=np.int16)
+        behind = slot + child.buffer if scratch is None else scratch
+        for begin, count in ((slot, child.buffer), (behind, child.slots - child.buffer)):
+            if begin < 0 or begin + count > len(self.shares):
+                raise InputError(
+                    f"slots {begin} to {begin + count - 1} are not all there: a rank has {len(self.shares)}"
+                )
+        place_of = np.concatenate(
+            (slot + np.arange(child.buffer), behind + np.arange(child.slots - child.buffer), [-1])
+        )
+        if phase is not None:
+            self.phase(phase)
+        names = np.array(
+            [self._phases.setdefault(phase or name, len(self._phases)) for name in child.phases], dtype=np.int16
+        )
         first = self._size
         added = self._append(
             after,
             kind=child.kind,
             rank=place[child.rank],
             peer=place[child.peer],
-            source=np.where(child.source < 0, -1, child.source + slot),
-            target=np.where(child.target < 0, -1, child.target + slot),
+            source=place_of[child.source],
+            target=place_of[child.target],
             count=child.count,
             reduces=child.reduces,
             nbytes=child.nbytes,
@@ -194,7 +221,8 @@ class ScheduleBuilder:
             column.resize(self._size, refcheck=False)
         self._built = True
         columns = dict(self._columns)
-        touched = [columns[name] for name in ("rank", "peer", "source", "target", "count", "reduces")]
+        source, target = (self._in_order(columns[name]) for name in ("source", "target"))
+        touched = columns["rank"], columns["peer"], source, target, columns["count"], columns["reduces"]
         derive = kernel(_kernels.derive, self._size)
         indptr, indices = kernel(_kernels.merge, self._size)(
             *derive(*touched, self.ranks, len(self.shares)), *self._explicit()
@@ -236,6 +264,10 @@ class ScheduleBuilder:
         nbytes = self._bytes_of(columns[2], columns[4])
         return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
 
+    def _in_order(self, slot: Ints) -> Ints:
+        """The slots from which dependencies are derived, -1 for the others."""
+        return slot if self._ordered == len(self.shares) else np.where(slot < self._ordered, slot, np.int32(-1))
+
     def _bytes_of(self, slot: Column, count: Column) -> npt.NDArray[np.float64]:
         """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
@@ -257,8 +289,8 @@ class ScheduleBuilder:
             or count.min() < 1
         ):
             raise InputError(f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}")
-        reads, readers = _spread(rank * slots + slot, count, slot >= 0)
-        writes, writers = _spread(peer * slots + target, count, target >= 0)
+        reads, readers = _spread(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
+        writes, writers = _spread(peer * slots + target, count, (target >= 0) & (target < self._ordered))
         before = self._written[writes]
         self._written[writes] = self._writes + writers
         twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))

@@ -1,0 +1,58 @@
+"""How DDP cuts gradients into buckets (Li et al., PVLDB 13(12), 2020; torch.nn.parallel.DistributedDataParallel)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from simulator.training.model import Model
+from topologies.errors import InputError
+
+DEFAULT = 25 * 2.0**20
+FIRST = 2.0**20
+"""torch's default cap, and the cap of the first bucket where the cap is the default."""
+
+
+class Bucket(NamedTuple):
+    """`nbytes` bytes of gradients of `layers`, by their number in the order in which they run."""
+
+    nbytes: float
+    layers: tuple[int, ...]
+
+
+def rebuilt(model: Model, cap: float) -> list[Bucket]:
+    """The buckets from the second iteration on: gradients in the order in which they arrive.
+
+    A bucket is closed by the tensor with which it reaches the cap: `cap` = 0 makes one a parameter.
+    """
+    return _cut(model, reversed(range(len(model.layers))), cap, backwards=True)
+
+
+def initial(model: Model, cap: float) -> list[Bucket]:
+    """The buckets before the first iteration, kept by `find_unused_parameters`: cut in the order of registration, and
+    filled from the last on."""
+    return _cut(model, model.registered, cap, backwards=False)[::-1]
+
+
+def whole(model: Model) -> list[Bucket]:
+    """One bucket of all: the first iteration of a DDP that will rebuild its buckets."""
+    return [Bucket(model.gradients, tuple(k for k, layer in enumerate(model.layers) if layer.tensors))]
+
+
+def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> list[Bucket]:
+    if not cap >= 0:
+        raise InputError(f"bucket is {cap}: 0 bytes (one bucket a parameter) or more")
+    limits = [FIRST, DEFAULT] if cap == DEFAULT else [cap]
+    buckets: list[Bucket] = []
+    nbytes, layers = 0.0, list[int]()
+    for number in order:
+        tensors = model.layers[number].tensors
+        for tensor in reversed(tensors) if backwards else tensors:
+            nbytes += tensor.nbytes * model.gradient_width
+            layers.append(number)
+            if nbytes >= limits[min(len(buckets), len(limits) - 1)]:
+                buckets.append(Bucket(nbytes, tuple(dict.fromkeys(layers))))
+                nbytes, layers = 0.0, []
+    if layers:
+        buckets.append(Bucket(nbytes, tuple(dict.fromkeys(layers))))
+    return [bucket for bucket in buckets if bucket.nbytes > 0]

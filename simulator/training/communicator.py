@@ -1,0 +1,107 @@
+"""The collectives of a group of workers on a machine, made once and scaled to every size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import Algorithm, find
+from simulator.schedule import Schedule
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+
+class Communicator:
+    """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to which an algorithm that
+    is made for the machine adds the switches that take part. One worker alone has nothing to say."""
+
+    def __init__(self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree") -> None:
+        self.topology, self.ranks = topology, ranks
+        self.words: tuple[str, ...] = ()
+        self._large = self._made(_all_reducing(algorithm))
+        self.servers = self._large.ranks - self._large.workers - self._large.switches
+        self.switches = self._large.switches
+        if _all_reducing(small).fit is not None or find(small).servers:
+            raise InputError(f"small is {small!r}: a plain all-reduce among the workers, like tree or ring")
+        self._plain: dict[str, Schedule] = {}
+        self._small = small
+
+    def all_reduce(self, nbytes: float) -> Schedule:
+        """The gradients' all-reduce."""
+        return self._large.scaled(nbytes)
+
+    def small(self, nbytes: float) -> Schedule:
+        """An all-reduce of a few bytes."""
+        return self._of(self._small, nbytes)
+
+    def broadcast(self, nbytes: float) -> Schedule:
+        """From rank 0 to all, down a binomial tree."""
+        return self._of("tree_broadcast", nbytes)
+
+    def all_gather(self, nbytes: float) -> Schedule:
+        """`nbytes` in all, round a ring."""
+        return self._of("ring_all_gather", nbytes)
+
+    def _of(self, name: str, nbytes: float) -> Schedule:
+        if name not in self._plain:
+            self._plain[name] = find(name).build(self.ranks, 1.0)
+        return self._plain[name].scaled(nbytes)
+
+    def _made(self, algorithm: Algorithm) -> Schedule:
+        if algorithm.fit is None or self.ranks == 1:
+            return algorithm.build(self.ranks, 1.0) if self.ranks > 1 else ScheduleBuilder(1, 1.0).build()
+        schedule, self.topology, _, self.words = algorithm.fit(self.topology, self.ranks, 1.0)
+        return schedule
+
+
+def _all_reducing(name: str) -> Algorithm:
+    algorithm = find(name)
+    if algorithm.collective.name != "all_reduce":
+        raise InputError(
+            f"{name} is no all-reduce but a {algorithm.collective.name}: take ring, rings, tree, nvls, ..."
+        )
+    return algorithm
+
+
+class Region(NamedTuple):
+    """A collective with the slots that it works on: its buffer from `slot` on, its scratch from `scratch` on."""
+
+    schedule: Schedule
+    slot: int
+    scratch: int
+
+
+class Layout(NamedTuple):
+    """The slots of a rank as shares of the `nbytes` of its buffer, and the collectives in their places."""
+
+    nbytes: float
+    buffer: list[float]
+    scratch: list[float]
+    buckets: list[Region]
+    aside: dict[str, Region]
+
+
+def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
+    """Put the buckets side by side into the buffer; their scratch and all other collectives come behind it."""
+    nbytes = sum(bucket.nbytes_total for bucket in buckets)
+    buffer: list[float] = []
+    scratch: list[float] = []
+    base = sum(bucket.buffer for bucket in buckets)
+
+    def behind(shares: list[float]) -> int:
+        scratch.extend(shares)
+        return base + len(scratch) - len(shares)
+
+    placed: list[Region] = []
+    for bucket in buckets:
+        shares = (bucket.shares * (bucket.nbytes_total / nbytes)).tolist()
+        placed.append(Region(bucket, len(buffer), behind(shares[bucket.buffer :])))
+        buffer.extend(shares[: bucket.buffer])
+    others: dict[str, Region] = {}
+    for name, collective in aside.items():
+        slot = behind((collective.shares * (collective.nbytes_total / nbytes)).tolist())
+        others[name] = Region(collective, slot, slot + collective.buffer)
+    return Layout(nbytes, [float(share) for share in np.array(buffer) / np.sum(buffer)], scratch, placed, others)

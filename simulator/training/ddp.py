@@ -1,0 +1,196 @@
+"""DistributedDataParallel: gradients in buckets, all-reduced while the backward goes on.
+
+After Li et al., PVLDB 13(12), 2020, and torch.nn.parallel.DistributedDataParallel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.schedule import Schedule
+from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
+from simulator.training.communicator import Communicator, Layout, Region, layout
+from simulator.training.conditions import Attempt
+from simulator.training.model import Model
+from simulator.training.options import option
+from simulator.training.plan import COMMUNICATION, Plan, Setting
+from simulator.training.trainer import Trainer
+from topologies.errors import InputError
+from topologies.topology import Ints
+from topologies.units import format_bytes
+
+SCALAR = 4.0
+"""Bytes of a number in fp32."""
+
+
+@dataclass(frozen=True)
+class DDP:
+    """One process a device; the gradients of a bucket are averaged as soon as all of them, and all earlier buckets, are
+    there, on `streams` communication streams, while the backward goes on."""
+
+    bucket: float = option(DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter")
+    algo: str = option("ring", "all-reduce of the buckets, like rings")
+    small: str = option("tree", "all-reduce of a few bytes")
+    overlap: bool = option(True, "no: communicate only after the whole backward")
+    streams: int = option(1, "collectives in flight: 1 as with NCCL, 2 as with gloo")
+    accumulate: int = option(1, "batches a step; all but the last under no_sync")
+    find_unused: bool = option(False, "yes: keep the buckets in the order of registration")
+    startup: bool = option(False, "yes: begin with the broadcast of the model and the first iteration, of one bucket")
+    broadcast_buffers: bool = option(True, "no: let every rank keep its own running statistics")
+    sync_batch_norm: bool = option(False, "yes: batch norms see the batch of all ranks")
+    compress: bool = option(False, "yes: send gradients at half their size")
+    metric: bool = option(False, "yes: all-reduce a number after each step, and wait for it")
+    prepare: float = option(0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms")
+    launch: float = option(0.0, "time to launch a collective, like 10us")
+    slowdown: float = option(0.0, "share by which computing is slower while communicating, like 0.1")
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1 or self.streams < 1:
+            raise InputError(f"ddp: accumulate={self.accumulate}, streams={self.streams}: both are 1 or more")
+        if not 0 <= self.slowdown < 100:
+            raise InputError(f"ddp: slowdown={self.slowdown}: a share from 0 on, like 0.1")
+
+    def servers(self, ranks: int) -> int:
+        """Devices that are needed besides the workers'."""
+        return find(self.algo).servers
+
+    def plan(self, model: Model, setting: Setting) -> Plan:
+        """The steps of `setting` as a schedule."""
+        communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
+        buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
+        reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
+        placed = layout(reduced, self._aside(model, setting, communicator))
+        builder = ScheduleBuilder(
+            setting.ranks,
+            placed.nbytes,
+            slots=placed.buffer,
+            scratch=placed.scratch,
+            servers=communicator.servers,
+            switches=communicator.switches,
+        )
+        steps = _Steps(self, Trainer(model, setting, builder), placed)
+        if self.startup:
+            steps.start()
+        for attempt in setting.conditions.attempts(setting.steps):
+            steps.step(buckets, placed.buckets, attempt)
+        lanes = ("compute", "communication", *(f"communication {k}" for k in range(2, self.streams + 1)), "host")
+        words = (_described(buckets), *communicator.words)
+        return steps.trainer.plan(communicator.topology, lanes, words=words, slowdown=self.slowdown)
+
+    def wire(self, nbytes: float) -> float:
+        """What is sent of `nbytes` bytes of gradients."""
+        return nbytes / 2 if self.compress else nbytes
+
+    def _aside(self, model: Model, setting: Setting, communicator: Communicator) -> dict[str, Schedule]:
+        """The other collectives of a run, by what they are for."""
+        aside: dict[str, Schedule] = {}
+        if self.startup:
+            aside["model"] = communicator.broadcast(model.parameters + model.buffers)
+            aside["first"] = communicator.all_reduce(self.wire(model.gradients))
+        if self.broadcast_buffers and model.buffers:
+            aside["buffers"] = communicator.broadcast(model.buffers)
+        if self.find_unused:
+            aside["used"] = communicator.small(SCALAR * sum(len(layer.tensors) for layer in model.layers))
+        for layer in model.layers if self.sync_batch_norm else ():
+            if layer.channels:
+                sums = 2 * layer.channels * SCALAR
+                aside[f"forward {layer.name}"] = communicator.all_gather((sums + SCALAR) * setting.ranks)
+                aside[f"backward {layer.name}"] = communicator.small(sums)
+        wanted = {"metric": self.metric, "barrier": self.prepare > 0, "join": bool(setting.conditions.batches)}
+        return aside | {name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted}
+
+
+class _Steps:
+    """The steps of one run."""
+
+    def __init__(self, options: DDP, trainer: Trainer, placed: Layout) -> None:
+        self.options, self.trainer, self.placed = options, trainer, placed
+        self.layers = trainer.model.layers
+        self.waits: list[Ints | None] = []
+
+    def start(self) -> None:
+        """Rank 0's model goes to all; in the first iteration all gradients are one bucket."""
+        self.waits.append(self._aside("model", "broadcast model"))
+        self.step(whole(self.trainer.model), [self.placed.aside["first"]], Attempt(0))
+
+    def step(self, buckets: list[Bucket], regions: list[Region], attempt: Attempt) -> None:
+        """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
+        self.waits.append(self._prepared())
+        self._aside("join", "all-reduce join", self.trainer.tail)
+        for batch in range(self.options.accumulate):
+            self._forward(first=batch == 0)
+            if attempt.fails:
+                self.trainer.restart()
+                self.trainer.end(lost=True)
+                return
+            arrived = self._backward()
+        self._reduce(buckets, regions, arrived)
+        self.trainer.optimize(*self.trainer.streams())
+        self.trainer.end(lost=attempt.lost, batches=self.options.accumulate)
+        self.waits.append(self._aside("metric", "all-reduce metric", self.trainer.tail))
+
+    def _aside(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
+        """One of the other collectives, if it is wanted."""
+        region = self.placed.aside.get(name)
+        if region is None:
+            return None
+        return self.trainer.collective(phase, region, *after, seconds=(self.options.launch, 0.0))
+
+    def _prepared(self) -> Ints | None:
+        """Rank 0 prepares data; all wait for it at a barrier."""
+        if not self.options.prepare:
+            return None
+        tail = self.trainer.tail
+        before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
+        self.trainer.builder.phase("prepare data")
+        host = 1 + self.options.streams
+        before[0] = self.trainer.builder.compute(0, self.options.prepare, lane=host, after=before[:1])[0]
+        return self._aside("barrier", "barrier", before)
+
+    def _forward(self, *, first: bool) -> None:
+        if first:
+            self.waits.append(self._aside("buffers", "broadcast buffers", self.trainer.tail, *self.waits))
+        for layer in self.layers:
+            self.trainer.forward(layer, *self.waits)
+            self.waits = [self._aside(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)]
+
+    def _backward(self) -> list[Ints]:
+        """Layer by layer, the last first; returns the operations after which the gradients of each are there."""
+        arrived: list[Ints] = []
+        for layer in reversed(self.layers):
+            synced = self._aside(f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail)
+            arrived.append(self.trainer.backward(layer, *self.waits, synced))
+            self.waits = []
+        return arrived[::-1]
+
+    def _reduce(self, buckets: list[Bucket], regions: list[Region], arrived: list[Ints]) -> None:
+        """A bucket is launched when it is full and all before it are launched."""
+        entered: Ints | None = None
+        for number, (bucket, region) in enumerate(zip(buckets, regions, strict=True)):
+            full = arrived[min(bucket.layers)] if self.options.overlap else self.trainer.tail
+            packing = self._packing(bucket)
+            self.trainer.collective(
+                f"all-reduce bucket {number}",
+                region,
+                full,
+                entered,
+                lane=COMMUNICATION + number % self.options.streams,
+                seconds=(self.options.launch + packing, packing),
+            )
+            entered = self.trainer.entered()
+        self._aside("used", "all-reduce used parameters", self.trainer.tail, entered)
+
+    def _packing(self, bucket: Bucket) -> float:
+        """Seconds to compress a bucket or to expand it: read it and write half of it, or the reverse."""
+        return 1.5 * bucket.nbytes / self.trainer.model.memory_bandwidth if self.options.compress else 0.0
+
+
+def _described(buckets: list[Bucket]) -> str:
+    sizes = [bucket.nbytes for bucket in buckets]
+    if len(sizes) == 1:
+        return f"1 bucket of {format_bytes(sizes[0])}"
+    return f"{len(sizes)} buckets of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"

@@ -1,0 +1,138 @@
+"""What is trained, as a training step sees it: layers with times, bytes and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+
+from topologies.errors import InputError
+
+WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+"""Bytes an element; tf32 is fp32 in memory."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter of `nbytes` bytes."""
+
+    name: str
+    nbytes: float
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are kept from the one to
+    the other. Parameters are in the order in which the layer registers them; their gradients are there when its
+    backward ends. `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`.
+    """
+
+    name: str
+    forward: float
+    backward: float
+    activation: float = 0.0
+    tensors: tuple[Tensor, ...] = ()
+    buffers: float = 0.0
+    channels: int = 0
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the layer's parameters."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Layers in the order in which they run, for a batch of `batch` samples a device.
+
+    `registration` lists the layers in the order in which the module registers them (by default, the order in which they
+    run). Parameters are held as `dtype`, gradients travel as `gradient_dtype`. The optimizer takes `optimizer` seconds
+    and keeps `state` bytes a byte of parameters. `inputs` and `outputs` are bytes of a batch and of what the last layer
+    returns; `memory_bandwidth` (bytes/s) is the device's. `source` says where the numbers are from.
+    """
+
+    name: str
+    batch: int
+    layers: tuple[Layer, ...]
+    dtype: str = "fp32"
+    gradient_dtype: str = "fp32"
+    optimizer: float = 0.0
+    state: float = 1.0
+    inputs: float = 0.0
+    outputs: float = 0.0
+    memory_bandwidth: float = inf
+    device: str = "unknown"
+    source: str = "unknown"
+    registration: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError(f"model {self.name} has no layers: give it one or more")
+        if self.batch < 1:
+            raise InputError(f"model {self.name} has a batch of {self.batch}: 1 or more")
+        for what, dtype in (("dtype", self.dtype), ("gradient_dtype", self.gradient_dtype)):
+            if dtype not in WIDTHS:
+                raise InputError(f"model {self.name} has the {what} {dtype!r}: it is one of {', '.join(WIDTHS)}")
+        for what in ("optimizer", "state", "inputs", "outputs"):
+            _check(f"model {self.name}", what, getattr(self, what))
+        if not self.memory_bandwidth > 0:
+            raise InputError(f"model {self.name} has a memory bandwidth of {self.memory_bandwidth}: above 0")
+        for layer in self.layers:
+            for what in ("forward", "backward", "activation", "buffers", "channels"):
+                _check(f"layer {layer.name} of {self.name}", what, getattr(layer, what))
+            for tensor in layer.tensors:
+                _check(f"layer {layer.name} of {self.name}", tensor.name, tensor.nbytes)
+        if not self.parameters > 0:
+            raise InputError(f"model {self.name} has no gradients: no layer has a parameter")
+        if self.registration and sorted(self.registration) != list(range(len(self.layers))):
+            raise InputError(f"model {self.name} registers layers {self.registration}: each of them once")
+
+    @property
+    def forward(self) -> float:
+        """Seconds of a whole forward."""
+        return sum(layer.forward for layer in self.layers)
+
+    @property
+    def backward(self) -> float:
+        """Seconds of a whole backward."""
+        return sum(layer.backward for layer in self.layers)
+
+    @property
+    def compute(self) -> float:
+        """Seconds of a step that nothing holds up: forward, backward, optimizer."""
+        return self.forward + self.backward + self.optimizer
+
+    @cached_property
+    def parameters(self) -> float:
+        """Bytes of all parameters."""
+        return sum(layer.nbytes for layer in self.layers)
+
+    @property
+    def gradient_width(self) -> float:
+        """Bytes of gradient a byte of parameters."""
+        return WIDTHS[self.gradient_dtype] / WIDTHS[self.dtype]
+
+    @property
+    def gradients(self) -> float:
+        """Bytes of all gradients."""
+        return self.parameters * self.gradient_width
+
+    @property
+    def buffers(self) -> float:
+        """Bytes of state that is no parameter."""
+        return sum(layer.buffers for layer in self.layers)
+
+    @property
+    def activations(self) -> float:
+        """Bytes kept from forward to backward, all layers together."""
+        return sum(layer.activation for layer in self.layers)
+
+    @property
+    def registered(self) -> tuple[int, ...]:
+        """The layers in the order in which they are registered."""
+        return self.registration or tuple(range(len(self.layers)))
+
+
+def _check(whose: str, what: str, value: float) -> None:
+    if not 0 <= value < inf:
+        raise InputError(f"{whose} has {what} = {value}: it is 0 or more")

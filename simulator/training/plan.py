@@ -1,0 +1,89 @@
+"""A training run laid out as a schedule, and what its operations mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.schedule import Schedule
+from simulator.training.conditions import Conditions
+from simulator.training.model import Model
+from topologies.errors import InputError
+from topologies.topology import Ints, Topology
+
+COMPUTE, COMMUNICATION = 0, 1
+"""Lanes of a worker: its main stream, its first communication stream. More may follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Where and how long to train: `ranks` workers (and the servers behind them) on a machine, for `steps` steps."""
+
+    topology: Topology
+    ranks: int
+    steps: int = 1
+    conditions: Conditions = field(default_factory=Conditions)
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise InputError(f"ranks must be at least 1, got {self.ranks}")
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, got {self.steps}")
+        failure = self.conditions.failure
+        if failure and failure.rank >= self.ranks:
+            raise InputError(f"rank {failure.rank} fails: ranks run from 0 to {self.ranks - 1}")
+        if failure and failure.step >= self.steps:
+            raise InputError(f"a worker fails in step {failure.step}: the steps are 0 to {self.steps - 1}")
+
+
+class Spans(NamedTuple):
+    """Communications as a rank sees them, one row each: from the start of operation `first` to the finish of `last`, on
+    `lane` of `rank`, called as the phase of `first`."""
+
+    rank: Ints
+    lane: Ints
+    first: Ints
+    last: Ints
+
+
+class Updates(NamedTuple):
+    """Updates of shared parameters, one row each: computed by `worker` from what it read when operation `pulled`
+    started (-1: from the initial parameters), and applied when operation `served` finished."""
+
+    worker: Ints
+    pulled: Ints
+    served: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """`ends[k, r]` is the last operation of the k-th step that rank r runs; `useful[k]` is false where the step is lost
+    to a failure. Step k handles `samples[k]` samples, all ranks together. `lanes` names the lanes of a rank; `words`
+    says what was chosen. While a rank communicates, its computations take `slowdown` of their time longer.
+    """
+
+    model: Model
+    schedule: Schedule
+    topology: Topology
+    workers: int
+    lanes: tuple[str, ...]
+    ends: Ints
+    useful: Ints
+    samples: Ints
+    spans: Spans
+    updates: Updates | None = None
+    words: tuple[str, ...] = ()
+    slowdown: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Steps that are run, lost ones included."""
+        return len(self.ends)
+
+
+def no_spans() -> Spans:
+    """No communication at all."""
+    none = np.zeros(0, dtype=np.int32)
+    return Spans(none, none, none, none)

@@ -1,0 +1,143 @@
+"""Writes the operations of training steps: layers on the main lane, collectives on communication lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.builder import ScheduleBuilder
+from simulator.training.communicator import Region
+from simulator.training.model import Layer, Model
+from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting, Spans, Updates, no_spans
+from topologies.topology import Floats, Ints, Topology
+
+
+class Trainer:
+    """The steps of `setting.ranks` workers on a :class:`simulator.builder.ScheduleBuilder`.
+
+    What a worker computes on its main lane comes one after the other; `tail` is the last operation of each so far.
+    """
+
+    def __init__(self, model: Model, setting: Setting, builder: ScheduleBuilder) -> None:
+        self.model, self.setting, self.builder = model, setting, builder
+        self.ranks = np.arange(setting.ranks)
+        self.attempts = setting.conditions.attempts(setting.steps)
+        self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
+        self._step = 0
+        self._streams: dict[int, Ints] = {}
+        self._spans: list[Spans] = [no_spans()]
+        self._ends: list[Ints] = []
+        self._useful: list[int] = []
+        self._samples: list[int] = []
+        self.tail: Ints | None = None
+
+    @property
+    def factor(self) -> Floats:
+        """What the times of each rank are multiplied by in the current step."""
+        attempt = min(self._step, len(self.attempts) - 1)
+        has_input = self.setting.conditions.has_input(self.attempts[attempt].step, self.setting.ranks)
+        return np.asarray(self._factors[attempt] * has_input, dtype=np.float64)
+
+    def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
+        """A computation on every worker's main lane, after what came before there and after `after`, a column each."""
+        self.builder.phase(phase)
+        self.tail = self.builder.compute(self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after))
+        return self.tail
+
+    def forward(self, layer: Layer, *after: Ints | None) -> Ints:
+        """A layer's forward at every worker."""
+        return self.compute(f"forward {layer.name}", layer.forward * self.factor, *after)
+
+    def backward(self, layer: Layer, *after: Ints | None) -> Ints:
+        """A layer's backward at every worker."""
+        return self.compute(f"backward {layer.name}", layer.backward * self.factor, *after)
+
+    def optimize(self, *after: Ints | None) -> Ints:
+        """The optimizer at every worker."""
+        return self.compute("optimizer", self.model.optimizer * self.factor, *after)
+
+    def collective(
+        self,
+        phase: str,
+        region: Region,
+        *after: Ints | None,
+        lane: int = COMMUNICATION,
+        seconds: tuple[float, float] = (0.0, 0.0),
+    ) -> Ints:
+        """A collective of all workers on the communication lane `lane`: each enters after `after` (a column each) and
+        after it has left the collective before on that lane. Entering and leaving take `seconds`.
+
+        Returns the operation with which each worker leaves.
+        """
+        builder, span = self.builder, {"count": region.schedule.buffer, "lane": lane}
+        builder.phase(phase)
+        waits = columns(self._streams.get(lane), *after)
+        first = builder.compute(self.ranks, seconds[0], writes=region.slot, after=waits, **span)
+        builder.inline(region.schedule, slot=region.slot, scratch=region.scratch, phase=phase)
+        last = builder.compute(self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span)
+        self._streams[lane] = last
+        self.span(self.ranks, lane, first, last)
+        return last
+
+    def entered(self) -> Ints:
+        """The operation with which each worker entered the latest collective."""
+        return self._spans[-1].first
+
+    def span(self, rank: npt.NDArray[np.integer], lane: int, first: Ints, last: Ints) -> None:
+        """Note that a communication of each `rank` runs from `first` to `last`."""
+        self._spans.append(Spans(rank.astype(np.int32), np.full(len(rank), lane, np.int32), first, last))
+
+    def streams(self) -> list[Ints]:
+        """The operations with which each worker left the latest collective of each communication lane."""
+        return list(self._streams.values())
+
+    def end(self, last: Ints | None = None, *, lost: bool = False, batches: int = 1) -> None:
+        """The step, of `batches` batches a worker, ends with `last`, by default with its latest computation."""
+        tail = self.tail if last is None else last
+        assert tail is not None
+        attempt = self.attempts[min(self._step, len(self.attempts) - 1)]
+        inputs = self.setting.conditions.has_input(attempt.step, self.setting.ranks)
+        self._ends.append(tail)
+        self._useful.append(not lost)
+        self._samples.append(0 if lost else self.model.batch * batches * int(inputs.sum()))
+        self._step += 1
+
+    def restart(self) -> None:
+        """All workers wait until the failure is noticed, and start again."""
+        failure = self.setting.conditions.failure
+        assert failure is not None
+        assert self.tail is not None
+        self.builder.phase("restart")
+        self.tail = self.builder.compute(self.ranks, failure.timeout + failure.restart, after=self.tail)
+
+    def plan(
+        self,
+        topology: Topology,
+        lanes: tuple[str, ...],
+        *,
+        updates: Updates | None = None,
+        words: tuple[str, ...] = (),
+        slowdown: float = 0.0,
+    ) -> Plan:
+        """The finished plan."""
+        spans = Spans(*(np.concatenate(column) for column in zip(*self._spans, strict=True)))
+        return Plan(
+            model=self.model,
+            schedule=self.builder.build(),
+            topology=topology,
+            workers=self.setting.ranks,
+            lanes=lanes,
+            ends=np.array(self._ends, dtype=np.int32),
+            useful=np.array(self._useful, dtype=np.int32),
+            samples=np.array(self._samples, dtype=np.int32),
+            spans=spans,
+            updates=updates,
+            words=words,
+            slowdown=slowdown,
+        )
+
+
+def columns(*operations: Ints | None) -> Ints:
+    """Operations to wait for, a row a worker: the `after` of a builder's call. A 2-D array gives several columns."""
+    given = [np.atleast_2d(column.T).T for column in operations if column is not None]
+    return np.concatenate(given, axis=1) if given else np.zeros(0, dtype=np.int32)
