@@ -79,6 +79,18 @@ def _machine_names() -> list[str]:
     return [*SHAPES, *MACHINES]
 
 
+def _strategy_names() -> list[str]:
+    from simulator.training import FILES
+
+    return list(FILES)
+
+
+def _model_names() -> list[str]:
+    from experiments.models.catalogue import MODELS
+
+    return list(MODELS)
+
+
 Algo = Annotated[
     str,
     typer.Option(
@@ -178,6 +190,105 @@ def run(
     links = (bandwidth, latency, gap, reduction)
     machine = Machine(topology, *links, placement, sharing.value, store_and_forward)
     raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
+
+
+@app.command(
+    epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 --bucket 25MiB "
+    "--timeline step.png"
+)
+def train(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, profile.yaml. "
+            "See `simctl models`.",
+            autocompletion=_complete(_model_names),
+        ),
+    ] = "resnet50",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl strategies`.",
+            autocompletion=_complete(_strategy_names),
+        ),
+    ] = "ddp",
+    topology: Topology = "star",
+    p: Annotated[
+        str | None,
+        typer.Option("--p", help="Workers: 8, 1..256:x2.  [default: all GPUs of the machine; 8 of a shape]"),
+    ] = None,
+    bucket: Annotated[
+        str | None, typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, max=100_000, help="Steps to simulate; updates of a worker.")] = 1,
+    sweep: Annotated[
+        str | None, typer.Option(help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64.")
+    ] = None,
+    straggler: Annotated[str | None, typer.Option(help="Ranks that compute slower: 3:1.5,5:2.")] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Noise of each step: lognormal:0.1, or a file with a time a line.")
+    ] = None,
+    slow_link: Annotated[
+        str | None, typer.Option(help="A rank's links, or a link, at a share of the bandwidth: 3:0.5.")
+    ] = None,
+    fail: Annotated[
+        str | None, typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4.")
+    ] = None,
+    batches: Annotated[str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    gap: Gap = None,
+    reduction: Reduction = None,
+    placement: Placement = "node",
+    sharing: Sharing = SharingName.fifo,
+    store_and_forward: StoreAndForward = False,
+    engine: Engines = EngineName.auto,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Who does what when: FILE.png, .svg, .pdf, or .json for Perfetto.")
+    ] = None,
+    out: Out = None,
+    plot: Plot = None,
+    format: Output = Format.table,
+) -> None:
+    """Simulate training steps: time, bubbles and their causes, hidden and exposed communication, what would help."""
+    from experiments.commands import train as command
+    from experiments.commands.machine import Machine
+
+    machine = Machine(topology, bandwidth, latency, gap, reduction, placement, sharing.value, store_and_forward)
+    request = command.Request(
+        model,
+        strategy,
+        machine,
+        p,
+        bucket,
+        steps,
+        sweep,
+        straggler,
+        noise,
+        fail,
+        batches,
+        slow_link,
+        seed,
+        engine.value,
+    )
+    raise typer.Exit(command.run(request, timeline, out, plot, format.value))
+
+
+@app.command(epilog="Example: simctl strategies --format json")
+def strategies(format: Output = Format.table) -> None:
+    """List the training strategies and their options."""
+    from experiments.commands import strategies as command
+
+    command.run(format.value)
+
+
+@app.command(epilog="Example: simctl models --format json")
+def models(format: Output = Format.table) -> None:
+    """List the models that come along, and the options that they take."""
+    from experiments.commands import models as command
+
+    command.run(format.value)
 
 
 @app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +36,22 @@ class Memory:
         return float(self.redundant.max())
 
 
-def trace(schedule: Schedule, timeline: Timeline) -> Memory:
+class Changes(NamedTuple):
+    """Bytes that appear (or, negative, vanish) at times at ranks."""
+
+    times: Floats
+    nbytes: Floats
+    rank: Ints
+
+
+def trace(schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None) -> Memory:
     """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
 
     Resident are a worker's buffer always, scratch and a server's slots from the first use to the last, and the inbox
     of a reducing transfer from its start until it is merged. Redundant is what is resident less the bytes of distinct
     live values: equal values count once; a value dies when it is overwritten, or merged elsewhere and not read again.
-    What passes through a switch counts as neither.
+    What passes through a switch counts as neither. To what the schedule holds, and to the distinct live values, `held`
+    and `live` are added.
     """
     start, finish = timeline.start, timeline.finish
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
@@ -57,15 +67,17 @@ def trace(schedule: Schedule, timeline: Timeline) -> Memory:
     cell, value, begin, end, read = (column[memory] for column in (cell, value, begin, end, read))
     first[(schedule.ranks - schedule.switches) * schedule.slots :] = np.inf
     size = schedule.shares * schedule.nbytes_total
-    held = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
+    resident = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
     end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
-    live = _live(size[cell % schedule.slots], value, begin, end, read, merged)
-    return _steps(schedule.ranks, timeline.makespan, held, live)
+    values = _live(size[cell % schedule.slots], value, begin, end, read, merged)
+    return _steps(schedule.ranks, timeline.makespan, _joined(resident, held), _joined(values, live))
 
 
-_Events = tuple[Floats, Floats, Ints]
-"""Times, changes in bytes, ranks."""
+def _joined(changes: Changes, more: Changes | None) -> Changes:
+    if more is None:
+        return changes
+    return Changes(*(np.concatenate(columns) for columns in zip(changes, more, strict=True)))
 
 
 def _residence(
@@ -76,7 +88,7 @@ def _residence(
     first: Floats,
     last: Floats,
     size: Floats,
-) -> _Events:
+) -> Changes:
     cells = np.flatnonzero(owned | np.isfinite(first))
     begin = np.where(owned[cells], 0.0, first[cells])
     end = np.where(owned[cells], np.inf, last[cells])
@@ -85,19 +97,19 @@ def _residence(
     nbytes = np.concatenate((size[cells % schedule.slots], schedule.nbytes[inbox]))
     rank = np.concatenate((cells // schedule.slots, schedule.peer[inbox])).astype(np.int32)
     times = np.concatenate((begin, start[inbox], end, finish[inbox]))
-    return times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank))
+    return Changes(times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank)))
 
 
-def _live(nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats) -> _Events:
+def _live(nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats) -> Changes:
     order = np.lexsort((begin, value))
     cover = kernel(_kernels.cover, len(value))
     rows, until = cover(value[order], begin[order], end[order], read[order], merged)
     since, size = begin[order][rows], nbytes[order][rows]
     times = np.concatenate((since, until))
-    return times, np.concatenate((size, -size)), np.zeros(len(times), np.int32)
+    return Changes(times, np.concatenate((size, -size)), np.zeros(len(times), np.int32))
 
 
-def _steps(ranks: int, makespan: float, held: _Events, live: _Events) -> Memory:
+def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Memory:
     """Sum the events; times closer than rounding are one."""
     times = np.unique(np.concatenate((held[0], live[0])))
     times = times[np.isfinite(times)]
@@ -105,7 +117,7 @@ def _steps(ranks: int, makespan: float, held: _Events, live: _Events) -> Memory:
     step_of = np.cumsum(distinct) - 1
     times_of_steps = times[distinct]
 
-    def accumulate(events: _Events) -> tuple[Floats, Floats]:
+    def accumulate(events: Changes) -> tuple[Floats, Floats]:
         """The sum over time of all ranks, and the most that each holds."""
         finite = np.isfinite(events[0])
         step = step_of[np.searchsorted(times, events[0][finite])]

@@ -46,9 +46,17 @@ class Blueprint:
     options: Mapping[str, object]
     path: Path | None = None
 
-    def build(self, ranks: int, servers: int = 0, figures: Figures = Figures(), placement: str = "node") -> Topology:
+    def build(
+        self,
+        ranks: int,
+        servers: int = 0,
+        figures: Figures = Figures(),
+        placement: str = "node",
+        server_kind: str | None = None,
+    ) -> Topology:
         """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says, and servers behind
-        them: on further GPUs where there are some, else on CPUs."""
+        them: on devices of `server_kind`, "gpu" or "cpu"; by default on further GPUs where there are some, else on
+        CPUs. The servers of a shape are devices like the others."""
         if self.kind == "shape":
             given = {name: value for name, value in vars(figures).items() if value is not None}
             twice = given.keys() & self.options.keys()
@@ -61,7 +69,7 @@ class Blueprint:
         machine = self._sized(ranks)
         if machine.ranks < ranks:
             raise InputError(f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes")
-        machine = _with_servers(placed(machine, placement, ranks), ranks, servers)
+        machine = _with_servers(placed(machine, placement, ranks), ranks, servers, server_kind)
         return machine if figures.reduction is None else _merging(machine, figures.reduction)
 
     def whole(self) -> Topology:
@@ -215,11 +223,14 @@ def _merging(machine: Topology, reduction: float) -> Topology:
     return replace(machine, reduction=np.where(merges, reduction, machine.reduction))
 
 
-def _with_servers(machine: Topology, ranks: int, servers: int) -> Topology:
-    """The machine with its first `ranks` ranks and `servers` more: free GPUs first, then CPUs."""
-    free = machine.placement[ranks:]
-    cpus = np.flatnonzero(machine.device_kinds.are("cpu")).astype(np.int32)
-    spare = np.concatenate((free, cpus))
+def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None) -> Topology:
+    """The machine with its first `ranks` ranks and `servers` more: free GPUs first, then CPUs, or of one kind alone."""
+    free = {
+        "gpu": machine.placement[ranks:],
+        "cpu": np.flatnonzero(machine.device_kinds.are("cpu")).astype(np.int32),
+    }
+    spare = np.concatenate(list(free.values())) if kind is None else free[kind]
     if len(spare) < servers:
-        raise InputError(f"{machine.name} has no device left for {servers} servers besides {ranks} ranks")
+        what = "device" if kind is None else kind.upper()
+        raise InputError(f"{machine.name} has no {what} left for {servers} servers besides {ranks} ranks")
     return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))

@@ -36,7 +36,12 @@ class Machine:
         return self.build(ranks, servers)
 
     def build(
-        self, ranks: int, servers: int = 0, latency: float | None = None, bandwidth: float | None = None
+        self,
+        ranks: int,
+        servers: int = 0,
+        latency: float | None = None,
+        bandwidth: float | None = None,
+        server_kind: str | None = None,
     ) -> Topology:
         """The machine with other α (seconds) or β (bytes/s) than the options say."""
         figures = Figures(
@@ -45,7 +50,7 @@ class Machine:
             gap=_quantity(parse_seconds, self.gap),
             reduction=None if self.reduction is None else 1 / parse_bandwidth(self.reduction),
         )
-        return self.blueprint.build(ranks, servers, figures, self.placement)
+        return self.blueprint.build(ranks, servers, figures, self.placement, server_kind)
 
     @property
     def parameters(self) -> dict[str, str | bool | None]:

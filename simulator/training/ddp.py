@@ -11,6 +11,7 @@ import numpy as np
 
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
+from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import Communicator, Layout, Region, layout
@@ -32,7 +33,9 @@ class DDP:
     """One process a device; the gradients of a bucket are averaged as soon as all of them, and all earlier buckets, are
     there, on `streams` communication streams, while the backward goes on."""
 
-    bucket: float = option(DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter")
+    promise = ALL_REDUCE
+
+    bucket: float = option(DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter", "bytes")
     algo: str = option("ring", "all-reduce of the buckets, like rings")
     small: str = option("tree", "all-reduce of a few bytes")
     overlap: bool = option(True, "no: communicate only after the whole backward")
@@ -44,8 +47,8 @@ class DDP:
     sync_batch_norm: bool = option(False, "yes: batch norms see the batch of all ranks")
     compress: bool = option(False, "yes: send gradients at half their size")
     metric: bool = option(False, "yes: all-reduce a number after each step, and wait for it")
-    prepare: float = option(0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms")
-    launch: float = option(0.0, "time to launch a collective, like 10us")
+    prepare: float = option(0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms", "seconds")
+    launch: float = option(0.0, "time to launch a collective, like 10us", "seconds")
     slowdown: float = option(0.0, "share by which computing is slower while communicating, like 0.1")
 
     def __post_init__(self) -> None:

@@ -641,3 +641,39 @@ def test_columns_are_contiguous_and_of_one_set_of_dtypes() -> None:
         assert {name: getattr(schedule, name).dtype for name in COLUMNS} == wanted
         assert all(getattr(schedule, name).flags.c_contiguous for name in COLUMNS)
         assert schedule.shares.dtype == np.float64
+
+
+def test_unordered_slots_make_nobody_wait() -> None:
+    builder = ScheduleBuilder(3, 8.0, scratch=2, unordered=1)
+    builder.reduce([1, 2], 0, slot=0, target=2)
+    builder.copy(0, [1, 2], slot=2, target=1)
+    builder.reduce(1, 0, slot=1, target=2)
+    schedule = builder.build()
+    assert [schedule.predecessors(i).tolist() for i in range(5)] == [[], [], [], [], [2]]
+
+
+def test_a_call_may_read_and_write_an_unordered_slot() -> None:
+    builder = ScheduleBuilder(2, 8.0, scratch=1, unordered=1)
+    assert len(builder.copy([0, 1], [1, 0], slot=1)) == 2
+    refused(lambda: ScheduleBuilder(2, 8.0, scratch=1).copy([0, 1], [1, 0], slot=1))
+
+
+@pytest.mark.parametrize("unordered", [-1, 3])
+def test_only_scratch_is_unordered(unordered: int) -> None:
+    assert f"{unordered} slots are unordered: 0 to 2" in refused(
+        lambda: ScheduleBuilder(2, 8.0, slots=3, scratch=2, unordered=unordered)
+    )
+
+
+def test_a_child_has_its_scratch_where_it_is_told() -> None:
+    child = ScheduleBuilder(2, 4.0, slots=2, scratch=1, phase="exchange")
+    child.copy(0, 1, slot=0, target=2)
+    child.reduce(1, 1, slot=2, target=1)
+    parent = ScheduleBuilder(2, 8.0, slots=4, scratch=3)
+    parent.inline(child.build(), slot=1, scratch=6, phase="bucket 1")
+    schedule = parent.build()
+    assert schedule.source.tolist() == [1, 6]
+    assert schedule.target.tolist() == [6, 2]
+    assert schedule.phases == ("bucket 1",)
+    assert schedule.predecessors(1).tolist() == [0]
+    assert "slots 7 to 7 are not all there" in refused(lambda: parent.inline(child.build(), scratch=7))

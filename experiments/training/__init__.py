@@ -1,0 +1,1 @@
+"""Questions about training: one run explained, sweeps of options, scaling curves with what-if lines."""

@@ -1,0 +1,102 @@
+"""Stragglers, noise and failures from the command line's texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from simulator.training.conditions import Conditions, Failure
+from topologies.errors import InputError
+from topologies.units import parse_seconds
+
+MOST_OBSERVED = 1_000_000
+
+
+def parse(
+    straggler: str | None = None,
+    noise: str | None = None,
+    fail: str | None = None,
+    batches: str | None = None,
+    seed: int = 0,
+) -> Conditions:
+    """`straggler` like "3:1.5,5:2", `noise` like "lognormal:0.1" or a file with a time a line, `fail` like
+    "rank=3,step=5,restart=30s", `batches` like "3:8"."""
+    slower = {rank: float(factor) for rank, factor in _pairs("--straggler", straggler, r"\d{1,6}(\.\d{1,6})?", "3:1.5")}
+    fewer = {rank: int(count) for rank, count in _pairs("--batches", batches, r"\d{1,9}", "3:8")}
+    sigma, observed = _noise(noise)
+    if seed < 0:
+        raise InputError(f"--seed {seed}: 0 or more")
+    return Conditions(slower, sigma, observed, seed, _failure(fail), fewer)
+
+
+def slow_links(text: str | None) -> dict[str, float]:
+    """By rank or by name of a link, as "3:0.5" or "gpu3->switch:0.5": the share of its bandwidth that is left."""
+    links: dict[str, float] = {}
+    for part in filter(None, (text or "").split(",")):
+        name, _, factor = part.rpartition(":")
+        if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?|\.\d{1,6}", factor, re.ASCII):
+            raise InputError(f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, like 3:0.5")
+        links[name] = float(factor)
+    return links
+
+
+def _pairs(what: str, text: str | None, value: str, example: str) -> list[tuple[int, str]]:
+    pairs = []
+    for part in filter(None, (text or "").split(",")):
+        match = re.fullmatch(rf"(\d{{1,9}}):({value})", part.strip(), re.ASCII)
+        if not match:
+            raise InputError(f"{what} {part[:40]!r}: a rank and a number, like {example}")
+        pairs.append((int(match[1]), match[2]))
+    if len(dict(pairs)) < len(pairs):
+        raise InputError(f"{what} {text}: a rank is named twice")
+    return pairs
+
+
+def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
+    if text is None:
+        return 0.0, ()
+    name, _, sigma = text.partition(":")
+    if name == "lognormal":
+        if not re.fullmatch(r"\d{1,3}(\.\d{1,9})?|\.\d{1,9}", sigma, re.ASCII):
+            raise InputError(f"--noise {text[:40]!r}: write it like lognormal:0.1")
+        return float(sigma), ()
+    try:
+        lines = Path(text).read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(
+            f"--noise {text[:60]!r} is neither lognormal:SIGMA nor a file with a time a line ({why})"
+        ) from None
+    if not 1 <= len(lines) <= MOST_OBSERVED:
+        raise InputError(f"--noise {text}: {len(lines)} times, 1 to {MOST_OBSERVED} are right")
+    return 0.0, tuple(_observed(text, number, line) for number, line in enumerate(lines, 1))
+
+
+def _observed(where: str, number: int, text: str) -> float:
+    if re.fullmatch(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text, re.ASCII):
+        return float(text)
+    try:
+        return parse_seconds(text)
+    except InputError as error:
+        raise InputError(f"--noise {where}, value {number}: {error}") from None
+
+
+def _failure(text: str | None) -> Failure | None:
+    if text is None:
+        return None
+    given = dict(part.partition("=")[::2] for part in text.split(","))
+    known = {"rank", "step", "restart", "timeout", "checkpoint"}
+    if not {"rank", "step", "restart"} <= set(given) <= known:
+        raise InputError(
+            f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and timeout=10s,checkpoint=4 if you like"
+        )
+    for key in ("rank", "step", "checkpoint"):
+        if not re.fullmatch(r"\d{1,9}", given.get(key, "1"), re.ASCII):
+            raise InputError(f"--fail {key}={given[key][:40]}: a whole number, like 3")
+    return Failure(
+        int(given["rank"]),
+        int(given["step"]),
+        parse_seconds(given["restart"]),
+        parse_seconds(given.get("timeout", "0s")),
+        int(given.get("checkpoint", "1")),
+    )

@@ -1,0 +1,213 @@
+"""One training run: a model, a strategy and a machine; simulated, measured, explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from experiments.commands.machine import Machine
+from experiments.sweep import DEFAULT, Rules
+from simulator import semantics
+from simulator.critical_path import Segment, critical_path, worth
+from simulator.schedule import COMPUTE as COMPUTATION
+from simulator.timeline import Timeline
+from simulator.training import Strategy
+from simulator.training.conditions import Conditions
+from simulator.training.footprint import footprint
+from simulator.training.measures import Measures, measure
+from simulator.training.model import Model
+from simulator.training.plan import Plan, Setting
+from simulator.training.run import train
+from topologies.degraded import slowed
+from topologies.topology import Topology
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked: everything but the number of ranks."""
+
+    model: Model
+    name: str
+    strategy: Strategy
+    machine: Machine
+    rules: Rules = DEFAULT
+    steps: int = 1
+    conditions: Conditions = field(default_factory=Conditions)
+    slow_links: Mapping[str, float] = field(default_factory=dict)
+
+    def topology(self, ranks: int) -> Topology:
+        """The machine with devices for `ranks` workers and the servers that they need."""
+        servers = self.strategy.servers(ranks)
+        kind = getattr(self.strategy, "server_kind", None)
+        topology = self.machine.build(max(ranks, 2), servers, server_kind=kind)
+        if ranks == 1 and servers:
+            topology = replace(topology, placement=np.delete(topology.placement, 1))
+        for link, factor in self.slow_links.items():
+            topology = slowed(topology, link, factor)
+        return topology
+
+    def run(self, ranks: int) -> Run:
+        """The job on `ranks` workers."""
+        setting = Setting(self.topology(ranks), ranks, self.steps, self.conditions)
+        plan = self.strategy.plan(self.model, setting)
+        return Run(self, ranks, plan, train(plan, self.rules.simulate))
+
+    @cached_property
+    def alone(self) -> float:
+        """Samples per second of one worker that nothing disturbs."""
+        undisturbed = replace(self, conditions=Conditions(), slow_links={}, steps=1)
+        return undisturbed.run(1).measures.samples_per_s
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run, units in the names: all are means over ranks, and over steps where they are of a step."""
+
+    model: str
+    strategy: str
+    ranks: int
+    batch: int
+    step_s: float
+    samples_per_s: float
+    efficiency: float
+    computing_s: float
+    exposed_s: float
+    hidden_s: float
+    transfer_s: float
+    queue_s: float
+    slower_peer_s: float
+    drain_s: float
+    volume_B: float
+    peak_B: float
+    redundant_B: float
+    staleness: float
+    staleness_max: int
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A job that has been simulated."""
+
+    job: Job
+    ranks: int
+    plan: Plan
+    timeline: Timeline
+
+    @cached_property
+    def measures(self) -> Measures:
+        """What it costs."""
+        return measure(self.plan, self.timeline)
+
+    @cached_property
+    def path(self) -> list[Segment]:
+        """The critical path."""
+        return critical_path(self.timeline)
+
+    @property
+    def title(self) -> str:
+        """What ran where, in words."""
+        job, model = self.job, self.job.model
+        what = f"{model.name}, batch {model.batch} on {model.device}, {job.name}"
+        return f"{what}, {self.ranks} ranks of {job.machine.topology}"
+
+    @cached_property
+    def wrong(self) -> str:
+        """What a step computes that it should not, or nothing."""
+        promise = getattr(self.job.strategy, "promise", None)
+        if promise is None:
+            return ""
+        topology = self.job.topology(self.ranks)
+        plan = self.plan
+        if plan.steps > 1:
+            plan = self.job.strategy.plan(self.job.model, Setting(topology, self.ranks))
+        try:
+            semantics.check(plan.schedule, promise)
+        except semantics.WrongResult as error:
+            return str(error)
+        return ""
+
+    @property
+    def proof(self) -> str:
+        """What has been proven of a step."""
+        promise = getattr(self.job.strategy, "promise", None)
+        return f"a step proven: {promise.name} of the gradients" if promise else "in the order of service: not proven"
+
+    def by_phase(self) -> dict[str, float]:
+        """Seconds of computation on the critical path by kind of phase."""
+        schedule, total = self.timeline.schedule, dict[str, float]()
+        for segment in self.path:
+            if segment.part == "compute":
+                kind = schedule.phases[schedule.phase[segment.operation]].partition(" ")[0]
+                total[kind] = total.get(kind, 0.0) + segment.seconds
+        return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def row(self) -> Row:
+        """The run as a row of a table."""
+        found, steps = self.measures, self.plan.steps
+        memory = footprint(self.plan, self.timeline)
+        causes = found.bubbles.seconds.mean(axis=0) / steps
+        return Row(
+            model=self.plan.model.name,
+            strategy=self.job.name,
+            ranks=self.ranks,
+            batch=self.plan.model.batch,
+            step_s=found.step,
+            samples_per_s=found.samples_per_s,
+            efficiency=found.samples_per_s / (self.ranks * self.job.alone),
+            computing_s=float(found.computing.mean()) / steps,
+            exposed_s=float(found.exposed.mean()) / steps,
+            hidden_s=float(found.hidden.mean()) / steps,
+            transfer_s=float(causes[0]),
+            queue_s=float(causes[1]),
+            slower_peer_s=float(causes[2]),
+            drain_s=float(causes[3]),
+            volume_B=self.timeline.schedule.volume / steps,
+            peak_B=memory.peak,
+            redundant_B=memory.peak_redundant,
+            staleness=float(found.staleness.mean()) if len(found.staleness) else 0.0,
+            staleness_max=int(found.staleness.max(initial=0)),
+        )
+
+    def what_if(self) -> dict[str, tuple[float, float]]:
+        """Seconds a step with twice the bandwidth, half the latency and twice the compute: to first order from what
+        each is worth on the critical path, and simulated."""
+        half = {part: seconds / 2 / self.plan.steps for part, seconds in worth(self.path).items()}
+        now = self.timeline.makespan / self.plan.steps
+        first_order = {
+            TWICE_BANDWIDTH: now - half["serialisation"],
+            HALF_LATENCY: now - half["latency"] - half["gap"],
+            TWICE_COMPUTE: now - half["compute"],
+        }
+        return {name: (first_order[name], self._simulated(change)) for name, change in CHANGES.items()}
+
+    def _simulated(self, change: Callable[[Plan], Plan]) -> float:
+        return train(change(self.plan), self.job.rules.simulate).makespan / self.plan.steps
+
+
+TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = "twice the bandwidth", "half the latency", "twice the compute"
+
+
+def _wider(plan: Plan) -> Plan:
+    return replace(plan, topology=replace(plan.topology, medium_bandwidth=plan.topology.medium_bandwidth * 2))
+
+
+def _sooner(plan: Plan) -> Plan:
+    topology = plan.topology
+    return replace(plan, topology=replace(topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2))
+
+
+def _faster(plan: Plan) -> Plan:
+    schedule = plan.schedule
+    computed = schedule.kind == COMPUTATION
+    return replace(plan, schedule=replace(schedule, seconds=np.where(computed, schedule.seconds / 2, schedule.seconds)))
+
+
+CHANGES: dict[str, Callable[[Plan], Plan]] = {
+    TWICE_BANDWIDTH: _wider,
+    HALF_LATENCY: _sooner,
+    TWICE_COMPUTE: _faster,
+}

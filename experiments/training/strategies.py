@@ -1,0 +1,120 @@
+"""From "ddp:bucket=25MiB,overlap=no" to a strategy with its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import Field, fields, replace
+from difflib import get_close_matches
+from typing import Any, cast
+
+from simulator.training import FILES, Strategy
+from simulator.training import find as find_class
+from topologies.errors import InputError
+from topologies.units import format_bytes, parse_bandwidth, parse_bytes, parse_counts, parse_seconds, parse_sizes
+
+Parser = Callable[[str], object]
+
+
+def find(text: str) -> Strategy:
+    """The strategy for NAME or NAME:key=value,...; raises InputError that lists the options if there is no such."""
+    name, _, options = text.partition(":")
+    strategy = find_class(name)()
+    given: set[str] = set()
+    for part in filter(None, options.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"{text}: {key} has no value: write {name}:{key}=value")
+        if key in given:
+            raise InputError(f"{text}: {key} is given twice")
+        given.add(key)
+        strategy = with_option(strategy, name, key, value)
+    return strategy
+
+
+def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:
+    """The strategy, called `name`, with one option changed to what `value` says."""
+    known = options_of(strategy)
+    if key not in known:
+        raise InputError(_wrong_option(name, key, strategy))
+    try:
+        return cast(Strategy, replace(cast(Any, strategy), **{key: _parser(known[key])(value)}))
+    except InputError as error:
+        raise InputError(f"{name}:{key}: {error}") from None
+
+
+def options_of(strategy: Strategy) -> dict[str, Field[Any]]:
+    """The options by name."""
+    return {field.name: field for field in fields(cast(Any, strategy)) if "help" in field.metadata}
+
+
+def listed() -> dict[str, Strategy]:
+    """Every strategy by name, with its defaults."""
+    return {name: find_class(name)() for name in FILES}
+
+
+def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
+    """What a sweep over `text` sets an option to: "1MiB..200MiB:x2", "1..8" or a comma-separated list."""
+    known = options_of(strategy)
+    if key not in known:
+        raise InputError(_wrong_option(name, key, strategy))
+    field = known[key]
+    if ".." not in text:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if field.metadata["unit"] == "bytes":
+        zero, _, rest = text.partition(",") if re.match(r"0B?,", text) else ("", "", text)
+        return ([zero] if zero else []) + [f"{size!r}B" for size in parse_sizes(rest)]
+    if isinstance(field.default, int) and not isinstance(field.default, bool):
+        return [str(count) for count in parse_counts(text)]
+    raise InputError(f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us")
+
+
+def shown(value: str) -> str:
+    """A swept value for people: sizes in their unit."""
+    number = value.removesuffix("B")
+    try:
+        return format_bytes(float(number)) if value.endswith("B") else value
+    except ValueError:
+        return value
+
+
+def _parser(field: Field[Any]) -> Parser:
+    units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": parse_bandwidth}
+    if field.metadata["unit"]:
+        return units[field.metadata["unit"]]
+    return {bool: _yes, int: _whole, float: _number, str: str}[type(field.default)]
+
+
+def _size(text: str) -> float:
+    if text.strip() in ("0", "0B"):
+        return 0.0
+    if re.match(r"\s*-", text):
+        raise InputError(f"{text!r} is negative: write 0 or a size like 25MiB")
+    return parse_bytes(text)
+
+
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise InputError(f"{text[:40]!r} is neither yes nor no")
+    return text == "yes"
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?|\.\d{1,9}", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a number: write it like 0.1")
+    return float(text)
+
+
+def _wrong_option(name: str, key: str, strategy: Strategy) -> str:
+    known = options_of(strategy)
+    near = get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    width = max(map(len, known), default=0)
+    lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in known.items()]
+    return "\n".join([f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines])

@@ -1,0 +1,79 @@
+"""Stragglers, noise and failures as texts."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.training.conditions import parse, slow_links
+from simulator.training.conditions import Conditions, Failure
+from topologies.errors import InputError
+
+
+def test_nothing_is_said() -> None:
+    assert parse() == Conditions()
+    assert slow_links(None) == {}
+
+
+def test_all_is_said() -> None:
+    found = parse("3:1.5,5:2", "lognormal:0.1", "rank=3,step=5,restart=30s,timeout=10s,checkpoint=4", "0:7", seed=9)
+    assert found == Conditions({3: 1.5, 5: 2.0}, 0.1, (), 9, Failure(3, 5, 30.0, 10.0, 4), {0: 7})
+    assert slow_links("3:0.5,gpu0->switch:.25") == {"3": 0.5, "gpu0->switch": 0.25}
+
+
+def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "steps.txt"
+    file.write_text("1.5\n2e-1\n30ms\n")
+    assert parse(noise=str(file)).observed == (1.5, 0.2, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"straggler": "3"}, "--straggler '3'"),
+        ({"straggler": "3:0"}, "straggler 3:0"),
+        ({"straggler": "3:1,3:2"}, "named twice"),
+        ({"noise": "lognormal"}, "lognormal:0.1"),
+        ({"noise": "lognormal:-1"}, "lognormal:0.1"),
+        ({"noise": "/no/such/file"}, "neither lognormal:SIGMA nor a file"),
+        ({"noise": "\0"}, "neither lognormal:SIGMA nor a file"),
+        ({"fail": "rank=3"}, "rank=3,step=5,restart=30s"),
+        ({"fail": "rank=x,step=5,restart=30s"}, "--fail rank=x"),
+        ({"fail": "rank=1,step=5,restart=30"}, "no unit"),
+        ({"fail": "rank=1,step=5,restart=30s,colour=red"}, "rank=3,step=5"),
+        ({"batches": "3:x"}, "--batches '3:x'"),
+        ({"seed": -1}, "--seed -1"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"1\nx\n", b"-1\n", b"nan\n", b"1e999\n"])
+def test_a_file_of_no_times_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "steps.txt"
+    file.write_bytes(content)
+    with pytest.raises(InputError):
+        parse(noise=str(file))
+
+
+@pytest.mark.parametrize("text", ["3", "3:x", ":0.5", "3:-1"])
+def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
+    with pytest.raises(InputError, match="--slow-link"):
+        slow_links(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for read in (
+        lambda: parse(straggler=text),
+        lambda: parse(fail=text),
+        lambda: parse(batches=text),
+        lambda: slow_links(text),
+    ):
+        try:
+            read()
+        except InputError as error:
+            assert str(error)

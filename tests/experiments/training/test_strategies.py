@@ -1,0 +1,59 @@
+"""Strategies by name and options."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.training.strategies import find, options_of, values
+from simulator.training.ddp import DDP
+from topologies.errors import InputError
+
+
+def test_options_are_read_in_their_units() -> None:
+    assert find("ddp:bucket=4MiB,overlap=no,streams=2,launch=10us,slowdown=0.1,algo=tree") == DDP(
+        bucket=4 * 2.0**20, overlap=False, streams=2, launch=1e-5, slowdown=0.1, algo="tree"
+    )
+    assert find("ddp:bucket=0") == find("ddp:bucket=0B") == DDP(bucket=0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dpp", "did you mean 'ddp'|did you mean 'dp'"),
+        ("", "is no strategy"),
+        ("ddp:bucket", "bucket has no value"),
+        ("ddp:bucket=-1MiB", "'-1MiB' is negative: write 0 or a size"),
+        ("ddp:bucket=64M", "64MB or 64MiB"),
+        ("ddp:bucket=1MiB,bucket=2MiB", "bucket is given twice"),
+        ("ddp:bukcet=1MiB", "did you mean 'bucket'"),
+        ("ddp:overlap=maybe", "neither yes nor no"),
+        ("ddp:streams=1.5", "not a whole number"),
+        ("ddp:streams=0", "1 or more"),
+        ("ddp:slowdown=x", "not a number"),
+    ],
+)
+def test_what_cannot_be_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find(text)
+
+
+def test_a_sweep_lists_values() -> None:
+    assert values(DDP(), "ddp", "bucket", "1MiB..4MiB:x2") == ["1048576.0B", "2097152.0B", "4194304.0B"]
+    assert values(DDP(), "ddp", "bucket", "0,1MiB..2MiB:x2") == ["0", "1048576.0B", "2097152.0B"]
+    assert values(DDP(), "ddp", "bucket", "0,25MiB") == ["0", "25MiB"]
+    assert values(DDP(), "ddp", "streams", "1..3") == ["1", "2", "3"]
+    assert values(DDP(), "ddp", "overlap", "yes,no") == ["yes", "no"]
+
+
+@pytest.mark.parametrize(("key", "text"), [("launch", "1us..2us"), ("bukcet", "1MiB"), ("bucket", "4MiB..1MiB:x2")])
+def test_a_sweep_of_what_has_no_range_is_refused(key: str, text: str) -> None:
+    with pytest.raises(InputError):
+        values(DDP(), "ddp", key, text)
+
+
+@given(st.text(max_size=30), st.sampled_from([*options_of(DDP()), "x"]))
+def test_any_text_is_an_option_or_refused(text: str, key: str) -> None:
+    try:
+        find(f"ddp:{key}={text}")
+    except InputError as error:
+        assert str(error)

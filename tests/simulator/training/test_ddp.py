@@ -1,0 +1,256 @@
+"""DDP: closed forms, proofs, and the order of what happens."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import semantics
+from simulator.collectives.collective import ALL_REDUCE
+from simulator.engines import simulate
+from simulator.timeline import Timeline
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.ddp import DDP
+from simulator.training.measures import Measures, measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from simulator.training.run import train
+from topologies.catalogue import Figures, find
+from topologies.topology import Topology
+
+ONE_BUCKET = 1e12
+MODEL = Model(
+    "model",
+    8,
+    tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2) for k in range(4)),
+    optimizer=0.125,
+)
+GRADIENTS = 4 * 4096.0
+
+
+def star(ranks: int, bandwidth: float = 1024.0, latency: float = 0.0, servers: int = 0) -> Topology:
+    return find("star").build(max(ranks, 2), servers, Figures(bandwidth=bandwidth, latency=latency))
+
+
+def planned(
+    strategy: DDP,
+    ranks: int,
+    *,
+    model: Model = MODEL,
+    topology: Topology | None = None,
+    steps: int = 1,
+    **conditions: object,
+) -> Plan:
+    setting = Setting(star(ranks) if topology is None else topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
+    return strategy.plan(model, setting)
+
+
+def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
+    plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
+    timeline = train(plan, simulate)
+    return plan, timeline, measure(plan, timeline)
+
+
+def step(strategy: DDP, ranks: int, **options: object) -> float:
+    return ran(strategy, ranks, **options)[2].step
+
+
+def quiet(**options: object) -> DDP:
+    """Without the broadcast of buffers, which the closed forms leave out."""
+    return DDP(broadcast_buffers=False, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("latency", [0.0, 2.0**-10])
+def test_one_bucket_is_all_reduced_after_the_backward(ranks: int, latency: float) -> None:
+    ring = 2 * (ranks - 1) / ranks * GRADIENTS / 1024 + 4 * (ranks - 1) * latency
+    expected = MODEL.compute + ring
+    for strategy in (quiet(bucket=ONE_BUCKET), quiet(bucket=ONE_BUCKET, overlap=False)):
+        assert step(strategy, ranks, topology=star(ranks, latency=latency)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_overlap_buckets_come_one_after_the_other_after_the_backward() -> None:
+    assert step(quiet(bucket=0.0, overlap=False), 4) == pytest.approx(MODEL.compute + 1.5 * GRADIENTS / 1024)
+
+
+@pytest.mark.parametrize("strategy", [quiet(bucket=0.0), quiet(bucket=ONE_BUCKET), quiet(streams=2), DDP()])
+def test_infinite_bandwidth_hides_all(strategy: DDP) -> None:
+    assert step(strategy, 4, topology=star(4, bandwidth=1e18)) == pytest.approx(MODEL.compute, rel=1e-9)
+
+
+def test_all_but_the_last_bucket_hide_behind_the_backward() -> None:
+    bandwidth = 1.5 * 4096 / 0.5
+    _, _, found = ran(quiet(bucket=0.0), 4, topology=star(4, bandwidth=bandwidth))
+    assert found.step == pytest.approx(MODEL.compute + 0.5)
+    assert found.exposed.tolist() == pytest.approx([0.5] * 4)
+    assert found.hidden.tolist() == pytest.approx([1.5] * 4)
+
+
+def test_slow_links_leave_the_communication_of_the_first_bucket_on() -> None:
+    each = 1.5 * 4096 / 512
+    expected = MODEL.forward + 0.5 + 4 * each + MODEL.optimizer
+    assert step(quiet(bucket=0.0), 4, topology=star(4, bandwidth=512.0)) == pytest.approx(expected)
+
+
+def test_one_worker_computes_alone() -> None:
+    plan, timeline, found = ran(DDP(sync_batch_norm=True, metric=True), 1)
+    assert timeline.makespan == MODEL.compute
+    assert found.samples_per_s == 8 / MODEL.compute
+    assert plan.schedule.volume == 0
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"])
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("bucket", [0.0, 5000.0, ONE_BUCKET])
+def test_a_step_averages_the_gradients(algo: str, ranks: int, bucket: float) -> None:
+    semantics.check(planned(DDP(bucket=bucket, algo=algo, streams=2), ranks).schedule, ALL_REDUCE)
+
+
+def test_a_step_averages_the_gradients_through_a_server_and_in_switches() -> None:
+    apart = DDP(algo="parameter_server_apart", bucket=0.0)
+    assert apart.servers(4) == 1
+    semantics.check(planned(apart, 4, topology=star(4, servers=1)).schedule, ALL_REDUCE)
+    node = find("hgx_h100").build(8)
+    plan = planned(DDP(algo="nvls", bucket=0.0), 8, topology=node)
+    semantics.check(plan.schedule, ALL_REDUCE)
+    assert plan.topology.ranks > node.ranks
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        DDP(
+            sync_batch_norm=True, metric=True, prepare=0.1, find_unused=True, compress=True, accumulate=2, startup=True
+        ),
+        DDP(bucket=0.0, startup=True, streams=3),
+    ],
+)
+def test_a_step_averages_the_gradients_whatever_else_happens(strategy: DDP) -> None:
+    semantics.check(planned(strategy, 4, batches={1: 0}).schedule, ALL_REDUCE)
+
+
+def test_a_missing_transfer_is_noticed() -> None:
+    schedule = planned(DDP(), 3).schedule
+    broken = replace(
+        schedule, source=np.where(np.arange(len(schedule)) == np.flatnonzero(schedule.remote)[-1], -1, schedule.source)
+    )
+    with pytest.raises(semantics.WrongResult):
+        semantics.check(broken, ALL_REDUCE)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_on_a_stream_a_rank_enters_a_collective_when_it_has_left_the_one_before(streams: int) -> None:
+    plan, timeline, _ = ran(quiet(bucket=0.0, streams=streams), 4, sigma=0.3)
+    for rank in range(4):
+        for lane in range(1, 1 + streams):
+            mine = (plan.spans.rank == rank) & (plan.spans.lane == lane)
+            entered, left = timeline.start[plan.spans.first[mine]], timeline.finish[plan.spans.last[mine]]
+            assert len(entered) == 4 // streams
+            assert np.all(entered[1:] >= left[:-1])
+
+
+def test_buckets_are_launched_in_their_order() -> None:
+    """The layer registered last gets its gradient last, and its bucket is the first."""
+    turned = replace(MODEL, registration=(3, 2, 1, 0))
+    kept = quiet(bucket=0.0, find_unused=True)
+    fast = star(4, bandwidth=1.5 * 4096 / 0.5)
+    assert step(kept, 4, model=turned, topology=fast) > step(kept, 4, topology=fast) + 1
+    rebuilt = quiet(bucket=0.0)
+    assert step(rebuilt, 4, model=turned, topology=fast) == step(rebuilt, 4, topology=fast)
+
+
+def test_accumulated_batches_are_not_synchronised() -> None:
+    one, three = ran(quiet(bucket=ONE_BUCKET), 4), ran(quiet(bucket=ONE_BUCKET, accumulate=3), 4)
+    assert three[2].step - one[2].step == pytest.approx(2 * (MODEL.forward + MODEL.backward))
+    assert three[0].schedule.volume == one[0].schedule.volume
+    assert three[0].samples.tolist() == [3 * 4 * 8]
+
+
+def test_the_first_iteration_has_one_bucket_and_the_model_is_broadcast_before() -> None:
+    _, timeline, found = ran(quiet(bucket=0.0, startup=True), 2, steps=2)
+    broadcast = (GRADIENTS + 64) / 1024
+    assert found.steps[0] == pytest.approx(broadcast + MODEL.compute + GRADIENTS / 1024)
+    assert found.steps[1] < found.steps[0] - broadcast
+    assert found.steps[1:].tolist() == pytest.approx([step(quiet(bucket=0.0), 2)] * 2)
+    assert timeline.makespan == pytest.approx(found.steps.sum())
+
+
+def test_buffers_are_broadcast_before_every_forward() -> None:
+    assert step(DDP(bucket=ONE_BUCKET), 2) - step(quiet(bucket=ONE_BUCKET), 2) == pytest.approx(64 / 1024)
+
+
+def test_half_the_bytes_travel_under_compression() -> None:
+    plain, halved = planned(quiet(), 4), planned(quiet(compress=True), 4)
+    assert halved.schedule.volume == plain.schedule.volume / 2
+    packing = replace(MODEL, memory_bandwidth=1.5 * 4096.0)
+    extra = step(quiet(compress=True, overlap=False, bucket=0.0), 2, model=packing) - step(
+        quiet(compress=True, overlap=False, bucket=0.0), 2
+    )
+    assert extra == pytest.approx(4 * 2)
+
+
+def test_batch_norms_wait_for_each_other() -> None:
+    alpha = 2.0**-6
+    wide = star(2, bandwidth=1e18, latency=alpha)
+    waits = 4 * (2 * alpha + 2 * 2 * alpha)
+    assert step(quiet(sync_batch_norm=True, bucket=ONE_BUCKET), 2, topology=wide) == pytest.approx(
+        step(quiet(bucket=ONE_BUCKET), 2, topology=wide) + waits
+    )
+
+
+def test_a_metric_makes_the_next_step_wait() -> None:
+    alpha = 2.0**-6
+    wide = star(2, bandwidth=1e18, latency=alpha)
+    plain, waiting = (ran(quiet(metric=metric), 2, topology=wide, steps=3)[1].makespan for metric in (False, True))
+    assert waiting - plain == pytest.approx(3 * 4 * alpha)
+
+
+def test_all_wait_for_the_data_of_rank_0() -> None:
+    _, _, found = ran(quiet(prepare=3.0), 4, topology=star(4, bandwidth=1e18))
+    assert found.step == pytest.approx(MODEL.compute + 3)
+    assert found.bubbles.seconds[:, 2].tolist() == pytest.approx([3.0] * 4)
+
+
+def test_all_wait_for_a_straggler() -> None:
+    _, _, found = ran(quiet(bucket=ONE_BUCKET), 4, topology=star(4, bandwidth=1e18), slower={2: 2.0})
+    assert found.step == pytest.approx(2 * MODEL.compute)
+    assert found.bubbles.total.tolist() == pytest.approx([MODEL.compute] * 2 + [0.0, MODEL.compute])
+
+
+def test_a_rank_without_input_takes_part_in_the_all_reduce() -> None:
+    plan, _, found = ran(quiet(), 4, steps=3, batches={1: 1, 2: 2})
+    assert plan.samples.tolist() == [32, 24, 16]
+    assert found.computing[0] > found.computing[2] > found.computing[1]
+
+
+def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
+    failure = Failure(1, 3, restart=40.0, timeout=10.0, checkpoint=2)
+    plan, timeline, found = ran(quiet(bucket=ONE_BUCKET), 4, steps=5, failure=failure)
+    whole = MODEL.compute + 1.5 * GRADIENTS / 1024
+    assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1, 1]
+    assert timeline.makespan == pytest.approx(6 * whole + MODEL.forward + 50)
+    assert found.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
+
+
+@given(
+    st.integers(2, 6),
+    st.sampled_from([0.0, 4096.0, 6000.0, ONE_BUCKET]),
+    st.sampled_from(["ring", "tree", "naive"]),
+    st.integers(1, 3),
+    st.floats(0, 0.5),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_laws_of_every_step(ranks: int, bucket: float, algo: str, streams: int, sigma: float, overlap: bool) -> None:
+    strategy = quiet(bucket=bucket, algo=algo, streams=streams, overlap=overlap)
+    _, timeline, found = ran(strategy, ranks, steps=2, sigma=sigma)
+    span = timeline.makespan
+    assert found.steps.sum() == pytest.approx(span)
+    assert found.computing + found.bubbles.total == pytest.approx(np.full(ranks, span))
+    assert np.all(found.exposed <= found.bubbles.total + 1e-9)
+    assert np.all(found.hidden <= found.computing + 1e-9)
+    if overlap and streams == 1 and algo == "ring":
+        apart = ran(replace(strategy, overlap=False), ranks, steps=2, sigma=sigma)[1].makespan
+        assert span <= apart * (1 + 1e-9)  # a ring's ports serve in one order: no anomalies

@@ -1,0 +1,49 @@
+"""The memory of training."""
+
+import numpy as np
+import pytest
+
+from simulator.engines import simulate
+from simulator.memory import Memory
+from simulator.training.ddp import DDP
+from simulator.training.footprint import footprint
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Setting
+from topologies.catalogue import Figures, find
+
+MODEL = Model(
+    "m", 1, tuple(Layer(f"l{k}", 1.0, 2.0, 100.0 * (k + 1), (Tensor("w", 1000.0),)) for k in range(3)), state=2.0
+)
+REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
+
+
+def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
+    topology = find("star").build(max(2, ranks), 0, Figures(bandwidth=bandwidth, latency=0.0))
+    plan = DDP(algo="tree", bucket=1e9).plan(MODEL, Setting(topology, ranks))
+    timeline = simulate(plan.schedule, plan.topology)
+    return footprint(plan, timeline), timeline.makespan
+
+
+def test_a_worker_holds_parameters_state_gradients_and_activations() -> None:
+    found, makespan = held(1)
+    assert found.peak == REPLICA + GRADIENTS + ACTIVATIONS
+    at = [
+        found.resident[np.searchsorted(found.times, t, side="right") - 1]
+        for t in (0.5, 1.5, 2.5, 3.5, 5.5, 7.5, makespan)
+    ]
+    assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 300, 100, 0])
+
+
+def test_replicas_are_redundant_and_activations_are_not() -> None:
+    found, _ = held(4)
+    nothing_yet = 4 * GRADIENTS
+    assert found.redundant[0] == 3 * REPLICA + nothing_yet
+    assert found.redundant[-1] == 3 * (REPLICA + GRADIENTS)
+    before_backward = np.searchsorted(found.times, 3.0, side="right") - 1
+    assert found.resident[before_backward] == 4 * (REPLICA + GRADIENTS + ACTIVATIONS)
+    assert found.redundant[before_backward] == 3 * REPLICA + nothing_yet
+
+
+def test_an_inbox_counts_while_gradients_are_on_their_way() -> None:
+    found, _ = held(2, bandwidth=1e3)
+    assert found.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
