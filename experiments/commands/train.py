@@ -77,9 +77,10 @@ class Request:
             raise InputError(
                 f"--sweep {self.sweep[:60]!r}: write an option and its values, like bucket=1MiB..200MiB:x2"
             )
-        if key not in strategies.options_of(job.strategy) and key in catalogue.OPTIONS:
+        known = catalogue.MODELS.get(self.model.partition(":")[0])
+        if key not in strategies.options_of(job.strategy) and known and key in known.options:
             joint = "," if ":" in self.model else ":"
-            models = {value: catalogue.find(f"{self.model}{joint}{key}={value}") for value in _listed(key, text)}
+            models = {value: catalogue.find(f"{self.model}{joint}{key}={value}") for value in _listed(text)}
             return [(value, replace(job, model=model)) for value, model in models.items()]
         changed = {
             value: strategies.with_option(job.strategy, job.name, key, value)
@@ -95,7 +96,7 @@ class Request:
         return {**{k: v for k, v in vars(self).items() if k != "machine"}, **self.machine.parameters}
 
 
-def _listed(key: str, text: str) -> list[str]:
+def _listed(text: str) -> list[str]:
     if ".." in text:
         return [str(count) for count in parse_counts(text)]
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -36,7 +36,7 @@ class DDP:
     promise = ALL_REDUCE
 
     bucket: float = option(DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter", "bytes")
-    algo: str = option("ring", "all-reduce of the buckets, like rings")
+    algo: str = option("rings", "all-reduce of the buckets, like ring, tree or nvls")
     small: str = option("tree", "all-reduce of a few bytes")
     overlap: bool = option(True, "no: communicate only after the whole backward")
     streams: int = option(1, "collectives in flight: 1 as with NCCL, 2 as with gloo")

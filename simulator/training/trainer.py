@@ -9,7 +9,11 @@ from simulator.builder import ScheduleBuilder
 from simulator.training.communicator import Region
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting, Spans, Updates, no_spans
+from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
+
+MOST_OPERATIONS = 2**25
+"""Of a run, which hold about 8 GB."""
 
 
 class Trainer:
@@ -69,6 +73,10 @@ class Trainer:
 
         Returns the operation with which each worker leaves.
         """
+        if len(self.builder) + len(region.schedule) > MOST_OPERATIONS:
+            raise InputError(
+                f"more than {MOST_OPERATIONS} operations: take fewer ranks or steps, larger buckets, or algo=ring"
+            )
         builder, span = self.builder, {"count": region.schedule.buffer, "lane": lane}
         builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
