@@ -71,13 +71,18 @@ def trace(schedule: Schedule, timeline: Timeline, held: Changes | None = None, l
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
     end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
     values = _live(size[cell % schedule.slots], value, begin, end, read, merged)
-    return _steps(schedule.ranks, timeline.makespan, _joined(resident, held), _joined(values, live))
+    return _steps(schedule.ranks, timeline.makespan, joined(resident, held), joined(values, live))
 
 
-def _joined(changes: Changes, more: Changes | None) -> Changes:
+def joined(changes: Changes, more: Changes | None) -> Changes:
+    """The one and, if there are any, the other."""
     if more is None:
         return changes
-    return Changes(*(np.concatenate(columns) for columns in zip(changes, more, strict=True)))
+    return Changes(
+        np.concatenate((changes.times, more.times)),
+        np.concatenate((changes.nbytes, more.nbytes)),
+        np.concatenate((changes.rank, more.rank)),
+    )
 
 
 def _residence(

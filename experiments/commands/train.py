@@ -161,7 +161,7 @@ def _picture(found: Run, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
         from experiments.timelines.chrome_trace import chrome_trace
 
-        return chrome_trace(found.plan, found.timeline, request.parameters)
+        return chrome_trace(found.plan, found.timeline, dict(request.parameters))
     from experiments.timelines.gantt import step_figure
 
     return step_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
@@ -210,6 +210,14 @@ def _several(
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
 
 
+def _rate(samples: float) -> str:
+    return f"{samples:.0f}" if samples >= 1000 else f"{samples:.4g}"
+
+
+def _memory(nbytes: output.Value) -> str:
+    return "-" if nbytes is None else format_bytes(float(nbytes))
+
+
 def _seconds(key: str) -> Cell:
     return lambda record: format_seconds(float(record[key] or 0.0))
 
@@ -225,7 +233,7 @@ def _cells(swept: str, how: str, request: Request) -> Mapping[str, Cell]:
     cells |= {
         "p": lambda record: str(record["ranks"]),
         "step": _seconds("step_s"),
-        "samples/s": lambda record: f"{float(record['samples_per_s'] or 0.0):.5g}",
+        "samples/s": lambda record: _rate(float(record["samples_per_s"] or 0.0)),
         "efficiency": lambda record: f"{float(record['efficiency'] or 0.0):.1%}",
         "exposed": _seconds("exposed_s"),
         "hidden": _seconds("hidden_s"),
@@ -234,7 +242,7 @@ def _cells(swept: str, how: str, request: Request) -> Mapping[str, Cell]:
         "slower peer": _share("slower_peer_s"),
         "drain": _share("drain_s"),
         "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0)),
-        "peak": lambda record: format_bytes(float(record["peak_B"] or 0.0)),
+        "peak": lambda record: _memory(record["peak_B"]),
     }
     if request.strategy.partition(":")[0] in ("asgd", "ssp"):
         cells["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
@@ -298,7 +306,7 @@ def _summary(found: Run) -> list[list[str]]:
     talked = row.exposed_s + row.hidden_s
     lines = [
         ["  step", format_seconds(row.step_s), _spread(found)],
-        ["  samples/s", f"{row.samples_per_s:.5g}", f"{row.efficiency:.1%} of {row.ranks} times one worker alone"],
+        ["  samples/s", _rate(row.samples_per_s), f"{row.efficiency:.1%} of {row.ranks} times one worker alone"],
         ["  computing", format_seconds(row.computing_s), f"{row.computing_s / (row.step_s or 1.0):.1%} of the step"],
         [
             "  communicating",
@@ -306,8 +314,8 @@ def _summary(found: Run) -> list[list[str]]:
             f"{format_seconds(row.hidden_s)} hidden, {format_seconds(row.exposed_s)} exposed",
         ],
         ["  sent", format_bytes(row.volume_B), "all ranks, a step"],
-        ["  peak memory", format_bytes(row.peak_B), "the fullest rank"],
-        ["  redundant", format_bytes(row.redundant_B), "all ranks together, at the worst moment"],
+        ["  peak memory", _memory(row.peak_B), "the fullest rank"],
+        ["  redundant", _memory(row.redundant_B), "all ranks together, at the worst moment"],
     ]
     if len(found.measures.staleness):
         lines.append(["  staleness", f"{row.staleness:.2f}", _stale(found)])

@@ -62,9 +62,14 @@ class Job:
         return undisturbed.run(1).measures.samples_per_s
 
 
+TRACED = 2_000_000
+"""Operations up to which the memory is followed: beyond, that takes longer than everything else."""
+
+
 @dataclass(frozen=True)
 class Row:
-    """One run, units in the names: all are means over ranks, and over steps where they are of a step."""
+    """One run, units in the names: all are means over ranks, and over steps where they are of a step. Memory is traced
+    up to `TRACED` operations."""
 
     model: str
     strategy: str
@@ -81,8 +86,8 @@ class Row:
     slower_peer_s: float
     drain_s: float
     volume_B: float
-    peak_B: float
-    redundant_B: float
+    peak_B: float | None
+    redundant_B: float | None
     staleness: float
     staleness_max: int
 
@@ -139,7 +144,7 @@ class Run:
         """Seconds of computation on the critical path by kind of phase."""
         schedule, total = self.timeline.schedule, dict[str, float]()
         for segment in self.path:
-            if segment.part == "compute":
+            if segment.part == "compute" and segment.seconds > 0:
                 kind = schedule.phases[schedule.phase[segment.operation]].partition(" ")[0]
                 total[kind] = total.get(kind, 0.0) + segment.seconds
         return dict(sorted(total.items(), key=lambda item: -item[1]))
@@ -148,7 +153,7 @@ class Run:
     def row(self) -> Row:
         """The run as a row of a table."""
         found, steps = self.measures, self.plan.steps
-        memory = footprint(self.plan, self.timeline)
+        memory = footprint(self.plan, self.timeline) if len(self.plan.schedule) <= TRACED else None
         causes = found.bubbles.seconds.mean(axis=0) / steps
         return Row(
             model=self.plan.model.name,
@@ -166,8 +171,8 @@ class Run:
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
             volume_B=self.timeline.schedule.volume / steps,
-            peak_B=memory.peak,
-            redundant_B=memory.peak_redundant,
+            peak_B=memory.peak if memory else None,
+            redundant_B=memory.peak_redundant if memory else None,
             staleness=float(found.staleness.mean()) if len(found.staleness) else 0.0,
             staleness_max=int(found.staleness.max(initial=0)),
         )

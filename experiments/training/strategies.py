@@ -82,7 +82,8 @@ def _parser(field: Field[Any]) -> Parser:
     units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": parse_bandwidth}
     if field.metadata["unit"]:
         return units[field.metadata["unit"]]
-    return {bool: _yes, int: _whole, float: _number, str: str}[type(field.default)]
+    plain: dict[type, Parser] = {bool: _yes, int: _whole, float: _number, str: str}
+    return plain[type(field.default)]
 
 
 def _size(text: str) -> float:

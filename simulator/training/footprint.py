@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from simulator import memory
-from simulator.memory import Changes, Memory
+from simulator.memory import Changes, Memory, joined
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
-from topologies.topology import Floats
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
@@ -23,7 +22,7 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     copies = Changes(np.zeros(plan.workers), np.full(plan.workers, replica), workers)
     once = Changes(start, np.array([replica]), np.zeros(1, dtype=np.int32))
     kept = _activations(plan, timeline)
-    return memory.trace(timeline.schedule, timeline, _and(copies, kept), _and(once, kept))
+    return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
@@ -39,8 +38,3 @@ def _kept(plan: Plan, phase: str) -> float:
     kind, _, name = phase.partition(" ")
     sign = {"forward": 1.0, "backward": -1.0}.get(kind, 0.0)
     return sign * sum(layer.activation for layer in plan.model.layers if name in ("", layer.name))
-
-
-def _and(changes: Changes, more: Changes) -> Changes:
-    columns: list[Floats] = [np.concatenate(pair) for pair in zip(changes, more, strict=True)]
-    return Changes(columns[0], columns[1], columns[2].astype(np.int32))

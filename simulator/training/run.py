@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.schedule import Schedule
@@ -13,7 +14,7 @@ from simulator.timeline import Timeline
 from simulator.training.measures import union
 from simulator.training.plan import COMPUTE, Plan
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Topology
 
 Simulate = Callable[[Schedule, Topology], Timeline]
 ROUNDS = 100
@@ -29,7 +30,7 @@ def train(plan: Plan, simulate: Simulate) -> Timeline:
         return timeline
     schedule = plan.schedule
     main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers))
-    main = main[np.argsort(schedule.rank[main], kind="stable")].astype(np.int32)
+    main = main[np.argsort(schedule.rank[main], kind="stable")]
     for _ in range(ROUNDS):
         seconds = schedule.seconds.copy()
         seconds[main] = _slowed(plan, timeline, main)
@@ -40,7 +41,7 @@ def train(plan: Plan, simulate: Simulate) -> Timeline:
     raise InputError(f"slowdown is {plan.slowdown}: the times do not settle in {ROUNDS} rounds, take a smaller one")
 
 
-def _slowed(plan: Plan, timeline: Timeline, main: Ints) -> Floats:
+def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp]) -> Floats:
     """What each of the `main` computations, sorted by rank, takes among the communications of `timeline`."""
     slower, base = 1 + plan.slowdown, plan.schedule.seconds[main]
     result, rank_of = base.copy(), plan.schedule.rank[main]

@@ -1,0 +1,151 @@
+"""`simctl train`: what it prints, stores and refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.machine import Machine
+from experiments.commands.train import Request, run
+from topologies.errors import InputError
+
+MODEL = """\
+name: four
+batch: 8
+optimizer: 1ms
+state: 1
+source: made up
+layers:
+""" + "".join(
+    f"  - {{name: fc{k}, forward: 1ms, backward: 2ms, activation: 1MB, parameters: {{weight: 1MB}}}}\n"
+    for k in range(4)
+)
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    model = tmp_path / "four.yaml"
+    model.write_text(MODEL)
+    return Request(str(model), "ddp", Machine("star", bandwidth="1GB/s", latency="0us"), "4")
+
+
+def shown(request: Request, capsys: pytest.CaptureFixture[str], how: str = "table", **paths: Path) -> str:
+    given = {name: paths.get(name) for name in ("timeline", "out", "plot")}
+    assert run(request, given["timeline"], given["out"], given["plot"], how) == 0
+    return capsys.readouterr().out
+
+
+def report(request: Request, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = json.loads(shown(request, capsys, "json"))
+    return found
+
+
+def test_one_run_adds_up(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """Backward ends at 12 ms, one bucket of 4 MB takes 1.5 x 4 ms, the optimizer 1 ms."""
+    found = report(replace(request_, bucket="1GiB"), capsys)
+    summary = found["summary"]
+    assert summary["step_s"] == pytest.approx(0.019)
+    assert summary["exposed_s"] == pytest.approx(0.006)
+    assert summary["hidden_s"] == 0
+    assert summary["efficiency"] == pytest.approx(13 / 19)
+    assert summary["samples_per_s"] == pytest.approx(32 / 0.019)
+    assert sum(found["critical_path_s"].values()) == pytest.approx(0.019)
+    assert found["critical_path_by_phase_s"] == pytest.approx({"backward": 0.008, "forward": 0.004, "optimizer": 0.001})
+    assert found["what_if_s"]["twice the bandwidth"] == pytest.approx({"first_order": 0.016, "simulated": 0.016})
+    assert found["what_if_s"]["twice the compute"] == pytest.approx({"first_order": 0.0125, "simulated": 0.0125})
+
+
+def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(replace(request_, bucket="1GiB"), capsys)
+    assert "four, batch 8 on unknown, ddp, 4 ranks of star: 19ms a step" in text
+    assert "model: made up" in text
+    assert "a step proven: all_reduce of the gradients" in text
+
+
+def test_more_bandwidth_than_that_hides_all(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(replace(request_, machine=Machine("star", bandwidth="1EB/s", latency="0us")), capsys)
+    assert found["summary"]["step_s"] == pytest.approx(0.013)
+
+
+def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))))
+    assert [row["bucket"] for row in rows] == ["0", "1000000.0B", "2000000.0B", "4000000.0B"]
+    steps = [float(row["step_s"]) for row in rows]
+    assert steps[0] == steps[1] < steps[2] < steps[3] == pytest.approx(0.019)
+
+
+def test_a_scaling_curve_begins_with_one_worker(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))))
+    assert [float(row["efficiency"]) for row in rows] == pytest.approx(
+        [1.0] + [13 / (13 + 8 * (p - 1) / p) for p in (2, 4, 8)]
+    )
+    for row in rows:
+        assert float(row["twice_bandwidth_s"]) == pytest.approx(float(row["twice_bandwidth_first_order_s"]))
+
+
+def test_pictures_tables_and_how_they_were_made_are_written(
+    request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    png, perfetto, table, plot = (tmp_path / name for name in ("a.png", "a.json", "a.csv", "b.svg"))
+    shown(request_, capsys, timeline=png, out=table)
+    shown(request_, capsys, timeline=perfetto)
+    shown(replace(request_, p="1..4:x2"), capsys, plot=plot)
+    shown(replace(request_, sweep="bucket=0,25MiB"), capsys, plot=tmp_path / "c.png")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert json.loads(perfetto.read_text())["traceEvents"]
+    assert b"<svg" in plot.read_bytes()
+    made = json.loads((tmp_path / "a.csv.meta.json").read_text())
+    assert made["parameters"]["strategy"] == "ddp"
+    assert made["parameters"]["bandwidth"] == "1GB/s"
+    assert made["parameters"]["seed"] == 0
+
+
+def test_noise_is_the_same_each_time(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    noisy = replace(request_, noise="lognormal:0.3", steps=3, seed=5)
+    assert shown(noisy, capsys, "json") == shown(noisy, capsys, "json") != shown(replace(noisy, seed=6), capsys, "json")
+
+
+def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = report(replace(request_, bucket="1GiB", slow_link="gpu1->switch:0.5"), capsys)
+    assert slow["summary"]["step_s"] == pytest.approx(0.013 + 0.012)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "ddpp"}, "did you mean 'ddp'"),
+        ({"strategy": "asgd", "bucket": "25MiB"}, "asgd has no option 'bucket'"),
+        ({"bucket": "-1MiB"}, "'-1MiB' is negative"),
+        ({"bucket": "many"}, "'many' is not a size"),
+        ({"p": "0"}, "workers, not 0"),
+        ({"p": "100000"}, "workers, not 100000"),
+        ({"machine": Machine("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
+        ({"sweep": "bucket"}, "--sweep 'bucket'"),
+        ({"sweep": "colour=1,2"}, "ddp has no option 'colour'"),
+        ({"sweep": "bucket=,"}, "there is no value"),
+        ({"straggler": "9:2"}, "there is no rank 9"),
+        ({"fail": "rank=9,step=0,restart=1s"}, "rank 9 fails"),
+        ({"fail": "rank=1,step=4,restart=1s"}, "fails in step 4"),
+        ({"slow_link": "7:0.5"}, "no such rank"),
+        ({"model": "resnet51"}, "did you mean 'resnet50'"),
+        ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
+    ],
+)
+def test_what_cannot_be_is_refused(request_: Request, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(replace(request_, **changes), None, None, None, "table")  # type: ignore[arg-type]
+
+
+def test_a_timeline_is_of_one_run(request_: Request, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--timeline"):
+        run(replace(request_, p="2,4"), tmp_path / "a.png", None, None, "table")
+    with pytest.raises(InputError, match="--plot"):
+        run(request_, None, None, tmp_path / "a.png", "table")
+    with pytest.raises(InputError, match="its name ends in"):
+        run(request_, tmp_path / "a.txt", None, None, "table")
+    assert list(tmp_path.glob("a.*")) == []
