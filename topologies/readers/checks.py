@@ -17,10 +17,10 @@ def check_text(text: str, name: str) -> str:
     Raises InputError when it is blank, holds control characters or has more than 16 Mi characters.
     """
     if len(text) > LIMIT:
-        raise InputError(f"{name} is larger than 16 MiB: expected one machine")
+        raise InputError(f"{name} is larger than 16 MiB")
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise InputError(f"{name} is empty: expected a machine")
+        raise InputError(f"{name} is empty: it describes nothing")
     if strange := _UNPRINTABLE.search(text):
         line = text.count("\n", 0, strange.start()) + 1
         raise InputError(f"{name} line {line}: the character {strange[0]!r} is not text: expected UTF-8")

@@ -19,7 +19,7 @@ def load(text: str, name: str) -> object:
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     except RecursionError:
-        raise InputError(f"{name} is nested too deep: expected one machine") from None
+        raise InputError(f"{name} is nested too deep") from None
 
 
 def dump(content: dict[str, object]) -> str:

@@ -76,7 +76,7 @@ def looks_like(text: str) -> bool:
 def parse(text: str, file: str) -> Matrix:
     """The first matrix of a text. Raises InputError that names the file, the line and the column."""
     if len(text) > LIMIT:
-        raise InputError(f"{file} is larger than 16 MiB: expected one machine")
+        raise InputError(f"{file} is larger than 16 MiB")
     lines = lines_of(text)
     top, first = start_of(lines, file)
     try:

@@ -74,12 +74,12 @@ def _flow(value: object) -> str:
 def _document(loader: Any, name: str) -> object:
     loader.get_event()
     if loader.check_event(yaml.StreamEndEvent):
-        raise InputError(f"{name} is empty: expected a machine")
+        raise InputError(f"{name} is empty: it describes nothing")
     loader.get_event()
     value = _node(loader, name, 0)
     loader.get_event()
     if not loader.check_event(yaml.StreamEndEvent):
-        _refuse(loader.peek_event(), name, "a second document: expected one machine")
+        _refuse(loader.peek_event(), name, "a second document: one is right")
     return value
 
 

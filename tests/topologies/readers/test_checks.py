@@ -63,9 +63,9 @@ def test_text_is_taken_as_it_is_less_a_byte_order_mark(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "file is empty: expected a machine"),
-        (" \n\t", "file is empty: expected a machine"),
-        ("x" * (LIMIT + 1), "file is larger than 16 MiB: expected one machine"),
+        ("", "file is empty: it describes nothing"),
+        (" \n\t", "file is empty: it describes nothing"),
+        ("x" * (LIMIT + 1), "file is larger than 16 MiB"),
         ("a\n\0", "file line 2: the character '\\x00' is not text: expected UTF-8"),
         ("\ud800", "file line 1: the character '\\ud800' is not text: expected UTF-8"),
         ("a\n\nb\x1b[0m", "file line 3: the character '\\x1b' is not text: expected UTF-8"),

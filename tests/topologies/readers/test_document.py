@@ -128,7 +128,7 @@ MISTAKES = {
     ("name: pair", "name: &a pair"): " line 2: 'a' is an anchor or alias: write what it stands for",
     ("name: pair", "name: *a"): " line 2: 'a' is an anchor or alias: write what it stands for",
     ("name: pair", "[a]: pair"): " line 2: a key that is not text",
-    ("both: true", "both: true\n---\na: b"): " line 13: a second document: expected one machine",
+    ("both: true", "both: true\n---\na: b"): " line 13: a second document: one is right",
 }
 
 

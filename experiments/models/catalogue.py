@@ -1,0 +1,157 @@
+"""From "resnet50:batch=128,device=a100,dtype=amp" or the name of a file to a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.models import transformers
+from experiments.models.accelerators import ACCELERATORS
+from experiments.models.resnet import resnet50
+from experiments.models.vgg import vgg16
+from experiments.models.work import Architecture, estimate
+from simulator.training.model import Model
+from topologies.errors import InputError
+
+LARGEST_BATCH = 65536
+
+
+class Extent(NamedTuple):
+    """What a sample's size is called, what it is where nobody says, and from where to where it goes."""
+
+    option: str
+    default: int
+    least: int
+    most: int
+
+
+class Entry(NamedTuple):
+    """A model that is shipped, and its defaults: with those it fits into the device's memory."""
+
+    summary: str
+    build: Callable[[int], Architecture]
+    extent: Extent
+    batch: int
+    dtype: str = "amp"
+    device: str = "h100"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What each option is for, with its default."""
+        option, default, least, most = self.extent
+        return {
+            "batch": f"samples a device, 1 to {LARGEST_BATCH} [{self.batch}]",
+            option: f"{HELP[option]}, {least} to {most} [{default}]",
+            "device": f"one of {', '.join(ACCELERATORS)} [{self.device}]",
+            "dtype": f"fp32, tf32, amp, bf16 or fp8 where device and model can [{self.dtype}]",
+        }
+
+
+HELP = {"image": "side of an image in pixels", "seq": "tokens of a sequence"}
+
+IMAGE = Extent("image", 224, 32, 4096)
+
+MODELS: dict[str, Entry] = {
+    "resnet50": Entry("ResNet-50, images, 25.6 M parameters, SGD with momentum", resnet50, IMAGE, 128),
+    "vgg16": Entry("VGG-16, images, 138 M parameters, SGD with momentum", vgg16, IMAGE, 64),
+    "bert_base": Entry(
+        "BERT-base, text, 109 M parameters, Adam",
+        partial(transformers.bert, transformers.BERT_BASE),
+        Extent("seq", 512, 1, transformers.BERT_BASE.positions),
+        32,
+    ),
+    "bert_large": Entry(
+        "BERT-large, text, 335 M parameters, Adam",
+        partial(transformers.bert, transformers.BERT_LARGE),
+        Extent("seq", 512, 1, transformers.BERT_LARGE.positions),
+        16,
+    ),
+    "gpt2": Entry(
+        "GPT-2, text, 124 M parameters, Adam",
+        partial(transformers.gpt2, transformers.GPT2),
+        Extent("seq", 1024, 1, transformers.GPT2.positions),
+        16,
+    ),
+    "llama_7b": Entry(
+        "Llama 2 7B, text, 6.7 G parameters, Adam",
+        partial(transformers.llama, transformers.LLAMA_7B),
+        Extent("seq", transformers.LLAMA_7B.positions, 1, 131072),
+        1,
+        dtype="bf16",
+    ),
+}
+"""The models by name."""
+
+
+def find(text: str) -> Model:
+    """The model for NAME or FILE; options follow a name after a colon. Raises InputError if there is none of that name,
+    or an option is none."""
+    name, _, options = text.partition(":")
+    if name in MODELS:
+        return _estimated(name, MODELS[name], _given(name, MODELS[name], options))
+    path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
+    if path and (_exists(path) or re.search(r"[/.]", path)):
+        if options:
+            raise InputError(f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}")
+        return _from_file(Path(path))
+    near = get_close_matches(name.lower(), MODELS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(f"{name[:80]!r} is no model and no file: {hint}(there are {', '.join(MODELS)})")
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _from_file(path: Path) -> Model:
+    from experiments.models.files import read
+
+    return read(path)
+
+
+def _given(name: str, entry: Entry, options: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for part in filter(None, options.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in entry.options:
+            raise InputError(_wrong_option(name, key, entry.options))
+        if not equals:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {entry.options[key]}")
+        if key in given:
+            raise InputError(f"{name}: {key} is given twice")
+        given[key] = value
+    return given
+
+
+def _wrong_option(name: str, key: str, options: dict[str, str]) -> str:
+    width = max(map(len, options))
+    lines = [f"  {option:<{width}}  {help}" for option, help in options.items()]
+    near = get_close_matches(key, options, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return "\n".join([f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines])
+
+
+def _estimated(name: str, entry: Entry, given: dict[str, str]) -> Model:
+    option, default, least, most = entry.extent
+    batch = _whole(name, "batch", given.get("batch", str(entry.batch)), 1, LARGEST_BATCH)
+    extent = _whole(name, option, given.get(option, str(default)), least, most)
+    device, dtype = given.get("device", entry.device), given.get("dtype", entry.dtype)
+    try:
+        return estimate(name, entry.build(extent), batch=batch, device=device, dtype=dtype)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _whole(name: str, key: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}")
+    if not least <= int(text) <= most:
+        raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
+    return int(text)

@@ -1,0 +1,176 @@
+"""What a Kineto trace says happened: operations, one within the other, and the seconds that each took by itself."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.models.events import Event
+
+LIMIT = 128 * 2**20
+"""Bytes of a trace, unpacked."""
+EVALUATE = "autograd::engine::evaluate_function: "
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+CPU = "CPU"
+COMMUNICATES = (
+    EVALUATE + ACCUMULATE,
+    "c10d::",
+    "c10d_functional::",
+    "_c10d_functional::",
+    "torch::distributed",
+    "torch.distributed",
+)
+"""How operations that compute nothing begin; what is evaluated for a gradient's arrival are the hooks of DDP."""
+_OPERATION = "cpu_op"
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+_ANNOTATION = "user_annotation"
+_ROUNDING = 2e-3
+"""Microseconds that an end may be off: a trace has three digits, and a float of days in microseconds hardly more."""
+
+
+class Act(NamedTuple):
+    """An operation that nothing calls, with what it calls; communication and the arrival of a gradient within another
+    are acts of their own.
+
+    `seconds` are those of its kernels where the trace has kernels, else its own. `numbers` are autograd's sequence
+    numbers of it and of what it calls.
+    """
+
+    event: Event
+    seconds: float
+    numbers: tuple[int, ...]
+
+
+class Trace(NamedTuple):
+    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"."""
+
+    acts: list[Act]
+    annotations: list[Event]
+    device: str
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file, unpacked if it is gzipped. Raises InputError: none there, empty, damaged, above 128 MiB."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LIMIT + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read {str(path)[:200]!r}: {reason}: name a model file or a trace") from None
+    if data.startswith(b"\x1f\x8b"):
+        data = _unpacked(data, path.name)
+    if len(data) > LIMIT:
+        raise InputError(f"{path.name} has more than {LIMIT // 2**20} MiB: record fewer steps, and without stacks")
+    if not data.strip():
+        raise InputError(f"{path.name} is empty: expected a model or a trace")
+    return data
+
+
+def load(data: bytes, name: str) -> Trace:
+    """The trace in the bytes of the file `name`. Raises InputError: no JSON, no list of events, an event without time.
+
+    Where there are kernels the time is theirs, and operations only launch.
+    """
+    from experiments.models.events import read_events
+
+    content = _json(data, name)
+    given = content.get("traceEvents") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(given, list):
+        raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
+    spans = read_events(given, (_OPERATION, *_LAUNCHES), name)
+    kernels = read_events(given, _KERNELS, name)
+    device = _device(content) if kernels else CPU
+    return Trace(_acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device)
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return file.read(LIMIT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} is damaged or cut off: {error}") from None
+
+
+def _json(data: bytes, name: str) -> object:
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name} line {error.lineno}: {error.msg}: expected a trace as JSON, all of it") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is no trace as JSON: {str(error)[:80]}") from None
+
+
+def _device(content: dict[str, Any]) -> str:
+    devices = content.get("deviceProperties")
+    first = devices[0] if isinstance(devices, list) and devices else None
+    name = first.get("name") if isinstance(first, dict) else None
+    return name.strip()[:100] if isinstance(name, str) and name.isprintable() and name.strip() else "GPU"
+
+
+def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:
+    above = list(_above(spans))
+    heads = _heads(spans, above)
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for span, head in zip(spans, heads, strict=True):
+        if span.args.sequence is not None:
+            numbers[head].append(span.args.sequence)
+    seconds = _on_gpu(spans, kernels, heads) if kernels else _on_cpu(spans, above, heads)
+    return [Act(spans[k], max(0.0, seconds[k]), tuple(numbers[k])) for k, head in enumerate(heads) if head == k]
+
+
+def _above(spans: Sequence[Event]) -> Iterator[int]:
+    """For every span the operation of its thread within which it starts, or -1."""
+    running: dict[int | str, list[int]] = defaultdict(list)
+    for k, span in enumerate(spans):
+        stack = running[span.tid]
+        while stack and spans[stack[-1]].end <= span.ts + _ROUNDING:
+            stack.pop()
+        yield stack[-1] if stack else -1
+        if span.cat == _OPERATION:
+            stack.append(k)
+
+
+def _heads(spans: Sequence[Event], above: Sequence[int]) -> list[int]:
+    """For every span the operation that its act begins with; -1 for a launch by none."""
+    heads: list[int] = []
+    for k, (span, outer) in enumerate(zip(spans, above, strict=True)):
+        begins = span.cat == _OPERATION and (outer < 0 or span.name.startswith((ACCUMULATE, *COMMUNICATES)))
+        heads.append(k if begins else heads[outer] if outer >= 0 else -1)
+    return heads
+
+
+def _on_cpu(spans: Sequence[Event], above: Sequence[int], heads: Sequence[int]) -> dict[int, float]:
+    """Seconds of every act, without those of the acts within it."""
+    seconds: dict[int, float] = defaultdict(float)
+    for k, head in enumerate(heads):
+        if head == k:
+            seconds[k] += spans[k].dur / 1e6
+            if above[k] >= 0:
+                seconds[heads[above[k]]] -= spans[k].dur / 1e6
+    return seconds
+
+
+def _on_gpu(spans: Sequence[Event], kernels: Sequence[Event], heads: Sequence[int]) -> dict[int, float]:
+    """Seconds of the kernels of every act: of those that it launched, or else that name one of its operations."""
+    seconds: dict[int, float] = defaultdict(float)
+    launched, named = dict[int | None, int](), dict[int | None, int]()
+    for span, head in zip(spans, heads, strict=True):
+        if span.cat == _OPERATION:
+            named[span.args.external] = head
+        else:
+            launched[span.args.correlation] = head
+    for kernel in kernels:
+        head = launched.get(kernel.args.correlation, -1)
+        head = head if head >= 0 else named.get(kernel.args.external, -1)
+        seconds[head] += 0.0 if kernel.name.startswith("nccl") else kernel.dur / 1e6
+    return seconds

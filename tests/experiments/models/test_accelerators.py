@@ -1,0 +1,106 @@
+"""Devices: their peaks from what they are made of, the shares that are stated, and what they cannot do."""
+
+import pytest
+
+from experiments.models.accelerators import (
+    ACCELERATORS,
+    MEMORY,
+    PRECISIONS,
+    SHARES,
+    accelerator,
+    bandwidth,
+    multiplies,
+    share,
+)
+from simulator.training.model import WIDTHS
+from topologies.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "units", "flops", "clock"),
+    [
+        ("p100", "fp32", 3584, 2, 1.48e9),
+        ("v100", "fp32", 5120, 2, 1.53e9),
+        ("v100", "fp16", 640, 128, 1.53e9),
+        ("a100", "fp32", 6912, 2, 1.41e9),
+        ("a100", "tf32", 432, 256, 1.41e9),
+        ("a100", "bf16", 432, 512, 1.41e9),
+        ("h100", "bf16", 528, 1024, 1.83e9),
+        ("h100", "fp8", 528, 2048, 1.83e9),
+        ("mi300x", "bf16", 1216, 512, 2.1e9),
+        ("cpu", "fp32", 112, 64, 2e9),
+        ("cpu", "bf16", 112, 2048, 2e9),
+    ],
+)
+def test_a_peak_is_units_times_flops_a_cycle_times_clock(
+    name: str, dtype: str, units: int, flops: int, clock: float
+) -> None:
+    assert accelerator(name).peak[dtype] == pytest.approx(units * flops * clock, rel=0.01)
+
+
+def test_the_bandwidth_of_the_cpu_is_that_of_its_channels() -> None:
+    assert accelerator("cpu").bandwidth == 16 * 8 * 4.8e9
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_narrower_numbers_are_no_slower(name: str) -> None:
+    peak = ACCELERATORS[name].peak
+    peaks = [peak[dtype] for dtype in ("fp32", "tf32", "bf16", "fp8") if dtype in peak]
+    assert peaks == sorted(peaks)
+    assert peak.get("fp16", peak.get("bf16")) == peak.get("bf16", peak.get("fp16"))
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_every_device_has_a_source(name: str) -> None:
+    assert "datasheet" in ACCELERATORS[name].source or "recalled" in ACCELERATORS[name].source
+    assert set(ACCELERATORS[name].peak) <= set(WIDTHS)
+
+
+def test_every_share_is_one_and_says_why() -> None:
+    for name, kind in {**SHARES, "memory": {"": MEMORY}}.items():
+        for dtype, stated in kind.items():
+            assert 0 < stated.value < (1.5 if (name, dtype) == ("3x3 convolution", "fp32") else 1)
+            assert len(stated.why) >= len("as fp16")
+
+
+def test_a_share_is_scaled_by_what_the_libraries_reach() -> None:
+    assert share("h100", "matmul", "bf16") == 0.6
+    assert share("mi300x", "matmul", "bf16") == pytest.approx(0.42)
+    assert bandwidth("v100") == pytest.approx(720e9)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "math"),
+    [
+        ("v100", "fp32", "fp32"),
+        ("v100", "amp", "fp16"),
+        ("a100", "amp", "bf16"),
+        ("a100", "tf32", "tf32"),
+        ("h100", "fp8", "fp8"),
+        ("cpu", "amp", "bf16"),
+    ],
+)
+def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
+    assert multiplies(device, dtype, ["matmul"]) == math
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "kinds", "message"),
+    [
+        ("v100", "bf16", ["matmul"], "v100 cannot train it in 'bf16': it takes fp32, amp"),
+        ("a100", "fp8", ["matmul"], "a100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
+        ("h100", "fp8", ["matmul", "convolution"], "h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
+        ("h100", "fp16", ["matmul"], "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8"),
+        ("H1000", "amp", ["matmul"], f"'H1000' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}"),
+        ("", "amp", ["matmul"], f"'' is no device: there are {', '.join(ACCELERATORS)}"),
+    ],
+)
+def test_what_is_refused(device: str, dtype: str, kinds: list[str], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        multiplies(device, dtype, kinds)
+    assert str(refused.value) == message
+
+
+def test_precisions_are_of_dtypes_that_there_are() -> None:
+    for precision in PRECISIONS.values():
+        assert {precision.held, precision.reduced, *precision.math} <= set(WIDTHS)

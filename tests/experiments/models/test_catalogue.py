@@ -1,0 +1,244 @@
+"""NAME:key=value,... and files: what is understood, what is estimated, and what is said of the rest."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
+from experiments.models.catalogue import LARGEST_BATCH, MODELS, find
+from simulator.training.model import WIDTHS, Model
+from topologies.errors import InputError
+
+GPUS = ("v100", "a100", "h100", "h200", "b200")
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InputError) as refused:
+        find(text)
+    return str(refused.value)
+
+
+def one_line(text: str) -> str:
+    message = refusal(text)
+    assert "\n" not in message
+    return message
+
+
+def rate(text: str) -> float:
+    model = find(text)
+    return model.batch / model.compute
+
+
+# Names.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_name_is_found_with_its_defaults(name: str) -> None:
+    entry = MODELS[name]
+    model = find(name)
+    assert (model.name, model.batch, model.device) == (name, entry.batch, entry.device)
+    assert find(f"{name}:") == model
+    option, default, _, _ = entry.extent
+    spelt = f"{name}:batch={entry.batch},{option}={default},device={entry.device},dtype={entry.dtype}"
+    assert find(spelt) == model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_default_fits_into_the_device(name: str) -> None:
+    """Parameters, gradients, the optimizer's state and activations."""
+    model = find(name)
+    needed = model.parameters * (1 + model.state) + model.gradients + model.activations
+    assert needed < accelerator(model.device).memory
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("device", ACCELERATORS)
+def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
+    model = find(f"{name}:device={device},dtype={'fp32' if device == 'p100' else 'amp'}")
+    assert model.source.startswith("estimated, not measured: FLOPs at ")
+    assert device in model.source
+    assert model.memory_bandwidth == ACCELERATORS[device].bandwidth
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("resnet5", "resnet50"),
+        ("ResNet50", "resnet50"),
+        ("bertlarge:batch=1", "bert_large"),
+        ("resnet5:a=1.5", "resnet50"),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) -> None:
+    message = one_line(text)
+    assert message.startswith(f"{text.partition(':')[0]!r} is no model and no file: did you mean {near!r}? ")
+    assert all(name in message for name in MODELS)
+
+
+@pytest.mark.parametrize("text", ["", ":", ":batch=2", "zzzzzz", "x\0y", "\n", "a" * 5000])
+def test_a_name_like_none_is_answered_with_all(text: str) -> None:
+    message = one_line(text)
+    assert "did you mean" not in message
+    assert len(message) < 300
+
+
+# Options.
+
+
+def test_options_are_obeyed() -> None:
+    model = find("bert_large:batch=3,seq=64,device=a100,dtype=tf32")
+    assert (model.batch, model.device, model.dtype) == (3, "a100", "fp32")
+    assert model.inputs == 3 * 64 * 3 * 8
+    assert "156 TFLOP/s in tf32 of a100" in model.source
+    assert find("resnet50:image=32,batch=2").inputs == 2 * 3 * 32**2 * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("resnet50:batch=0", "resnet50:batch: 0 is out of range: it is 1 to 65536"),
+        ("resnet50:batch=65537", "resnet50:batch: 65537 is out of range: it is 1 to 65536"),
+        ("resnet50:batch=-1", "resnet50:batch: '-1' is not a whole number: write it like 1"),
+        ("resnet50:batch=1.5", "resnet50:batch: '1.5' is not a whole number: write it like 1"),
+        ("resnet50:batch=", "resnet50:batch: '' is not a whole number: write it like 1"),
+        ("resnet50:batch=٣", "resnet50:batch: '٣' is not a whole number: write it like 1"),
+        ("resnet50:batch", "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]"),
+        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice"),
+        ("resnet50:image=31", "resnet50:image: 31 is out of range: it is 32 to 4096"),
+        ("bert_base:seq=513", "bert_base:seq: 513 is out of range: it is 1 to 512"),
+        ("gpt2:seq=1025", "gpt2:seq: 1025 is out of range: it is 1 to 1024"),
+        ("llama_7b:seq=0", "llama_7b:seq: 0 is out of range: it is 1 to 131072"),
+        ("gpt2:device=h10", f"gpt2: 'h10' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}"),
+        ("gpt2:dtype=int8", "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8"),
+        ("llama_7b:device=v100", "llama_7b: v100 cannot train it in 'bf16': it takes fp32, amp"),
+        ("resnet50:dtype=fp8", "resnet50: h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
+    assert one_line(text) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("resnet50", "batch image device dtype"), ("gpt2", "batch seq device dtype")]
+)
+def test_a_wrong_option_is_answered_with_all(name: str, options: str) -> None:
+    first, *rest = refusal(f"{name}:bach=1").splitlines()
+    assert first == f"{name} has no option 'bach': did you mean 'batch'? write {name}:key=value,... with"
+    assert [line.split()[0] for line in rest] == options.split()
+    assert all("[" in line for line in rest)
+
+
+# What is estimated.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_faster_device_is_faster(name: str) -> None:
+    times = [find(f"{name}:device={device},dtype=amp").compute for device in GPUS]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == len(times)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_extremes_are_finite(name: str) -> None:
+    most = MODELS[name].extent.most
+    assert find(f"{name}:batch={LARGEST_BATCH},{MODELS[name].extent.option}={most}").compute < 1e9
+
+
+@given(
+    name=st.sampled_from([*MODELS]), batch=st.integers(1, 500), dtype=st.sampled_from(["fp32", "tf32", "amp", "bf16"])
+)
+@settings(max_examples=40)
+def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
+    """Parameters and optimizer know nothing of it, activations are linear, and time grows no faster than it."""
+    small, large = (find(f"{name}:batch={size},dtype={dtype}") for size in (batch, 2 * batch))
+    assert [layer.tensors for layer in small.layers] == [layer.tensors for layer in large.layers]
+    assert (small.optimizer, small.buffers) == (large.optimizer, large.buffers)
+    assert large.activations == pytest.approx(2 * small.activations)
+    assert small.forward < large.forward <= 2 * small.forward * (1 + 1e-9)
+    assert small.gradients == small.parameters * WIDTHS[small.gradient_dtype] / WIDTHS[small.dtype]
+
+
+@pytest.mark.parametrize(
+    ("text", "images"),
+    [
+        ("resnet50:batch=256,device=v100,dtype=fp32", 367),
+        ("resnet50:batch=256,device=v100,dtype=amp", 1200),
+        ("resnet50:batch=256,device=a100,dtype=tf32", 938),
+        ("resnet50:batch=256,device=a100,dtype=amp", 2470),
+        ("resnet50:batch=64,device=p100,dtype=fp32", 219),
+        ("vgg16:batch=64,device=p100,dtype=fp32", 154),
+    ],
+)
+def test_images_are_trained_about_as_fast_as_measured(text: str, images: float) -> None:
+    """Images/s of one GPU: NVIDIA DeepLearningExamples, PyTorch, ResNet50 v1.5, DGX-1 and DGX A100, 21.03; and on P100
+    tensorflow/docs_src/performance/benchmarks.md, synthetic data, May 2017."""
+    assert rate(text) == pytest.approx(images, rel=0.2)
+
+
+@pytest.mark.parametrize(("device", "measured"), [("v100", 64e12), ("a100", 136e12)])
+def test_a_block_of_bert_is_about_as_fast_as_measured(device: str, measured: float) -> None:
+    """FLOP/s of forward and backward of a block, in 16 bits: github.com/fanghostt/transformers-benchmarks."""
+    model = find(f"bert_large:batch=64,seq=128,device={device},dtype=amp")
+    flops = 3 * 64 * (2 * 12 * 1024**2 * 128 + 4 * 128**2 * 1024)
+    block = model.layers[1:3]
+    assert flops / sum(layer.forward + layer.backward for layer in block) == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(("text", "peak"), [("llama_7b", 989e12), ("llama_7b:device=a100,seq=2048", 312e12)])
+def test_llama_uses_35_to_50_percent_of_the_peak(text: str, peak: float) -> None:
+    """Model FLOPs utilisation: 6 FLOPs a parameter and token, and attention's, over the whole step."""
+    model = find(text)
+    tokens = model.inputs / 16
+    flops = 6 * 6_738_415_616 * tokens + 3 * 32 * 2 * tokens**2 * 4096
+    assert 0.35 < flops / model.compute / peak < 0.5
+
+
+# Files.
+
+
+def test_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    wanted = find("resnet50")
+
+    def read(path: Path) -> Model:
+        asked.append(path)
+        return wanted
+
+    monkeypatch.setattr("experiments.models.files.read", read)
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "with:colon").write_text("")
+    texts = [str(tmp_path / "plain"), str(tmp_path / "with:colon"), "no/such", "no.yaml"]
+    assert all(find(text) is wanted for text in texts)
+    assert asked == [Path(text) for text in texts]
+
+
+def test_a_file_takes_no_options(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    assert one_line(f"{path}:batch=2") == f"{str(path)!r} is a file, which takes no options: leave out 'batch=2'"
+
+
+@pytest.mark.parametrize("text", ["no.yaml", "no/where", "/", "..", "a\0/b"])
+def test_a_path_to_nothing_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one_line(text)
+
+
+# Anything.
+
+KEYS = st.sampled_from(["batch", "image", "seq", "device", "dtype", "bach", ""])
+VALUES = st.one_of(st.integers(-5, 10**10).map(str), st.sampled_from([*ACCELERATORS, *PRECISIONS]), st.text(max_size=8))
+OPTIONS = st.lists(st.tuples(KEYS, VALUES).map("=".join), max_size=4).map(",".join)
+SPELT = st.tuples(st.sampled_from([*MODELS, "resnet", "x"]), OPTIONS).map(":".join)
+
+
+@given(text=st.one_of(SPELT, st.text(max_size=30)))
+@settings(max_examples=300)
+def test_any_text_is_a_model_or_a_mistake(text: str) -> None:
+    message = ""
+    try:
+        assert isinstance(find(text), Model)
+    except InputError as error:
+        message = str(error)
+    assert all(len(line) < 400 for line in message.splitlines())

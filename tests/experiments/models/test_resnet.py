@@ -1,0 +1,94 @@
+"""ResNet-50 as torchvision has it."""
+
+import pytest
+
+from experiments.models.resnet import resnet50
+from experiments.models.work import estimate
+from simulator.training.model import Layer
+
+RESNET = resnet50(224)
+MODEL = estimate("resnet50", RESNET, batch=1, device="v100", dtype="fp32")
+
+
+def names(layer: Layer) -> list[str]:
+    return [tensor.name for tensor in layer.tensors]
+
+
+def test_its_parameters_are_torchvisions() -> None:
+    assert RESNET.parameters == 25_557_032
+    assert MODEL.parameters == 4 * 25_557_032
+    assert sum(len(layer.tensors) for layer in MODEL.layers) == 161
+
+
+def test_its_batch_norms() -> None:
+    """53 with 26,560 channels; of each two running statistics and a counter of 8 bytes."""
+    channels = [layer.channels for layer in MODEL.layers if layer.channels]
+    assert (len(channels), sum(channels)) == (53, 26_560)
+    assert MODEL.buffers == 2 * 4 * 26_560 + 53 * 8
+
+
+def test_its_multiply_adds() -> None:
+    """4.09 G; the convolutions alone 4,087,136,256, the classifier 2048 x 1000."""
+    assert RESNET.flops == 2 * (4_087_136_256 + 2048 * 1000)
+
+
+def test_its_activations() -> None:
+    """By hand, in elements: 11,113,984 that convolutions leave to their batch norms; as many that ReLU leaves, without
+    the 1,505,280 of the four downsamples; a pooled 64 x 56 x 56 with an index of eight bytes each; 2048 averages and
+    1000 logits."""
+    convolved, pooled = 11_113_984, 64 * 56**2
+    elements = convolved + convolved - 1_505_280 + pooled + 2048 + 1000
+    assert MODEL.activations == 4 * elements + 8 * pooled
+    assert 80e6 < MODEL.activations < 110e6
+    assert estimate("half", RESNET, batch=3, device="v100", dtype="amp").activations == 3 * (2 * elements + 8 * pooled)
+
+
+def test_layers_run_as_they_are_registered() -> None:
+    assert [layer.name for layer in MODEL.layers[:6]] == [
+        *("conv1", "layer1.0.conv1", "layer1.0.conv2", "layer1.0.conv3", "layer1.0.downsample", "layer1.1.conv1")
+    ]
+    assert [layer.name for layer in MODEL.layers if "downsample" in layer.name] == [
+        f"layer{stage}.0.downsample" for stage in (1, 2, 3, 4)
+    ]
+    assert MODEL.layers[-1].name == "fc"
+    assert len(MODEL.layers) == 54
+    assert MODEL.registered == tuple(range(54))
+
+
+def test_tensors_have_their_names_and_sizes() -> None:
+    layers = {layer.name: layer for layer in MODEL.layers}
+    assert names(layers["conv1"]) == ["conv1.weight", "bn1.weight", "bn1.bias"]
+    assert names(layers["layer2.0.conv2"]) == [
+        f"layer2.0.{name}" for name in ("conv2.weight", "bn2.weight", "bn2.bias")
+    ]
+    assert names(layers["layer2.0.downsample"]) == [
+        f"layer2.0.downsample.{name}" for name in ("0.weight", "1.weight", "1.bias")
+    ]
+    assert [tensor.nbytes for tensor in layers["layer4.2.conv2"].tensors] == [512 * 512 * 9 * 4, 2048, 2048]
+    assert names(layers["fc"]) == ["fc.weight", "fc.bias"]
+
+
+def test_the_stem_needs_no_gradient_of_the_image() -> None:
+    """Its backward is bound by bytes, but for 118 M multiply-adds, not 236 M."""
+    stem, later = RESNET.parts[0].operations[0], RESNET.parts[1].operations[0]
+    assert stem.flops == stem.flops_back == 2 * 64 * 3 * 49 * 112**2
+    assert later.flops_back == 2 * later.flops
+
+
+@pytest.mark.parametrize("image", [32, 97, 160, 288])
+def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None:
+    other = resnet50(image)
+    assert other.parameters == RESNET.parameters
+    assert (other.flops < RESNET.flops) == (image < 224)
+    assert other.inputs == 12 * image**2
+
+
+def test_images_of_even_sides_scale_with_their_area() -> None:
+    convolutions = RESNET.flops - 2 * 2048 * 1000
+    assert resnet50(448).flops - 2 * 2048 * 1000 == 4 * convolutions
+
+
+def test_which_convolutions_winograds_algorithm_is_for() -> None:
+    """The 3x3 of every block but the first of the stages that halve the image: 13 of 16."""
+    kinds = [part.operations[0].kind for part in RESNET.parts]
+    assert (kinds.count("3x3 convolution"), kinds.count("convolution")) == (13, 40)
