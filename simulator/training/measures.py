@@ -62,7 +62,7 @@ def measure(plan: Plan, timeline: Timeline) -> Measures:
 
 
 def _throughput(plan: Plan, timeline: Timeline) -> float:
-    if plan.updates is None:
+    if plan.updates is None or not len(plan.updates.worker):
         return float(plan.samples.sum() / (timeline.finish[plan.ends].max() or np.inf))
     served = timeline.finish[plan.updates.served]
     first = min(served[plan.updates.worker == worker].max() for worker in np.unique(plan.updates.worker))
@@ -103,9 +103,9 @@ def _staleness(plan: Plan, timeline: Timeline) -> Ints:
     """For each update, in the order of `plan.updates`: the updates applied since what its worker read."""
     if plan.updates is None:
         return np.zeros(0, dtype=np.int32)
-    served = timeline.finish[plan.updates.served]
-    pulled = np.where(plan.updates.pulled < 0, 0.0, timeline.start[plan.updates.pulled])
-    applied = np.sort(served)
-    before = np.searchsorted(applied, pulled, side="right") * (plan.updates.pulled >= 0)
-    place = np.argsort(np.argsort(served, kind="stable"), kind="stable")
-    return np.asarray(place - before, dtype=np.int32)
+    served, pulled = plan.updates.served, plan.updates.pulled
+    when = np.concatenate((timeline.finish[served], np.where(pulled < 0, -1.0, timeline.start[pulled])))
+    order = np.lexsort((np.concatenate((served, pulled)), when))
+    applied = np.empty(len(order), dtype=np.int32)
+    applied[order] = np.cumsum(order < len(served))
+    return np.asarray(applied[: len(served)] - 1 - applied[len(served) :], dtype=np.int32)

@@ -1,0 +1,274 @@
+"""Asynchronous SGD with a parameter server, and with a bound on how far workers run apart.
+
+After Dean et al., Large Scale Distributed Deep Networks, NeurIPS 2012, and Ho et al., More Effective Distributed ML via
+a Stale Synchronous Parallel Parameter Server, NeurIPS 2013.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.builder import ScheduleBuilder
+from simulator.schedule import Schedule
+from simulator.training.conditions import Failure
+from simulator.training.model import Model
+from simulator.training.options import option
+from simulator.training.plan import COMMUNICATION, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.trainer import columns
+from topologies.errors import InputError
+from topologies.topology import Ints
+from topologies.units import format_bandwidth, format_seconds
+
+SERVER, CLOCK = 2, 3
+"""Lanes: updates take their turns on the one, without holding up what a worker on the same device computes; what takes
+no time happens on the other."""
+SERVERS = ("gpu", "cpu", "worker", "sharded")
+CPU_MEMORY = 204.8e9
+"""Bytes/s of a socket with eight channels of DDR4-3200: 8 x 3200e6/s x 8 bytes (JEDEC JESD79-4)."""
+
+
+@dataclass(frozen=True)
+class ASGD:
+    """Workers and a parameter server; nobody waits for anybody else. A worker pulls the parameters, runs forward and
+    backward and pushes the gradient. The server updates in order of arrival; a worker asks for the parameters at the
+    head of its push, and gets them once its own gradient is in them.
+
+    A worker without input stops. One that fails loses its cycle and is gone for timeout and restart: others go on.
+    Where the machine merges at γ, that comes on top of an update.
+    """
+
+    server: str = option("gpu", f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)")
+    update: float = option(0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds")
+    server_memory: float = option(
+        0.0, "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)", "bandwidth"
+    )
+
+    def __post_init__(self) -> None:
+        if self.server not in SERVERS:
+            raise InputError(f"server is {self.server!r}: it is one of {', '.join(SERVERS)}")
+        for what in ("update", "server_memory"):
+            if not 0 <= getattr(self, what) < inf:
+                raise InputError(f"{what} is {getattr(self, what)}: it is 0 or more")
+
+    @property
+    def server_kind(self) -> str | None:
+        """The kind of device of a server apart, else None."""
+        return self.server if self.server in ("gpu", "cpu") else None
+
+    def servers(self, ranks: int) -> int:
+        """Devices that are needed besides the workers'."""
+        return 0 if self.server_kind is None else 1
+
+    def plan(self, model: Model, setting: Setting) -> Plan:
+        """The updates of `setting`, as many a worker as there are steps, as a schedule."""
+        return _Run(self, model, setting, None).plan()
+
+    def seconds(self, model: Model) -> float:
+        """Of an update of all parameters: the gradient is read, parameters and optimizer state are read and written."""
+        if self.update:
+            return self.update
+        return (model.gradients + 2 * model.parameters * (1 + model.state)) / self.memory(model)
+
+    def memory(self, model: Model) -> float:
+        """The memory bandwidth of a server, in bytes/s."""
+        return self.server_memory or (CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth)
+
+
+@dataclass(frozen=True)
+class SSP(ASGD):
+    """As ASGD, but a worker is at most `bound` cycles ahead: its pull for cycle c is answered when the updates of cycle
+    c - bound - 1 of all workers (of those that have input) are applied. Servers of shares know that at once.
+
+    Between a pull and its update, 2 x bound + 1 updates of every other worker are applied at most; with a bound of 0
+    all cycles begin together.
+    """
+
+    bound: int = option(3, "cycles that a worker may be ahead of the slowest; 0: none")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bound < 0:
+            raise InputError(f"bound is {self.bound}: it is 0 or more")
+
+    def plan(self, model: Model, setting: Setting) -> Plan:
+        """The updates of `setting`, as many a worker as there are steps, as a schedule."""
+        return _Run(self, model, setting, self.bound).plan()
+
+
+class _Cycle(NamedTuple):
+    """One cycle of some `workers` as a schedule of its own. The numbers of its operations: pulls, requests for the next
+    pulls, pushes and applications, one a share; what is `trained`."""
+
+    workers: Ints
+    schedule: Schedule
+    pulled: Ints
+    trained: Ints
+    asked: Ints
+    pushed: Ints
+    applied: Ints
+
+
+class _Servers:
+    """The parameters are cut into shares, each with a server. Slots are the shares of a worker's gradient and of its
+    copy of the parameters, and at a server an inbox a worker, then its share of the parameters."""
+
+    def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
+        self.options, self.model, self.setting = options, model, setting
+        ranks = setting.ranks
+        self.shares = ranks if options.server == "sharded" else 1
+        self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
+        self.seconds = options.seconds(model) / self.shares
+        # Round by round, every worker turns to another server, lest all queue for the same one.
+        self.share = (np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]) % self.shares
+        self.first = ranks * options.servers(ranks)
+
+    def builder(self) -> ScheduleBuilder:
+        """For the whole run, or for a cycle."""
+        share = self.model.parameters / self.model.gradients / self.shares
+        return ScheduleBuilder(
+            self.setting.ranks,
+            self.model.gradients,
+            slots=self.shares,
+            scratch=[share] * self.shares + [1 / self.shares] * self.setting.ranks + [share],
+            unordered=1,
+            servers=self.options.servers(self.setting.ranks),
+        )
+
+    def cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
+        """Pull, forward, backward, push and update; with a failure the workers are away after their forward."""
+        builder, none = self.builder(), np.zeros(0, dtype=np.int32)
+        worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
+        server = self.first + share
+        builder.phase("pull")
+        pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
+        builder.phase("forward")
+        forward = builder.compute(workers, self.model.forward, reads=self.copy, count=self.shares)
+        if failure:
+            builder.phase("restart")
+            back = builder.compute(workers, failure.timeout + failure.restart, after=columns(forward))
+            asked = self.ask(builder, worker, share, np.tile(back, self.shares))
+            return _Cycle(workers, builder.build(), pulled, forward, asked, none, none)
+        builder.phase("backward")
+        backward = builder.compute(
+            workers, self.model.backward, reads=self.copy, writes=0, count=self.shares, after=columns(forward)
+        )
+        asked = self.ask(builder, worker, share, np.tile(backward, self.shares))
+        builder.phase("push")
+        inbox = self.inbox + worker
+        pushed = builder.copy(worker, server, slot=share, target=inbox)
+        builder.phase("update")
+        updated = builder.compute(server, self.seconds, lane=SERVER, reads=inbox)
+        applied = builder.reduce(server, server, slot=inbox, target=self.weights, after=columns(updated))
+        trained = np.concatenate((forward, backward))
+        return _Cycle(workers, builder.build(), pulled, trained, asked, pushed, applied)
+
+    def ask(self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None) -> Ints:
+        """Workers ask the servers of shares for the next pull."""
+        builder.phase("pull")
+        return builder.signal(worker, self.first + share, after=columns(after))
+
+    def words(self) -> tuple[str, ...]:
+        """How long an update takes and why; what staleness is that of."""
+        taken = f"an update takes {format_seconds(self.seconds)}"
+        if not self.options.update:
+            memory = self.options.memory(self.model)
+            taken += f" at {format_bandwidth(memory)}" if memory < inf else ", since no memory bandwidth is known"
+        return (taken,) if self.shares == 1 else (taken, f"staleness is that of 1 of {self.shares} shares")
+
+
+class _Run:
+    """The cycles of one run, one after the other: made once for the workers that take part, and added with the factors
+    of the step."""
+
+    def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
+        self.servers, self.setting, self.bound = _Servers(options, model, setting), setting, bound
+        self.builder = self.servers.builder()
+        self.factors = setting.conditions.factors(setting.steps, setting.ranks)
+        self.cycles: dict[bytes, _Cycle] = {}
+        share, worker = self.servers.share, np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares)
+        self.asked = self.servers.ask(self.builder, worker, share.ravel()).reshape(share.shape)
+        self.applied = np.full_like(self.asked, -1)
+        self.ends: list[Ints] = []
+        self.samples: list[int] = []
+        self.spans: list[Spans] = [no_spans()]
+        self.updates: list[Updates] = [Updates(*no_spans()[:3])]
+
+    def plan(self) -> Plan:
+        """Run all cycles."""
+        for step in range(self.setting.steps):
+            self._step(step)
+        return Plan(
+            model=self.servers.model,
+            schedule=self.builder.build(),
+            topology=self.setting.topology,
+            workers=self.setting.ranks,
+            lanes=("compute", "communication", "server", "clock"),
+            ends=np.array(self.ends, dtype=np.int32),
+            useful=np.ones(len(self.ends), dtype=np.int32),
+            samples=np.array(self.samples, dtype=np.int32),
+            spans=Spans(*map(np.concatenate, zip(*self.spans, strict=True))),
+            updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
+            words=self.servers.words(),
+        )
+
+    def _step(self, step: int) -> None:
+        conditions, failure = self.setting.conditions, self.setting.conditions.failure
+        workers = np.flatnonzero(conditions.has_input(step, self.setting.ranks)).astype(np.int32)
+        if failure and failure.step == step and failure.rank in workers:
+            self._add(self.servers.cycle(np.array([failure.rank], dtype=np.int32), failure), step)
+        if len(workers):
+            key = workers.tobytes()
+            if key not in self.cycles:
+                self.cycles[key] = self.servers.cycle(workers)
+            self._update(self.cycles[key], self._add(self.cycles[key], step))
+        self.ends.append(self._ended())
+        self.samples.append(self.servers.model.batch * len(workers))
+
+    def _add(self, cycle: _Cycle, step: int) -> int:
+        """The operations of a cycle, of which the number of the first is returned. A worker that has asked gets the
+        parameters when its own update is in them and the clock allows it."""
+        child, workers = cycle.schedule, cycle.workers
+        asked, applied = self.asked[:, workers], self.applied[:, workers]
+        after = np.full((len(child), 3), -1, dtype=np.int32)
+        after[cycle.pulled, 0] = asked.ravel()
+        after[cycle.pulled, 1] = applied.ravel()
+        after[cycle.pulled, 2] = self._clock()
+        seconds = child.seconds.copy()
+        seconds[cycle.trained] *= self.factors[step, child.rank[cycle.trained]]
+        first = int(self.builder.inline(replace(child, seconds=seconds), after=after)[0])
+        self._span(workers, asked, first + cycle.pulled)
+        self.asked[:, workers] = (first + cycle.asked).reshape(asked.shape)
+        return first
+
+    def _update(self, cycle: _Cycle, first: int) -> None:
+        """Note what the updates of a cycle are made from, and when."""
+        workers, share = cycle.workers, self.servers.share[:, cycle.workers]
+        pulled, applied = first + cycle.pulled.reshape(share.shape), first + cycle.applied.reshape(share.shape)
+        one = np.argmin(share, axis=0), np.arange(len(workers))
+        self.updates.append(Updates(workers, pulled[one], applied[one]))
+        self.applied[:, workers] = applied
+        self._span(workers, first + cycle.pushed, first + cycle.pushed)
+
+    def _clock(self) -> int:
+        """When all have finished the cycle that they must have before the next may begin, or -1."""
+        if self.bound is None or len(self.ends) <= self.bound:
+            return -1
+        self.builder.phase("clock")
+        before = self.ends[-self.bound - 1]
+        return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK, after=before)[0])
+
+    def _ended(self) -> Ints:
+        """The operation after which the latest update of each worker is in all shares."""
+        last: Ints = np.where(self.applied < 0, self.asked, self.applied)
+        if self.servers.shares == 1:
+            return np.asarray(last[0])
+        self.builder.phase("applied")
+        return self.builder.compute(np.arange(self.setting.ranks), 0.0, lane=CLOCK, after=last.T)
+
+    def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
+        rank = np.tile(workers, self.servers.shares)
+        self.spans.append(Spans(rank, np.full_like(rank, COMMUNICATION), first.ravel(), last.ravel()))

@@ -1,0 +1,70 @@
+"""Local SGD: workers train apart and average their parameters every few steps.
+
+After Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.collectives.collective import ALL_REDUCE
+from simulator.training.communicator import Communicator, layout
+from simulator.training.model import Model
+from simulator.training.options import option
+from simulator.training.plan import Plan, Setting
+from simulator.training.trainer import Trainer
+from topologies.errors import InputError
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """Every worker takes `every` steps of its own; then all average their parameters, and wait for that. So they do
+    after the last step, so that a run ends with one model. A step is a local one."""
+
+    promise = ALL_REDUCE
+
+    every: int = option(8, "local steps from one average to the next")
+    algo: str = option("ring", "all-reduce of the parameters, like rings")
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InputError(f"every is {self.every}: it is 1 or more")
+
+    def servers(self, ranks: int) -> int:
+        """Devices that are needed besides the workers'."""
+        return find(self.algo).servers
+
+    def plan(self, model: Model, setting: Setting) -> Plan:
+        """The steps of `setting` as a schedule."""
+        communicator = Communicator(setting.topology, setting.ranks, self.algo)
+        placed = layout([communicator.all_reduce(model.parameters)], {})
+        builder = ScheduleBuilder(
+            setting.ranks,
+            placed.nbytes,
+            slots=placed.buffer,
+            scratch=placed.scratch,
+            servers=communicator.servers,
+            switches=communicator.switches,
+        )
+        trainer, averaged, averages = Trainer(model, setting, builder), None, 0
+        for attempt in setting.conditions.attempts(setting.steps):
+            trainer.compute("forward", model.forward * trainer.factor, averaged)
+            averaged = None
+            if attempt.fails:
+                trainer.restart()
+                trainer.end(lost=True)
+                continue
+            trainer.compute("backward", model.backward * trainer.factor)
+            trainer.optimize()
+            if self._averages(attempt.step, setting.steps):
+                averaged = trainer.collective("all-reduce parameters", placed.buckets[0], trainer.tail)
+                averages += 1
+            trainer.end(averaged, lost=attempt.lost)
+        words = (f"{averages} averages of the parameters", *communicator.words)
+        return trainer.plan(communicator.topology, ("compute", "communication"), words=words)
+
+    def _averages(self, step: int, steps: int) -> bool:
+        """Whether all average after `step`, counted from 0."""
+        return (step + 1) % self.every == 0 or step == steps - 1

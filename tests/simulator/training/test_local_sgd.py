@@ -1,0 +1,116 @@
+"""Local SGD: closed form, proof, and when workers average."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import semantics
+from simulator.collectives.collective import ALL_REDUCE
+from simulator.engines import simulate
+from simulator.timeline import Timeline
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.local_sgd import LocalSGD
+from simulator.training.measures import measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from topologies.catalogue import Figures
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+
+MODEL = Model(
+    "model",
+    8,
+    (Layer("a", 0.25, 0.5, tensors=(Tensor("w", 512.0),)), Layer("b", 0.5, 1.0, tensors=(Tensor("w", 512.0),))),
+    gradient_dtype="fp16",
+    optimizer=0.125,
+)
+BANDWIDTH, LATENCY = 1024.0, 2.0**-10
+
+
+def planned(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> Plan:
+    topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(BANDWIDTH, LATENCY))
+    return strategy.plan(MODEL, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
+
+
+def ran(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> tuple[Plan, Timeline]:
+    plan = planned(strategy, ranks, steps, **how)
+    return plan, simulate(plan.schedule, plan.topology)
+
+
+def ring(ranks: int) -> float:
+    """2(p - 1) steps of a p-th of the parameters each, over two links."""
+    return 2 * (ranks - 1) * (2 * LATENCY + MODEL.parameters / ranks / BANDWIDTH)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3))
+@settings(max_examples=30)
+def test_steps_and_an_all_reduce_every_few(ranks: int, every: int, rounds: int, rest: int) -> None:
+    """Steps that are left over end with an average as well."""
+    steps = max(1, rounds * every + rest % every)
+    plan, timeline = ran(LocalSGD(every=every), ranks, steps)
+    averages = -(-steps // every)
+    expected = steps * MODEL.compute + averages * (ring(ranks) if ranks > 1 else 0.0)
+    assert timeline.makespan == pytest.approx(expected, rel=1e-12)
+    assert plan.schedule.volume == pytest.approx(averages * 2 * (ranks - 1) * MODEL.parameters)
+    assert plan.words[0] == f"{averages} averages of the parameters"
+
+
+def test_the_step_that_averages_is_longer() -> None:
+    plan, timeline = ran(LocalSGD(every=3), 4, 6)
+    found = measure(plan, timeline)
+    steps = [MODEL.compute, MODEL.compute, MODEL.compute + ring(4)] * 2
+    assert found.steps.tolist() == pytest.approx(steps)
+    assert found.exposed == pytest.approx(np.full(4, 2 * ring(4)))
+    assert found.samples_per_s == pytest.approx(6 * 4 * 8 / sum(steps))
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "parameter_server_apart"])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_an_average_is_an_all_reduce(algo: str, ranks: int) -> None:
+    semantics.check(planned(LocalSGD(every=4, algo=algo), ranks, 4).schedule, ALL_REDUCE)
+
+
+def test_without_a_last_average_workers_would_differ() -> None:
+    """What the proof is worth: local steps alone leave every worker with its own."""
+    plan = planned(LocalSGD(), 3, 1)
+    begin = np.flatnonzero(plan.schedule.remote)[0]
+    data = semantics.inputs(plan.schedule)
+    half_way = semantics.run(plan.schedule, data, np.arange(begin, dtype=np.int32))
+    assert np.array_equal(half_way, data)
+
+
+def test_local_steps_average_out_noise() -> None:
+    """The slowest of 8 workers is waited for every 10 steps instead of in each. Where messages take no time, that is
+    the sum over rounds of the slowest sum of a round."""
+    factors = Conditions(sigma=0.5).factors(20, 8)
+    compute = MODEL.compute * factors
+    expected = {every: compute.reshape(-1, every, 8).sum(axis=1).max(axis=1).sum() for every in (1, 10)}
+    for every, seconds in expected.items():
+        schedule = planned(LocalSGD(every=every), 8, 20, sigma=0.5).schedule
+        timeline = simulate(schedule, machine("star").build(8, 0, Figures(1e30, 0.0)))
+        assert timeline.makespan == pytest.approx(seconds, rel=1e-12)
+    assert expected[10] < 0.8 * expected[1]
+
+
+def test_a_failure_goes_back_to_the_checkpoint() -> None:
+    """Steps 0 to 3 of which 3 fails after its forward, from the checkpoint before 2 on: 2 and 3 come again. Averages
+    come after 1, and after 3 when it comes again."""
+    failure = Failure(1, 3, restart=5.0, timeout=0.5, checkpoint=2)
+    plan, timeline = ran(LocalSGD(every=2), 3, 4, failure=failure)
+    assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1]
+    lost = MODEL.compute + MODEL.forward + 5.5
+    assert timeline.makespan == pytest.approx(4 * MODEL.compute + lost + 2 * ring(3))
+
+
+def test_a_worker_without_input_still_averages() -> None:
+    plan, timeline = ran(LocalSGD(every=2), 2, 4, batches={0: 1})
+    assert timeline.makespan == pytest.approx(4 * MODEL.compute + 2 * ring(2))
+    assert plan.samples.tolist() == [16, 8, 8, 8]
+
+
+def test_mistakes() -> None:
+    with pytest.raises(InputError, match="every is 0: it is 1 or more"):
+        LocalSGD(every=0)
+    with pytest.raises(InputError, match="ring_all_gather is no all-reduce"):
+        planned(LocalSGD(algo="ring_all_gather"), 2, 1)
