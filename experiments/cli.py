@@ -275,6 +275,29 @@ def train(
     raise typer.Exit(command.run(request, timeline, out, plot, format.value))
 
 
+@app.command(
+    "profile-model",
+    epilog="Example: simctl profile-model torchvision.models:resnet18 --input 8x3x224x224 --out resnet18.yaml",
+)
+def profile_model(
+    target: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")],
+    input: Annotated[str, typer.Option(help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64.")],
+    batch: Annotated[int | None, typer.Option(help="Samples.  [default: the first size of the first input]")] = None,
+    vocab: Annotated[int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")] = 1000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")] = "fp32",
+    steps: Annotated[int, typer.Option(help="Steps that are measured; times are their medians.")] = 5,
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd",
+    out: Annotated[Path | None, typer.Option(help="Write the model to FILE.yaml, for simctl train --model.")] = None,
+    format: Output = Format.table,
+) -> None:  # fmt: skip
+    """Time a torch module layer by layer, with hooks, and write it as a model for simctl train."""
+    from experiments.commands import profile_model as command
+
+    request = command.Request(target, input, batch, vocab, device, dtype, steps, optimizer)
+    raise typer.Exit(command.run(request, out, format.value))
+
+
 @app.command(epilog="Example: simctl strategies --format json")
 def strategies(format: Output = Format.table) -> None:
     """List the training strategies and their options."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 import matplotlib as mpl
@@ -16,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from experiments.sweep import Row
+from experiments.timelines.tracks import partition
 from simulator.schedule import COMPUTE
 from simulator.timeline import Timeline
 from topologies.topology import Floats, Ints
@@ -60,7 +60,7 @@ def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
     axes.set_title(f"{'Time' if metric == 'time' else 'Bus bandwidth'} by number of ranks{size}")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", frameon=False, ncols=1 + len(curves) // 24, fontsize="small")
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def timeline_figure(timeline: Timeline, title: str, kind: str) -> bytes:
@@ -84,7 +84,7 @@ def timeline_figure(timeline: Timeline, title: str, kind: str) -> bytes:
     axes.set_ylabel("rank")
     axes.set_title(title)
     _phase_legend(figure, schedule.phases, spans.phase)
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def validation_figure(validation: Validation, kind: str) -> bytes:
@@ -113,7 +113,7 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     upper.legend(frameon=False)
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def _roles(validation: Validation) -> dict[str, list[Point]]:
@@ -216,28 +216,17 @@ def _thinned(spans: _Spans) -> _Spans:
 def _bands(spans: _Spans, ranks: int) -> tuple[Floats, Floats]:
     """Bottom and height of every span: the row of a rank is cut into as many bands as it needs at once."""
     band, bands = np.zeros(len(spans.rank), dtype=np.int32), np.ones(ranks, dtype=np.int32)
+    slack = 1e-9 * float(spans.end.max(initial=0.0))
     for rank in np.unique(spans.rank):
         used = 0
         for compute in (1, 0):
             mine = np.flatnonzero((spans.rank == rank) & (spans.compute == compute))
             mine = mine[np.argsort(spans.start[mine], kind="stable")]
-            band[mine] = used + _partition(spans.start[mine], spans.end[mine])
+            band[mine] = used + partition(spans.start[mine], spans.end[mine] - slack)
             used = int(band[mine].max()) + 1 if len(mine) else used
         bands[rank] = max(used, 1)
     height = 0.84 / bands[spans.rank]
     return spans.rank - 0.42 + band * height, height
-
-
-def _partition(start: Floats, end: Floats) -> Ints:
-    """The fewest bands in which no two spans overlap, in order of start, the lowest free one first."""
-    slack = 1e-9 * float(end.max(initial=0.0))
-    band, busy, free = np.zeros(len(start), dtype=np.int32), list[tuple[float, int]](), list[int]()
-    for k in range(len(start)):
-        while busy and busy[0][0] <= start[k] + slack:
-            heappush(free, heappop(busy)[1])
-        band[k] = heappop(free) if free else len(busy)
-        heappush(busy, (float(end[k]), int(band[k])))
-    return band
 
 
 def _boxes(spans: _Spans, bottom: Floats, height: Floats) -> Floats:
@@ -273,8 +262,10 @@ def _rank_name(rank: int, workers: int) -> str:
     return str(rank) if rank < workers else "server"
 
 
-def _bytes(figure: Figure, kind: str) -> bytes:
+def to_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of this kind, the same each time."""
     file = io.BytesIO()
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    with mpl.rc_context({"svg.hashsalt": "simctl"}):
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
     return file.getvalue()

@@ -330,3 +330,22 @@ def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel
         memory_ports=(),
         unclaimed="pipelined in pieces",
     )
+
+
+def _gloo_ring(fabric: Fabric, p: int, nbytes: float) -> float:
+    send, hear = fabric.send(nbytes / (2 * p)), fabric.gap + 2 * fabric.latency
+    return 2 * (hear + 2 * send + (p - 2) * max(2 * send, hear + send))
+
+
+GLOO_RING = CostModel(
+    latex=r"2\left(h + 2x + (p-2)\max(2x, h + x)\right),\ h = g + 2\alpha,\ x = g + \frac{V}{2p\beta}",
+    assumes="two segments a chunk, each sent once its receiver is ready; ready signals wait for no data; γ = 0",
+    source="gloo/allreduce.cc of facebookincubator/gloo",
+    time=_gloo_ring,
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 4 * (p - 1),
+    peak=lambda p, nbytes: nbytes + nbytes / p,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+    memory_ports=(),
+    unclaimed="ready signals wait behind data",
+)

@@ -1,6 +1,7 @@
 """`python -m experiments.benchmarks [engine|machines|commands|crossover]`: a table each of medians within one run.
 
-`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements.
+`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
+`python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -157,10 +159,8 @@ def _median(line: Sequence[str]) -> float:
 BENCHMARKS = {"engine": engine, "machines": machines, "commands": commands, "crossover": crossover}
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["accuracy"] and len(sys.argv) == 3:
-        from experiments.benchmarks.accuracy import table
-
-        output.say(table(Path(sys.argv[2])))
+    if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
+        output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
         sys.exit()
     chosen = sys.argv[1:] or ["engine", "commands"]
     unknown = [name for name in chosen if name not in BENCHMARKS]

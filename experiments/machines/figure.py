@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.path import Path
 
+from experiments.figures import to_bytes
 from experiments.machines.facts import LinkGroup, link_groups
 from experiments.machines.layout import layout
 from experiments.machines.sketch import Layout
@@ -95,7 +95,7 @@ def topology_figure(topology: Topology, kind: str) -> bytes:
     _draw_links(axes, where, strokes)
     _draw_devices(axes, topology, where, column)
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def _strokes(topology: Topology, where: Layout) -> list[_Stroke]:
@@ -247,10 +247,3 @@ def _about(group: LinkGroup) -> str:
 def _plain(text: str) -> str:
     """Text in which a dollar is no formula."""
     return text.replace("$", r"\$")
-
-
-def _bytes(figure: Figure, kind: str) -> bytes:
-    file = io.BytesIO()
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    figure.savefig(file, format=kind, dpi=150, metadata=metadata)
-    return file.getvalue()

@@ -56,6 +56,7 @@ class Row(Part):
     parameters: Annotated[dict[Name, Size], BeforeValidator(_named)] = Field({})
     buffers: Size = 0.0
     channels: Count = 0
+    arrival: list[Count] = Field([])
 
 
 class Document(Part):
@@ -106,8 +107,9 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _layer(row: Row) -> Layer:
-    given = {key: value for key, value in row if key != "parameters"}
-    return Layer(**given, tensors=tuple(Tensor(name, nbytes) for name, nbytes in row.parameters.items()))
+    given = {key: value for key, value in row if key not in ("parameters", "arrival")}
+    tensors = tuple(Tensor(name, nbytes) for name, nbytes in row.parameters.items())
+    return Layer(**given, tensors=tensors, arrival=tuple(row.arrival))
 
 
 def _validated(content: object, place: Place) -> Document:
@@ -188,6 +190,7 @@ _TEXTS: Mapping[str, Text] = {
     "optimizer": _seconds_text,
     "memory_bandwidth": bandwidth_text,
     "tensors": _parameters_text,
+    "arrival": list,
     "activation": _size_text,
     "buffers": _size_text,
     "inputs": _size_text,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
-from experiments.figures import GREY, _bytes
+from experiments.figures import GREY, to_bytes
 from experiments.output import Record
 from experiments.training.strategies import shown
 
@@ -43,7 +43,7 @@ def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
     lower.set_xlabel("workers p")
     upper.set_title(_title(records))
     upper.legend(frameon=False)
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def swept_figure(records: Sequence[Record], swept: str, kind: str) -> bytes:
@@ -66,7 +66,7 @@ def swept_figure(records: Sequence[Record], swept: str, kind: str) -> bytes:
     axes.set_title(_title(records))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    return _bytes(figure, kind)
+    return to_bytes(figure, kind)
 
 
 def _title(records: Sequence[Record]) -> str:

@@ -10,6 +10,7 @@ from topologies.errors import InputError
 FAMILIES = (
     "ring",
     "rings",
+    "gloo",
     "naive",
     "parameter_server",
     "tree",

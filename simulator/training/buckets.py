@@ -46,8 +46,8 @@ def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> 
     buckets: list[Bucket] = []
     nbytes, layers = 0.0, list[int]()
     for number in order:
-        tensors = model.layers[number].tensors
-        for tensor in reversed(tensors) if backwards else tensors:
+        layer = model.layers[number]
+        for tensor in layer.arriving if backwards else layer.tensors:
             nbytes += tensor.nbytes * model.gradient_width
             layers.append(number)
             if nbytes >= limits[min(len(buckets), len(limits) - 1)]:

@@ -133,8 +133,9 @@ class _Steps:
             arrived = self._backward()
         self._reduce(buckets, regions, arrived)
         self.trainer.optimize(*self.trainer.streams())
-        self.trainer.end(lost=attempt.lost, batches=self.options.accumulate)
-        self.waits.append(self._aside("metric", "all-reduce metric", self.trainer.tail))
+        metric = self._aside("metric", "all-reduce metric", self.trainer.tail)
+        self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
+        self.waits.append(metric)
 
     def _aside(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
         """One of the other collectives, if it is wanted."""

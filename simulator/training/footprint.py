@@ -13,8 +13,8 @@ from simulator.training.plan import COMPUTE, Plan
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
     """As :func:`simulator.memory.trace`, with what is in no slot: the parameters, buffers and optimizer state of every
-    worker (distinct once), and its activations from the end of a layer's forward to that of its backward (all distinct).
-    The gradients' buffers are held all the time; while they hold no gradient, they count as redundant.
+    worker (distinct once), and its activations from the end of a layer's forward to the end of its backward (all
+    distinct). The gradients' buffers are held all the time; while they hold no gradient, they count as redundant.
     """
     model, start = plan.model, np.zeros(1)
     workers = np.arange(plan.workers, dtype=np.int32)

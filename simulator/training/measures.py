@@ -12,6 +12,9 @@ from simulator.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 
+ROUNDING = 1e-12
+"""Of the makespan: what is shorter is the rounding of a difference."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measures:
@@ -82,6 +85,7 @@ def _overlap(plan: Plan, timeline: Timeline) -> tuple[Floats, Floats, Floats]:
         busy, both = _length(computing), _length(computing) + _length(talking)
         either = _length(union(*np.concatenate((computing, talking), axis=1)))
         result[:, rank] = busy, either - busy, both - either
+    result[result < ROUNDING * timeline.makespan] = 0.0
     return result[0], result[1], result[2]
 
 

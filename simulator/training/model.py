@@ -24,7 +24,8 @@ class Tensor:
 class Layer:
     """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are kept from the one to
     the other. Parameters are in the order in which the layer registers them; their gradients are there when its
-    backward ends. `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`.
+    backward ends, in the order of `arrival`, which lists them by number (by default the last first, as of a linear
+    layer). `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Layer:
     tensors: tuple[Tensor, ...] = ()
     buffers: float = 0.0
     channels: int = 0
+    arrival: tuple[int, ...] = ()
+
+    @property
+    def arriving(self) -> tuple[Tensor, ...]:
+        """The parameters in the order in which their gradients arrive."""
+        return tuple(self.tensors[k] for k in self.arrival) or self.tensors[::-1]
 
     @property
     def nbytes(self) -> float:
@@ -82,6 +89,8 @@ class Model:
                 _check(f"layer {layer.name} of {self.name}", what, getattr(layer, what))
             for tensor in layer.tensors:
                 _check(f"layer {layer.name} of {self.name}", tensor.name, tensor.nbytes)
+            if layer.arrival and sorted(layer.arrival) != list(range(len(layer.tensors))):
+                raise InputError(f"layer {layer.name} of {self.name} has arrival {layer.arrival}: each parameter once")
         if not self.parameters > 0:
             raise InputError(f"model {self.name} has no gradients: no layer has a parameter")
         if self.registration and sorted(self.registration) != list(range(len(self.layers))):

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.builder import ScheduleBuilder
+from simulator.schedule import Schedule
 from simulator.training.communicator import Region
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting, Spans, Updates, no_spans
@@ -81,7 +82,8 @@ class Trainer:
         builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
         first = builder.compute(self.ranks, seconds[0], writes=region.slot, after=waits, **span)
-        builder.inline(region.schedule, slot=region.slot, scratch=region.scratch, phase=phase)
+        told = _messages_after(region.schedule, first)
+        builder.inline(region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=told)
         last = builder.compute(self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span)
         self._streams[lane] = last
         self.span(self.ranks, lane, first, last)
@@ -149,3 +151,10 @@ def columns(*operations: Ints | None) -> Ints:
     """Operations to wait for, a row a worker: the `after` of a builder's call. A 2-D array gives several columns."""
     given = [np.atleast_2d(column.T).T for column in operations if column is not None]
     return np.concatenate(given, axis=1) if given else np.zeros(0, dtype=np.int32)
+
+
+def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
+    """For every operation what it waits for, shape (operations, 1): a worker's messages without slots wait until it has
+    `entered`; what carries slots waits by itself."""
+    waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < len(entered))
+    return np.where(waits, entered[np.minimum(schedule.rank, len(entered) - 1)], -1)[:, None]

@@ -25,7 +25,11 @@ def one(algorithm: Algorithm, topology: Topology, ranks: int = 4, rules: Rules =
 
 
 def test_every_algorithm_passes_on_a_switch() -> None:
-    plain = [algorithm for algorithm in algorithms().values() if not algorithm.build(2, 1.0).switches]
+    plain = [
+        algorithm
+        for algorithm in algorithms().values()
+        if not (algorithm.build(2, 1.0).switches or algorithm.cost.unclaimed)
+    ]
     rows = list(sweep(plain, [2, 3, 8], [V, 2.0**30], machine))
     assert {row.verdict for row in rows} == {"ok"}
     assert len(rows) == len(plain) * 3 * 2

@@ -138,7 +138,7 @@ def check_drops(name: str, ranks: int) -> None:
     schedule = build(name, ranks)
     every = np.arange(len(schedule), dtype=np.int32)
     assert np.all(schedule.kind == TRANSFER)
-    for i in every:
+    for i in np.flatnonzero(schedule.source >= 0):
         with pytest.raises(WrongResult):
             semantics.check(schedule, algorithms()[name].collective, order=np.delete(every, i))
 

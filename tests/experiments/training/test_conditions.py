@@ -1,5 +1,6 @@
 """Stragglers, noise and failures as texts."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         lambda: parse(batches=text),
         lambda: slow_links(text),
     ):
-        try:
+        with suppress(InputError):
             read()
-        except InputError as error:
-            assert str(error)

@@ -32,7 +32,7 @@ def test_the_first_bucket_is_small_only_when_the_cap_is_the_default() -> None:
     layers = model(*[(MiB,)] * 60)
     assert [bucket.nbytes / MiB for bucket in rebuilt(layers, DEFAULT)] == [1, 25, 25, 9]
     assert [bucket.nbytes / MiB for bucket in rebuilt(layers, 24 * MiB)] == [24, 24, 12]
-    assert FIRST == MiB
+    assert MiB == FIRST
 
 
 def test_without_rebuilding_the_small_bucket_is_the_first_registered_and_comes_last() -> None:
@@ -47,6 +47,20 @@ def test_buckets_follow_registration_only_without_rebuilding() -> None:
 
 def test_a_cap_of_nothing_is_a_bucket_a_parameter() -> None:
     assert [bucket.nbytes for bucket in rebuilt(model((1.0, 2.0), (3.0,)), 0.0)] == [3.0, 2.0, 1.0]
+
+
+def test_rebuilt_buckets_follow_the_arrival_within_a_layer() -> None:
+    layer = Layer("norm", 1.0, 2.0, tensors=(Tensor("a", 1.0), Tensor("b", 2.0), Tensor("c", 4.0)), arrival=(0, 2, 1))
+    profile = Model("model", 1, (layer,))
+    assert [bucket.nbytes for bucket in rebuilt(profile, 0.0)] == [1.0, 4.0, 2.0]
+    assert [bucket.nbytes for bucket in initial(profile, 0.0)] == [4.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("arrival", [(0,), (1, 1), (0, 2)])
+def test_an_arrival_names_each_parameter_once(arrival: tuple[int, ...]) -> None:
+    layer = Layer("norm", 1.0, 2.0, tensors=(Tensor("a", 1.0), Tensor("b", 2.0)), arrival=arrival)
+    with pytest.raises(InputError, match="each parameter once"):
+        Model("model", 1, (layer,))
 
 
 def test_a_cap_above_the_model_is_one_bucket() -> None:

@@ -1,0 +1,331 @@
+"""Predicted beside measured training: `python -m experiments.benchmarks training FOLDER`.
+
+DDP over gloo on links of known rate and delay, whose layers sleep; ResNet-50 under Horovod on nodes whose all-reduces
+were measured. What a prediction is fitted to is never what it is held against.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments import output
+from experiments.calibration import Fit, fit_links
+from experiments.measurements import read
+from experiments.models.catalogue import find as find_model
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.training.buckets import rebuilt
+from simulator.training.ddp import DDP
+from simulator.training.measures import measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Setting
+from simulator.training.run import train
+from topologies.shapes import star
+from topologies.topology import Topology
+from topologies.units import format_bytes, format_seconds
+
+MIB = 2.0**20
+PAYLOAD = 1448 / 1514
+"""Of an Ethernet frame of 1500 bytes: what TCP carries of it."""
+NOISY = 0.25
+"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not judged."""
+FITTED_RANKS = (2, 3)
+SLOWEST = 1e-3
+"""Seconds of software a hop at the most."""
+
+
+class Reduced(NamedTuple):
+    """A measured all-reduce of `nbytes`: `rate` in bit/s, one-way `delay` and median `measured` in seconds, and the
+    coefficient of variation."""
+
+    ranks: int
+    nbytes: float
+    rate: float
+    delay: float
+    measured: float
+    variation: float
+
+    @property
+    def role(self) -> str:
+        """What the row is for."""
+        return "noisy" if self.variation > NOISY else "fitted" if self.ranks in FITTED_RANKS else "unseen"
+
+
+class Slept(NamedTuple):
+    """A measured step of a DDP whose `layers` of `nbytes` sleep `forward` and `backward` seconds each; 0 `buckets`:
+    under no_sync. It took `measured` seconds, `measured_forward` of them until the backward."""
+
+    ranks: int
+    rate: float
+    delay: float
+    layers: int
+    nbytes: float
+    forward: float
+    backward: float
+    buckets: int
+    measured_forward: float
+    measured: float
+
+    @property
+    def role(self) -> str:
+        """What the row is for: sleep is fitted where nothing is communicated."""
+        return "unseen" if self.buckets else "fitted"
+
+
+class Overhead(NamedTuple):
+    """By how many seconds a layer's forward and backward are longer than it was told to sleep."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+
+
+def lab(ranks: int, rate: float, delay: float, software: float) -> Topology:
+    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two ranks."""
+    return star(ranks, bandwidth=rate / 8 * PAYLOAD, latency=(delay + software) / 2)
+
+
+def all_reduces(path: Path) -> list[Reduced]:
+    """The all-reduces in a sweep of gloo's operations."""
+    return [
+        Reduced(
+            ranks=int(row["p"]),
+            nbytes=float(row["size_bytes"]),
+            rate=float(row["rate_bps"]),
+            delay=float(row["delay_s"]),
+            measured=float(row["median_s"]),
+            variation=float(row["cv"]),
+        )
+        for row in _rows(path)
+        if row["collective"] == "all_reduce"
+    ]
+
+
+def sleeping_steps(path: Path) -> list[Slept]:
+    """Steps of a DDP whose layers sleep."""
+    return [
+        Slept(
+            ranks=int(row["p"]),
+            rate=float(row["rate_bps"]),
+            delay=float(row["delay_s"]),
+            layers=int(row["layers"]),
+            nbytes=float(row["layer_bytes"]),
+            forward=float(row["tf_s"]),
+            backward=float(row["tb_s"]),
+            buckets=int(row["buckets"]),
+            measured_forward=float(row["forward_s"]),
+            measured=float(row["step_s"]),
+        )
+        for row in _rows(path)
+    ]
+
+
+def reduced(row: Reduced, software: float) -> float:
+    """Predicted seconds of an all-reduce by gloo."""
+    schedule = find("gloo_ring").build(row.ranks, row.nbytes)
+    return simulate(schedule, lab(row.ranks, row.rate, row.delay, software)).makespan
+
+
+def calibrate(rows: Iterable[Reduced]) -> float:
+    """Software seconds a one-way hop: least squares of relative errors over the rows to be fitted."""
+    from scipy.optimize import minimize_scalar
+
+    fitted = [row for row in rows if row.role == "fitted"]
+
+    def misfit(software: float) -> float:
+        return sum((reduced(row, software) / row.measured - 1) ** 2 for row in fitted)
+
+    return float(minimize_scalar(misfit, bounds=(0.0, SLOWEST), method="bounded", options={"xatol": 1e-6}).x)
+
+
+def overhead(rows: Iterable[Slept]) -> Overhead:
+    """The medians over the steps without communication."""
+    quiet = [row for row in rows if row.role == "fitted"]
+    backward = [(row.measured - row.measured_forward) / row.layers - row.backward for row in quiet]
+    forward = [row.measured_forward / row.layers - row.forward for row in quiet]
+    return Overhead(float(np.median(forward)), float(np.median(backward)))
+
+
+def slept(row: Slept, software: float, extra: Overhead) -> float:
+    """Predicted seconds of a step of a DDP over gloo, which runs two collectives at a time."""
+    model = Model(
+        name="sleeping layers",
+        batch=1,
+        layers=tuple(
+            Layer(
+                str(k), row.forward + extra.forward, row.backward + extra.backward, tensors=(Tensor("w", row.nbytes),)
+            )
+            for k in range(row.layers)
+        ),
+    )
+    if not row.buckets:
+        return model.compute
+    caps = (0.1 * MIB, 1.98 * row.nbytes, 1000 * MIB)
+    cap = next(cap for cap in caps if len(rebuilt(model, cap)) == row.buckets)
+    return step(model, lab(row.ranks, row.rate, row.delay, software), DDP(bucket=cap, algo="gloo_ring", streams=2))
+
+
+def step(model: Model, topology: Topology, ddp: DDP) -> float:
+    """Seconds of one step on all ranks of `topology`."""
+    plan = ddp.plan(model, Setting(topology, topology.ranks))
+    return measure(plan, train(plan, simulate)).step
+
+
+FUSION = 64 * MIB
+"""Horovod's fusion buffer by default at the time."""
+LARGE = MIB
+"""Bytes from which on curves are fitted: buckets are larger, and what is smaller goes by other protocols."""
+IMAGES, EPOCHS = 1_281_167, 90
+
+
+class Nodes(NamedTuple):
+    """A measured training run on `nodes` nodes of `gpus` GPUs in all: seconds a step, and how much longer that is than
+    on one node."""
+
+    nodes: int
+    gpus: int
+    step: float
+    loss: float
+
+
+class Loss(NamedTuple):
+    """Predicted: the share by which a step is longer than on one node, and the exposed communication in seconds."""
+
+    loss: float
+    exposed: float
+
+
+def runs(path: Path) -> list[Nodes]:
+    """Runs of 90 epochs of ImageNet, the first on one node."""
+    rows = list(_rows(path))
+    steps = [
+        float(row["train_seconds"]) * int(row["gpus"]) * int(row["batch_per_gpu"]) / (EPOCHS * IMAGES) for row in rows
+    ]
+    return [
+        Nodes(int(row["nodes"]), int(row["gpus"]), seconds, seconds / steps[0] - 1)
+        for row, seconds in zip(rows, steps, strict=True)
+    ]
+
+
+def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
+    """α and β of a ring through a switch from the sizes of an all-reduce curve from `least` bytes on.
+
+    Trees and halvings fit as well: they take a constant and a slope, too.
+    """
+    points = [point for point in read(path).curves[0].points if point.size >= least]
+    sizes, seconds = [float(point.size) for point in points], [point.time_s for point in points]
+    return fit_links(find("ring").build(ranks, 1.0), sizes, seconds, lambda a, b: star(ranks, latency=a, bandwidth=b))
+
+
+def losses(measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION) -> list[Loss]:
+    """What more nodes cost ResNet-50 by communication that the backward does not hide.
+
+    The measured step on one node, less what is exposed there, is what a GPU computes; layers share it as the
+    architecture says. Buckets are cut as DDP does: closed by the tensor that reaches `bucket` bytes.
+    """
+    horovod, model = DDP(bucket=bucket, broadcast_buffers=False), find_model("resnet50:batch=96,device=v100,dtype=fp32")
+    machines = [star(run.gpus, latency=fits[run.gpus].latency, bandwidth=fits[run.gpus].bandwidth) for run in measured]
+    for _ in range(4):
+        missing = measured[0].step - step(model, machines[0], horovod)
+        model = _slower(model, 1 + missing / model.compute)
+    steps = [step(model, machine, horovod) for machine in machines]
+    return [Loss(seconds / steps[0] - 1, seconds - model.compute) for seconds in steps]
+
+
+def _slower(model: Model, factor: float) -> Model:
+    layers = [
+        replace(layer, forward=layer.forward * factor, backward=layer.backward * factor) for layer in model.layers
+    ]
+    return replace(model, layers=tuple(layers), optimizer=model.optimizer * factor)
+
+
+def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
+    """Steps of ResNet-50 with each size of bucket, on V100s with a NIC of 100 Gbit/s each, as shares of computing."""
+    model = find_model("resnet50:batch=32,device=v100,dtype=amp")
+    machine = star(ranks, bandwidth=10e9, latency=3e-6)
+    return [step(model, machine, DDP(bucket=bucket)) / model.compute for bucket in buckets]
+
+
+def table(folder: Path) -> str:
+    """All tables, from a folder with gloo_lab, curves and training."""
+    return "\n\n".join((_lab_tables(folder / "gloo_lab"), _horovod_tables(folder), _bucket_table()))
+
+
+def _lab_tables(folder: Path) -> str:
+    sweep, steps = all_reduces(folder / "sweep.csv"), sleeping_steps(folder / "ddp_sleep.csv")
+    software, extra = calibrate(sweep), overhead(steps)
+    first = [["all-reduce", "ranks", "rate", "delay", "measured", "predicted", "error", ""]]
+    for row in sweep:
+        time = reduced(row, software)
+        first.append([format_bytes(row.nbytes), *_links(row), *_held(row.measured, time), row.role])
+    second = [
+        ["buckets", "ranks", "rate", "delay", "backward", "measured", "predicted", "error", "as told", "error", ""]
+    ]
+    for slow in steps:
+        fitted, told = slept(slow, software, extra), slept(slow, software, Overhead())
+        cells = [*_held(slow.measured, fitted), *_held(slow.measured, told)[1:], slow.role]
+        second.append([str(slow.buckets), *_links(slow), format_seconds(slow.backward), *cells])
+    found = (
+        f"{format_seconds(software)} of software a hop; a layer sleeps {format_seconds(extra.forward)} longer forward "
+        f"and {format_seconds(extra.backward)} longer backward than told"
+    )
+    errors = [
+        _summary("all-reduce", [(row.role, reduced(row, software) / row.measured - 1) for row in sweep]),
+        _summary("step", [(row.role, slept(row, software, extra) / row.measured - 1) for row in steps]),
+        _summary("step as told", [(row.role, slept(row, software, Overhead()) / row.measured - 1) for row in steps]),
+    ]
+    return "\n\n".join((output.align(first), output.align(second), "\n".join((found, *errors))))
+
+
+def _links(row: Reduced | Slept) -> list[str]:
+    return [str(row.ranks), f"{row.rate / 1e6:g}Mbit/s", format_seconds(row.delay)]
+
+
+def _held(measured: float, predicted: float) -> list[str]:
+    return [format_seconds(measured), format_seconds(predicted), f"{predicted / measured - 1:+.1%}"]
+
+
+def _summary(what: str, errors: Iterable[tuple[str, float]]) -> str:
+    by_role: dict[str, list[float]] = {}
+    for role, error in errors:
+        by_role.setdefault(role, []).append(abs(error))
+    parts = [f"{role} {np.median(e):.1%}, worst {max(e):.1%}" for role, e in by_role.items()]
+    return f"|error| of {what}: median {'; '.join(parts)}"
+
+
+def _horovod_tables(folder: Path) -> str:
+    measured = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
+
+    def fits(least: float) -> dict[int, Fit]:
+        names = {run.gpus: f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured}
+        return {gpus: curve_fit(folder / "curves" / name, gpus, least) for gpus, name in names.items()}
+
+    by_least = {least: fits(least) for least in (0.0, 65536.0, LARGE, 4 * MIB)}
+    rows = [["ResNet-50", "GPUs", "step", "loss", "predicted", "without communication", "exposed"]]
+    for run, loss in zip(measured, losses(measured, by_least[LARGE]), strict=True):
+        nodes = f"{run.nodes} node{'s' * (run.nodes > 1)}"
+        shares = [f"{value:.2%}" for value in (run.loss, loss.loss, 0.0)]
+        rows.append([nodes, str(run.gpus), format_seconds(run.step), *shares, format_seconds(loss.exposed)])
+    sizes = (10 * MIB, 25 * MIB, FUSION, 128 * MIB)
+    other = [["curves fitted from", *(f"bucket {format_bytes(size)}" for size in sizes)]]
+    for least, found in by_least.items():
+        lost = [losses(measured, found, size) for size in sizes]
+        other.append([format_bytes(least), *(" ".join(f"{loss.loss:.2%}" for loss in each[1:]) for each in lost)])
+    return f"{output.align(rows)}\n\n{output.align(other)}"
+
+
+def _bucket_table() -> str:
+    sizes = [0.0, *(size * MIB for size in (1, 5, 10, 25, 50, 100))]
+    rows = [["step / computing", *map(format_bytes, sizes)]]
+    for ranks in (16, 32):
+        rows.append([f"{ranks} ranks", *(f"{value:.3f}" for value in bucket_sizes(ranks, sizes))])
+    return output.align(rows)
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    yield from csv.DictReader(path.read_text().splitlines())

@@ -1,0 +1,216 @@
+"""`simctl profile-model`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from experiments import output
+from experiments.models.torch_module import profile
+from experiments.models.torch_run import find_device, first_line, require_torch
+from simulator.training.model import Layer, Model
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+FILES = (".yaml", ".yml")
+FLOATS = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
+OTHERS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
+SHAPE = re.compile(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options; whole numbers of inputs are below `vocab`."""
+
+    target: str
+    inputs: str
+    batch: int | None = None
+    vocab: int = 1000
+    device: str = "cpu"
+    dtype: str = "fp32"
+    steps: int = 5
+    optimizer: str = "sgd"
+
+
+def run(request: Request, out: Path | None, how: str) -> int:
+    """Train a module for a few steps, print what its layers take, and write it as a model."""
+    output.check_writable(out, FILES)
+    require_torch()
+    find_device(request.device)
+    with redirect_stdout(sys.stderr):
+        model = _profiled(request)
+    if out:
+        from experiments.models.files import write
+
+        write(model, out)
+    output.say(_text(model) if how == "table" else _records(model, how))
+    return 0
+
+
+def load(target: str) -> nn.Module:
+    """The module that PACKAGE.MODULE:NAME or FILE.py:NAME is, or returns when called without arguments.
+
+    Raises InputError if there is none.
+    """
+    from torch import nn
+
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InputError(f"{target!r}: PACKAGE.MODULE:NAME or FILE.py:NAME, like torchvision.models:resnet18")
+    found: Any = _imported(place)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"{place} has no {part!r}: name a class or a function of it")
+        found = getattr(found, part)
+    made = found if isinstance(found, nn.Module) else _called(found, target)
+    if not isinstance(made, nn.Module):
+        raise InputError(f"{target} is no torch.nn.Module but {type(made).__name__}")
+    return made
+
+
+def parse_inputs(text: str, vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
+    """Random tensors of shapes like 8x3x224x224,8x128:int64, of `dtype` where none is said. Raises InputError."""
+    if vocab < 1:
+        raise InputError(f"vocab = {vocab}: 1 or more")
+    return tuple(_input(shape.strip(), vocab, dtype) for shape in text.split(","))
+
+
+def _profiled(request: Request) -> Model:
+    dtype = FLOATS.get(request.dtype)
+    if dtype is None:
+        raise InputError(f"dtype {request.dtype!r}: it is one of {', '.join(FLOATS)}")
+    if request.batch is not None and request.batch < 1:
+        raise InputError(f"batch = {request.batch}: 1 or more")
+    import torch
+
+    inputs = parse_inputs(request.inputs, request.vocab, dtype)
+    return profile(
+        load(request.target).to(getattr(torch, dtype)),
+        inputs,
+        steps=request.steps,
+        device=request.device,
+        name=request.target.rpartition(":")[2],
+        optimizer=request.optimizer,
+        batch=request.batch,
+        progress=output.Progress("steps, each with hooks and without"),
+    )
+
+
+def _imported(place: str) -> ModuleType:
+    path = Path(place)
+    if path.suffix == ".py" and not path.is_file():
+        raise InputError(f"no file {place!r}")
+    folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
+    sys.path.append(str(folder))
+    try:
+        return _from_file(path) if path.suffix == ".py" else import_module(place)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"cannot import {place}: {type(error).__name__}: {first_line(error)}") from None
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _called(found: Any, target: str) -> Any:
+    if not callable(found):
+        raise InputError(f"{target} is no torch.nn.Module but {type(found).__name__}")
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{target} cannot be called without arguments: {first_line(error)}") from None
+
+
+def _input(text: str, vocab: int, dtype: str) -> torch.Tensor:
+    import torch
+
+    match = SHAPE.fullmatch(text)
+    if match is None or (match[2] and match[2] not in OTHERS):
+        raise InputError(f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of {', '.join(OTHERS)}")
+    shape, kind = [int(size) for size in match[1].split("x")], getattr(torch, match[2] or dtype)
+    try:
+        if kind.is_floating_point:
+            return torch.randn(shape, dtype=kind)
+        return torch.randint(2 if kind is torch.bool else vocab, shape, dtype=kind)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise InputError(f"input {text!r} cannot be made: {first_line(error)}") from None
+
+
+def _record(layer: Layer) -> dict[str, output.Value]:
+    return {
+        "layer": layer.name,
+        "forward_s": layer.forward,
+        "backward_s": layer.backward,
+        "parameters_B": layer.nbytes,
+        "activation_B": layer.activation,
+        "buffers_B": layer.buffers,
+    }
+
+
+def _summary(model: Model) -> dict[str, output.Value]:
+    return {
+        "model": model.name,
+        "batch": model.batch,
+        "dtype": model.dtype,
+        "device": model.device,
+        "source": model.source,
+        "forward_s": model.forward,
+        "backward_s": model.backward,
+        "optimizer_s": model.optimizer,
+        "parameters_B": model.parameters,
+        "gradients_B": model.gradients,
+        "activations_B": model.activations,
+        "inputs_B": model.inputs,
+        "outputs_B": model.outputs,
+        "memory_bandwidth_Bps": model.memory_bandwidth,
+    }
+
+
+def _records(model: Model, how: str) -> str:
+    layers = [_record(layer) for layer in model.layers]
+    return output.to_json(_summary(model) | {"layers": layers}) if how == "json" else output.render(layers, {}, how)
+
+
+def _text(model: Model) -> str:
+    total = {
+        "layer": "total",
+        "forward_s": model.forward,
+        "backward_s": model.backward,
+        "parameters_B": model.parameters,
+        "activation_B": model.activations,
+    }
+    records: list[Mapping[str, Any]] = [*map(_record, model.layers), total]
+    rest = [
+        ["  optimizer", format_seconds(model.optimizer)],
+        ["  a step", f"{format_seconds(model.compute)} without communication"],
+        ["  memory", f"{format_bandwidth(model.memory_bandwidth)} read and written by a copy"],
+    ]
+    title = f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
+    return "\n\n".join([title, output.render(records, CELLS, "table"), output.align(rest)])
+
+
+CELLS: dict[str, output.Cell] = {
+    "layer": lambda record: str(record["layer"]),
+    "forward": lambda record: format_seconds(float(record["forward_s"] or 0)),
+    "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
+    "parameters": lambda record: format_bytes(float(record["parameters_B"] or 0)),
+    "activation": lambda record: format_bytes(float(record["activation_B"] or 0)),
+}

@@ -1,0 +1,173 @@
+"""A torch module in training: what a step of it is, with hooks and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from experiments.models.hooks import Clock, Hooks, Trace, tensors
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+COPIED = 2**28
+"""Bytes that are copied to measure the bandwidth of the memory."""
+COPIES = 5
+
+
+def require_torch() -> None:
+    """Raise InputError if torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise InputError("profiling a module needs torch, which is not installed: pip install '.[torch]'") from None
+
+
+def find_device(name: str) -> torch.device:
+    """A device by name: cpu, cuda or cuda:1. Raises InputError if it is not there."""
+    import torch
+
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise InputError(f"device {name!r}: it is cpu, cuda, or one of several like cuda:1")
+    there = torch.cuda.device_count() if kind == "cuda" else 1
+    if int(number or 0) >= there:
+        raise InputError(f"device {name!r} is not there: torch sees {there} of the kind")
+    return torch.device(name)
+
+
+def mean_square(outputs: Any) -> torch.Tensor:
+    """The sum of the mean squares of all outputs that require grad: a loss whose gradient is dense."""
+    import torch
+
+    means = [tensor.float().square().mean() for tensor in tensors(outputs) if tensor.requires_grad]
+    return torch.stack(means).sum()
+
+
+@dataclass
+class Run:
+    """A module in training on a device, and what a step of it is."""
+
+    module: nn.Module
+    inputs: Any
+    loss: Callable[[Any], torch.Tensor]
+    device: torch.device
+    optimizer: Any = None
+
+    def __post_init__(self) -> None:
+        self.clock = Clock(self.device)
+
+    def started(self, title: str) -> Any:
+        """The outputs of a first step, on the device. Raises InputError if there are none that can be trained."""
+        try:
+            self.module, self.inputs = self.module.to(self.device).train(), moved(self.inputs, self.device)
+            outputs = self.forward()
+        except Exception as error:
+            raise InputError(f"{title} cannot run on {shapes(self.inputs)}: {first_line(error)}") from None
+        if not any(tensor.requires_grad for tensor in tensors(outputs)):
+            raise InputError(f"{title} returns no tensor that requires grad: it cannot be trained")
+        try:
+            self.loss(outputs).backward()
+        except Exception as error:
+            raise InputError(f"{title} has no backward on {shapes(self.inputs)}: {first_line(error)}") from None
+        return outputs
+
+    def optimize(self, name: str) -> None:
+        """Take an optimizer that does all of its work and changes nothing."""
+        import torch
+
+        parameters = list(trained(self.module).values())
+        if name == "adamw":
+            self.optimizer = torch.optim.AdamW(parameters, lr=0.0)
+        else:
+            self.optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
+
+    def forward(self) -> Any:
+        """The outputs."""
+        if isinstance(self.inputs, Mapping):
+            return self.module(**self.inputs)
+        return self.module(*self.inputs)
+
+    def step(self) -> list[float]:
+        """Seconds of a forward with its loss, of the backward and of the optimizer."""
+        self.optimizer.zero_grad()
+        stamps = [self.clock.stamp()]
+        value = self.loss(self.forward())
+        stamps.append(self.clock.stamp())
+        value.backward()
+        stamps.append(self.clock.stamp())
+        self.optimizer.step()
+        stamps.append(self.clock.stamp())
+        at = self.clock.since(stamps[0], stamps)
+        return [at[1], at[2] - at[1], at[3] - at[2]]
+
+    def traced(self) -> Trace:
+        """A forward and a backward with hooks."""
+        self.optimizer.zero_grad()
+        hooks = Hooks(self.clock)
+        with hooks.on(self.module):
+            start = self.clock.stamp()
+            value = self.loss(self.forward())
+            hooks.forwards, middle = False, self.clock.stamp()
+            value.backward()
+            end = self.clock.stamp()
+        return hooks.trace(start, middle, end)
+
+    def kept(self) -> list[float]:
+        """Bytes that each layer keeps, and that are kept in none; parameters, buffers and inputs not counted."""
+        hooks = Hooks(self.clock)
+        held = [*self.module.parameters(), *self.module.buffers(), *tensors(self.inputs)]
+        with hooks.on(self.module), hooks.on_saved(held):
+            self.loss(self.forward())
+        return hooks.kept()
+
+
+def trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that get gradients, in the order in which they are registered."""
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def moved(inputs: Any, device: torch.device) -> Any:
+    import torch
+
+    if isinstance(inputs, torch.Tensor):
+        return (inputs.to(device),)
+    if isinstance(inputs, Mapping):
+        return {name: on(value, device) for name, value in inputs.items()}
+    return tuple(on(value, device) for value in inputs)
+
+
+def on(value: Any, device: torch.device) -> Any:
+    return value.to(device) if hasattr(value, "to") else value
+
+
+def nbytes_of(value: Any) -> float:
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors(value)))
+
+
+def shapes(inputs: Any) -> str:
+    return ", ".join(f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}" for t in tensors(inputs))
+
+
+@cache
+def memory_bandwidth(device: torch.device) -> float:
+    """Bytes read and written a second by a copy."""
+    import torch
+
+    clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
+    target, seconds = source.clone(), []
+    for _ in range(COPIES):
+        start = clock.stamp()
+        target.copy_(source)
+        seconds.append(clock.since(start, [clock.stamp()])[0])
+    return 2 * COPIED / median(seconds)
