@@ -75,19 +75,28 @@ def merge(indptr, indices, more_indptr, more_indices):
     out = np.zeros(operations + 1, np.int32)
     end = 0
     for i in range(operations):
-        begin = end
-        own = indptr[i + 1] - indptr[i]
-        for k in range(own + more_indptr[i + 1] - more_indptr[i]):
-            value = indices[indptr[i] + k] if k < own else more_indices[more_indptr[i] + k - own]
-            place = end
-            while place > begin and merged[place - 1] > value:
-                place -= 1
-            if place > begin and merged[place - 1] == value:
-                continue
-            for later in range(end, place, -1):
-                merged[later] = merged[later - 1]
-            merged[place] = value
-            end += 1
+        begin, behind = end, end
+        for k in range(indptr[i], indptr[i + 1]):
+            merged[behind] = indices[k]
+            behind += 1
+        for k in range(more_indptr[i], more_indptr[i + 1]):
+            merged[behind] = more_indices[k]
+            behind += 1
+        gap = 1
+        while gap < (behind - begin) // 3:
+            gap = 3 * gap + 1
+        while gap > 0:  # Shell's sort: insertion where a row is short, and not quadratic where it is long
+            for k in range(begin + gap, behind):
+                value, place = merged[k], k
+                while place - gap >= begin and merged[place - gap] > value:
+                    merged[place] = merged[place - gap]
+                    place -= gap
+                merged[place] = value
+            gap //= 3
+        for k in range(begin, behind):
+            if end == begin or merged[k] != merged[end - 1]:
+                merged[end] = merged[k]
+                end += 1
         out[i + 1] = end
     return out, merged[:end].copy()
 
@@ -299,3 +308,67 @@ def simulate(
             if waiting[j] == 0:
                 heappush(heap, (ready[j], np.int64(node_indptr[j])))
     return ready, finish, start, cause, done
+
+
+def idle(
+    main, rank, kind, nbytes, indptr, indices, ready, finish, node_start, sent,
+    route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap,
+    node_indptr, ranks, fair, store_and_forward,
+):  # fmt: skip
+    """What fills the gaps between the computations `main`, in order of their start, of each rank: seconds on the wire,
+    queueing and of computations, shape (ranks, 3), and when each rank is free at last.
+
+    The `edge`s of an operation are the times at which it passes from queueing to the wire and back, from ready on: on
+    the way of the bytes that arrived last, then at its work at the end of the route. A computation has two.
+    """
+    seconds, free = np.zeros((ranks, 3)), np.zeros(ranks)
+    edge = np.empty(2 * len(route_links) + 6)
+    for k in range(len(main)):
+        i, worker = main[k], rank[main[k]]
+        begin = free[worker]
+        free[worker] = max(begin, finish[i])
+        while ready[i] > begin:
+            before = indices[indptr[i]]
+            for p in range(indptr[i] + 1, indptr[i + 1]):
+                if finish[indices[p]] > finish[before]:
+                    before = indices[p]
+            i = before
+            first = node_indptr[i]
+            hops = route_indptr[route[i] + 1] - route_indptr[route[i]] if kind[i] == TRANSFER else 0
+            links = route_links[route_indptr[route[i]] : route_indptr[route[i]] + hops]
+            edge[0], arrival, edges = ready[i], -1.0, 1
+            if fair and hops > 0:
+                alone, delay = 0.0, 0.0
+                for hop in range(hops):
+                    delay += latency[links[hop]]
+                    for m in range(link_indptr[links[hop]], link_indptr[links[hop] + 1]):
+                        times = 0
+                        for other in range(hops):
+                            for n in range(link_indptr[links[other]], link_indptr[links[other] + 1]):
+                                times += link_media[n] == link_media[m]
+                        alone = max(alone, times * nbytes[i] / bandwidth[link_media[m]])
+                arrival, took = sent[i] + delay, sent[i] - node_start[first]
+                edge[1], edge[2], edge[3] = ready[i], node_start[first], node_start[first] + (took - min(took, alone))
+                edges = 4
+            elif hops > 0:
+                head = ready[i]
+                for hop in range(hops):
+                    held = 0.0
+                    for m in range(link_indptr[links[hop]], link_indptr[links[hop] + 1]):
+                        held = max(held, gap[link_media[m]] + nbytes[i] / bandwidth[link_media[m]])
+                    edge[2 * hop], edge[2 * hop + 1] = head, node_start[first + hop]
+                    if node_start[first + hop] + held > arrival:
+                        arrival, edges = node_start[first + hop] + held, 2 * hop + 2
+                    arrival += latency[links[hop]]
+                    head = node_start[first + hop] + (held if store_and_forward else 0.0) + latency[links[hop]]
+            if kind[i] == TRANSFER and node_indptr[i + 1] - first > hops:
+                if hops > 0:
+                    edge[edges] = arrival
+                    edges += 1
+                edge[edges] = node_start[node_indptr[i + 1] - 1]
+                edges += 1
+            edge[edges] = finish[i]
+            for e in range(edges, 0, -1):
+                cause = e % 2 if kind[i] == TRANSFER else 2
+                seconds[worker, cause] += max(0.0, edge[e] - max(edge[e - 1], begin))
+    return seconds, free

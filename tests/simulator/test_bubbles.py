@@ -25,21 +25,24 @@ Bubble of the server: 0-8 (push 2 of rank 3 on the wire for 1 s, after 3 s in th
 9-16 (push 1 of rank 3 on the wire for 2 s, after 5 s in the queue since 9) and 18-28.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.bubbles import CAUSES, Bubbles, bubbles
+from simulator.bubbles import CAUSES, DRAIN, QUEUE, SLOWER_PEER, TRANSFER, Bubbles, bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
+from topologies._compile import compiled
 from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
 
@@ -287,9 +290,10 @@ def test_waiting_at_the_receivers_port_is_queueing() -> None:
     assert rows(found)[0] == [1 + 2 + 1, 6, 0, 0]
 
 
-def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire() -> None:
-    # Rank 0's bytes are on its slow wire from 0 to 10. The wire into rank 2 is busy until 5, but has room for them long
-    # before they are there: they arrive at 10, as they would have on an empty machine.
+@pytest.mark.parametrize("busy", [5.0, 7.5])
+def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire(busy: float) -> None:
+    # Rank 0's bytes are on its slow wire from 0 to 10. The wire into rank 2 is busy for a while, but has room for them
+    # before they are there, if only just: they arrive at 10, as they would have on an empty machine.
     builder = TopologyBuilder("merge")
     for name in ("a", "b", "switch", "c"):
         builder.device(name)
@@ -297,10 +301,10 @@ def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire() -> None:
     builder.link("b", "switch", bandwidth=float("inf"))
     builder.link("switch", "c", bandwidth=4.0)
     schedule = ScheduleBuilder(3, 1.0)
-    schedule.signal(1, 2, nbytes=20.0)
+    schedule.signal(1, 2, nbytes=4 * busy)
     schedule.compute(2, 1.0, after=schedule.signal(0, 2, nbytes=10.0))
     timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]))
-    assert timeline.finish.tolist() == [5, 10, 11]
+    assert timeline.finish.tolist() == [busy, 10, 11]
     assert rows(bubbles(timeline))[2] == [10, 0, 0, 0]
 
 
@@ -434,3 +438,99 @@ def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random
     )
     twice = bubbles(simulate(replace(schedule, seconds=schedule.seconds * 2), slow, "reference"))
     assert twice.seconds.tolist() == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
+
+
+# The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the same bits.
+
+
+Piece = tuple[int, float, float]
+"""A cause and its interval."""
+
+
+def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
+    """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
+    schedule = timeline.schedule
+    seconds = np.zeros((schedule.ranks, len(CAUSES)))
+    main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
+    for rank in np.unique(schedule.rank[main]):
+        free, own = 0.0, main[schedule.rank[main] == rank]
+        for operation in own[np.argsort(timeline.start[own], kind="stable")]:
+            begin = float(timeline.start[operation])
+            for cause, since, until in waits(timeline, int(operation), free) if begin > free else ():
+                seconds[rank, cause] += max(0.0, min(until, begin) - max(since, free))
+            free = max(free, float(timeline.finish[operation]))
+        seconds[rank, DRAIN] += timeline.makespan - free
+    return Bubbles(seconds)
+
+
+def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
+    """What `operation` waited for since `begin`, the last first."""
+    while timeline.ready[operation] > begin:
+        before = timeline.schedule.predecessors(operation)
+        operation = int(before[np.argmax(timeline.finish[before])])
+        yield from pieces(timeline, operation)
+
+
+def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
+    """An operation from ready to finish, the last first."""
+    schedule, first = timeline.schedule, int(timeline.routed.node_indptr[i])
+    last, hops = int(timeline.routed.node_indptr[i + 1]) - 1, timeline.routed.hops(i)
+    ready, finish = float(timeline.ready[i]), float(timeline.finish[i])
+    if schedule.kind[i] == COMPUTE:
+        yield SLOWER_PEER, ready, finish
+        return
+    if last - first >= len(hops):
+        merged = float(timeline.node_start[last])
+        yield TRANSFER, merged, finish
+        finish = timeline.arrival(i) if len(hops) else ready
+        yield QUEUE, finish, merged
+    if len(hops):
+        yield from (flowing if timeline.sharing == "fair" else crossing)(timeline, i, ready, finish)
+
+
+def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """The way of the bytes that arrived last: queues before them count, others were not noticed."""
+    first, until = int(timeline.routed.node_indptr[i]), arrival
+    for hop in range(timeline.slowest_hop(i)[0], -1, -1):
+        start = float(timeline.node_start[first + hop])
+        before = timeline.head(i, hop) if hop else ready
+        yield TRANSFER, start, until
+        yield QUEUE, before, start
+        until = before
+
+
+def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """What a flow would take alone comes last: the time beyond that it has waited for others."""
+    start, waited = float(timeline.start[i]), timeline.flow(i).waited
+    yield TRANSFER, start + waited, arrival
+    yield QUEUE, start, start + waited
+    yield TRANSFER, ready, start
+
+
+@pytest.mark.parametrize("chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"])
+@pytest.mark.parametrize("rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join)
+@given(case=cases, lane=st.integers(0, 1))
+def test_the_kernel_finds_what_the_walk_finds(
+    chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int
+) -> None:
+    random, ranks = case
+    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference", **rules)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("simulator.bubbles.kernel", chosen)
+        found = bubbles(timeline, lane)
+    assert found.seconds.tolist() == walked(timeline, lane).seconds.tolist()
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+@pytest.mark.parametrize("machine", [shapes.ring, shapes.star, shapes.bus])
+def test_the_kernel_finds_what_the_walk_finds_in_a_ring(
+    machine: Callable[..., Topology], sharing: Literal["fifo", "fair"]
+) -> None:
+    """Uneven computations, a ring all-reduce, and computations again, of six ranks."""
+    schedule = ScheduleBuilder(6, 60.0, slots=6)
+    schedule.compute(range(6), np.array([1.0, 3.0, 1.5, 2.0, 1.0, 8.0]), writes=0, count=6)
+    schedule.inline(find("ring").build(6, 60.0))
+    schedule.compute(range(6), 1.0, reads=0, count=6)
+    timeline = simulate(schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing)
+    assert bubbles(timeline).seconds.tolist() == walked(timeline).seconds.tolist()
+    assert bubbles(timeline).seconds[:, :DRAIN].any()

@@ -1,0 +1,223 @@
+"""DataParallel: one process with a thread a device; the first device has the model and sends it to all in every step.
+
+After torch.nn.DataParallel: data_parallel.py, replicate.py, parallel_apply.py, _functions.py and comm.py of
+torch/nn/parallel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import REDUCE
+from simulator.schedule import Schedule
+from simulator.training.communicator import Region
+from simulator.training.conditions import Attempt
+from simulator.training.model import Layer, Model
+from simulator.training.options import option
+from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting
+from simulator.training.trainer import MOST_OPERATIONS, Trainer
+from topologies.errors import InputError
+from topologies.rings import find_rings
+from topologies.topology import Ints
+from topologies.units import format_bytes
+
+INTERPRETER = 2
+"""The lane of rank 0 on which the threads of the process run Python, one at a time."""
+CHUNK = 10 * 2.0**20
+"""The buffer_size of torch's broadcast_coalesced and reduce_add_coalesced."""
+Numbers = npt.NDArray[np.integer]
+"""Of ranks. Chains have the shape (chains, ranks), each from rank 0 on."""
+
+
+def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
+    """What rank 0 has goes down all chains, each its share of every chunk.
+
+    (m + p - 2) / m · V/β for m chunks, where the chains have β together and are not in each other's way.
+    """
+    builder, slot, chain = _cut(chains, nbytes, chunks)
+    for one, other in zip(chains.T, chains.T[1:], strict=False):
+        builder.copy(one[chain], other[chain], slot=slot, channel=chain)
+    return builder.build()
+
+
+def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
+    """Everything is added up from the second of each chain to its last, and from there at rank 0: in the same time."""
+    builder, slot, chain = _cut(chains, nbytes, chunks)
+    for one, other in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
+        builder.reduce(one[chain], other[chain], slot=slot, channel=chain)
+    return builder.build()
+
+
+def _cut(chains: Numbers, nbytes: float, chunks: int) -> tuple[ScheduleBuilder, Numbers, Numbers]:
+    """A builder, its slots, and the chain that each of them goes down."""
+    slot = np.arange(chunks * len(chains))
+    return ScheduleBuilder(chains.shape[1], nbytes, slots=len(slot)), slot, slot % len(chains)
+
+
+@dataclass(frozen=True)
+class DataParallel:
+    """In every step the first device scatters the inputs, and broadcasts parameters and buffers; a thread a device runs
+    the forward there; the first gathers the outputs, has the loss and scatters the outputs' gradients; after the
+    backwards the parameters' gradients are added up on the first, which alone updates.
+
+    *The interpreter.* One thread at a time runs Python: of it a layer's forward needs `launch` seconds a device, on one
+    lane for all devices. An operator lets go of the lock while C++ works, so that threads take turns. Launches are
+    ahead of the devices: they begin with the step, while inputs and parameters are on their way, and a layer starts
+    when it is launched and what comes before it on its device is done. Backwards are launched in C++, by a thread of
+    autograd a device that does not hold the lock: that costs nothing here. The next step begins when the update is
+    done, as in a loop that reads the loss.
+
+    *Scatter and gather* are copies one after the other, in the order of the devices, whichever links they take: a copy
+    between two devices waits for the streams of both.
+
+    *Replicate and reduce.* Tensors are coalesced into chunks of 10 MiB; here all bytes are cut into equal chunks of at
+    most that. NCCL passes them on from device to device: down chains, which are the machine's rings cut before rank 0,
+    and for sums on round the rings. It does so with parts of a chunk: for p > 2 devices up to p - 2 chunks' time of
+    each of the two is too much here. Neither overlaps with computing. The broadcast is one node of autograd's graph,
+    and its backward, the reduction, runs when the gradients of all parameters of all replicas are there.
+
+    A device without input takes part in the broadcast and the reduction alone. A step leaves the sum of all gradients
+    on the first device: a reduce. Of the replicas, the memory is that of the parameters which every worker has.
+    """
+
+    promise = REDUCE
+
+    launch: float = option(50e-6, "Python's time a layer and device, one at a time (assumed), like 20us", "seconds")
+    chunk: float = option(CHUNK, "most that is broadcast or reduced at a time, like 10MiB", "bytes")
+    scatter: bool = option(True, "no: inputs are on their devices already")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.launch < inf:
+            raise InputError(f"dp: launch={self.launch}: seconds, 0 or more")
+        if not self.chunk > 0:
+            raise InputError(f"dp: chunk={self.chunk}: bytes, more than 0")
+
+    def servers(self, ranks: int) -> int:
+        """Devices that are needed besides the workers'."""
+        return 0
+
+    def plan(self, model: Model, setting: Setting) -> Plan:
+        """The steps of `setting` as a schedule."""
+        chains, replica = _chains(setting), model.parameters + model.buffers
+        replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
+        reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
+        # Replicas are in slots of no size: every worker is taken to hold the parameters anyway.
+        builder = ScheduleBuilder(setting.ranks, model.gradients, slots=reduce.buffer, scratch=[0.0] * replicate.buffer)
+        behind = reduce.buffer + replicate.buffer
+        regions = Region(replicate, reduce.buffer, behind), Region(reduce, 0, behind)
+        steps = _Steps(self, Trainer(model, setting, builder), *regions)
+        for attempt in steps.trainer.attempts:
+            steps.step(attempt)
+        lanes = ("compute", "communication", "interpreter")
+        return steps.trainer.plan(setting.topology, lanes, words=_described(replicate, len(chains)))
+
+    def _chunks(self, nbytes: float, chains: Numbers) -> int:
+        most = MOST_OPERATIONS // chains.size
+        if nbytes > self.chunk * most:
+            raise InputError(f"dp: chunk={self.chunk:g} cuts {format_bytes(nbytes)} into more than {most} chunks")
+        return max(1, ceil(nbytes / self.chunk))
+
+
+class _Steps:
+    """The steps of one run. `begun` is what each worker waits for before it goes on: the end of the step before, of a
+    restart, or the loss."""
+
+    def __init__(self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region) -> None:
+        self.options, self.trainer, self.replicate, self.reduce = options, trainer, replicate, reduce
+        self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
+        self.begun = self._moment("begin", np.zeros(0, dtype=np.int32))
+
+    def step(self, attempt: Attempt) -> None:
+        """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails, forward and restart."""
+        trainer, inputs = self.trainer, self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
+        others = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
+        batch = self._scatter("scatter inputs", others if self.options.scatter else [], self.model.inputs)
+        self._forward(inputs, trainer.collective("replicate", self.replicate, batch))
+        if attempt.fails:
+            trainer.restart()
+            self.begun = self._tail
+            trainer.end(lost=True)
+            return
+        self._gather(others)
+        self._backward(self._scatter("scatter gradients", others, self.model.outputs))
+        arrived = self._moment("reduce gradients", self._tail)
+        self._update(trainer.collective("reduce gradients", self.reduce, arrived))
+        trainer.end(lost=attempt.lost)
+
+    @property
+    def _tail(self) -> Ints:
+        tail = self.trainer.tail
+        assert tail is not None
+        return tail
+
+    def _moment(self, phase: str, after: Ints) -> Ints:
+        """What all workers wait for: until all of `after` are done."""
+        self.builder.phase(phase)
+        return np.repeat(self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers))
+
+    def _scatter(self, phase: str, others: list[int], nbytes: float) -> Ints:
+        """The first sends `nbytes` to each of `others`; returns with what each has them, and the first has sent all."""
+        self.builder.phase(phase)
+        there = self.begun.copy()
+        for other in others:
+            there[[0, other]] = self._copy(0, other, nbytes, there[:1])
+        return there
+
+    def _gather(self, others: list[int]) -> None:
+        """Each of `others` sends its outputs to the first, when both have theirs: that has the loss."""
+        self.builder.phase("gather")
+        last = self._tail[:1]
+        for other in others:
+            last = self._copy(other, 0, self.model.outputs, np.append(last, self._tail[other]))
+        self.begun = np.repeat(last, len(self.workers))
+
+    def _copy(self, one: int, other: int, nbytes: float, after: Ints) -> Ints:
+        sent = self.builder.signal(one, other, nbytes=nbytes, after=after)
+        both = np.repeat(sent, 2)
+        self.trainer.span(np.array([one, other]), COMMUNICATION, both, both)
+        return sent
+
+    def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:
+        launched = self.begun
+        for layer in self.model.layers:
+            launched = self._launch(layer, inputs, launched)
+            self.trainer.forward(layer, replicated, launched)
+
+    def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
+        """Every thread takes its turn at the interpreter, after its launch before."""
+        self.builder.phase(f"launch {layer.name}")
+        threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
+        return self.builder.compute(threads, seconds, lane=INTERPRETER, after=before[:, None])
+
+    def _backward(self, arrived: Ints) -> None:
+        for layer in reversed(self.model.layers):
+            self.trainer.backward(layer, arrived)
+
+    def _update(self, reduced: Ints) -> None:
+        """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
+        self.builder.phase("optimizer")
+        seconds = self.model.optimizer * float(self.trainer.factor[0])
+        updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
+        self.begun = np.repeat(updated, len(self.workers))
+        self.trainer.tail = np.append(updated, reduced[1:])
+
+
+def _chains(setting: Setting) -> Numbers:
+    """The machine's rings, from rank 0 on."""
+    if setting.ranks == 1:
+        return np.zeros((1, 1), dtype=np.int32)
+    orders = find_rings(setting.topology, setting.ranks).orders
+    return np.array([np.roll(order, -int(np.argmin(order))) for order in orders])
+
+
+def _described(replicate: Schedule, chains: int) -> tuple[str, ...]:
+    if replicate.ranks == 1:
+        return ("one device: nothing to replicate",)
+    chunks = replicate.buffer // chains
+    many, ways = f"{chunks} chunk{'s'[: chunks - 1]}", f"{chains} chain{'s'[: chains - 1]}"
+    return (f"a replica is {format_bytes(replicate.nbytes_total)}: {many}, down {ways}",)

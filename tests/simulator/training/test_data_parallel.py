@@ -1,0 +1,309 @@
+"""DataParallel: closed forms of its parts, the interpreter that one thread has at a time, proofs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import semantics
+from simulator.collectives.collective import BROADCAST, REDUCE
+from simulator.engines import simulate
+from simulator.schedule import COMPUTE, TRANSFER
+from simulator.timeline import Timeline
+from simulator.training import find
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.data_parallel import INTERPRETER, DataParallel, chain_broadcast, chain_reduce
+from simulator.training.ddp import DDP
+from simulator.training.footprint import footprint
+from simulator.training.measures import Measures, measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from simulator.training.run import train
+from topologies.catalogue import Figures
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+BETA = 1024.0
+LAYERS = tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=1024.0) for k in range(4))
+MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
+SILENT = replace(MODEL, outputs=0.0)
+REPLICA, GRADIENTS = 20480.0, 16384.0
+CHUNK = 4096.0
+FAST = 1e18
+
+
+def network(ranks: int, shape: str = "star", bandwidth: float = BETA) -> Topology:
+    return machine(shape).build(max(ranks, 2), 0, Figures(bandwidth=bandwidth, latency=0.0))
+
+
+def planned(
+    strategy: DataParallel | DDP,
+    ranks: int,
+    topology: Topology | None = None,
+    model: Model = MODEL,
+    steps: int = 1,
+    **conditions: object,
+) -> Plan:
+    setting = Setting(topology or network(ranks), ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
+    return strategy.plan(model, setting)
+
+
+def ran(strategy: DataParallel | DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
+    plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
+    timeline = train(plan, simulate)
+    return plan, timeline, measure(plan, timeline)
+
+
+def step(strategy: DataParallel | DDP, ranks: int, **options: object) -> float:
+    return ran(strategy, ranks, **options)[2].step
+
+
+def unlocked(**options: object) -> DataParallel:
+    """Python that takes no time."""
+    return DataParallel(launch=0.0, chunk=CHUNK, **options)  # type: ignore[arg-type]
+
+
+def chained(ranks: int, nbytes: float, chains: int = 1) -> float:
+    """m chunks, one behind the other, through p - 1 links."""
+    chunks = nbytes / CHUNK
+    return (chunks + ranks - 2) * CHUNK / chains / BETA
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "chains"),
+    [("star", 2, 1), ("star", 3, 1), ("star", 8, 1), ("full_mesh", 2, 1), ("full_mesh", 3, 2), ("ring", 6, 2)],
+)
+def test_a_step_is_the_sum_of_its_parts(shape: str, ranks: int, chains: int) -> None:
+    scatter, replicate = (ranks - 1) * 512 / BETA, chained(ranks, REPLICA, chains)
+    reduce = chained(ranks, GRADIENTS, chains)
+    expected = scatter + replicate + MODEL.forward + MODEL.backward + reduce + MODEL.optimizer
+    assert step(unlocked(), ranks, topology=network(ranks, shape), model=SILENT) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_scattered(ranks: int) -> None:
+    """Rank r has sent on its last chunk, and begins, r chunks after the first; the last sends nothing on."""
+    had = [512 * (ranks - 1) / BETA + (REPLICA / CHUNK + min(rank, ranks - 2)) * CHUNK / BETA for rank in range(ranks)]
+    gathered = had[0] + MODEL.forward
+    for rank in range(1, ranks):
+        gathered = max(gathered, had[rank] + MODEL.forward) + 256 / BETA
+    rest = (ranks - 1) * 256 / BETA + MODEL.backward + chained(ranks, GRADIENTS) + MODEL.optimizer
+    assert step(unlocked(), ranks) == pytest.approx(gathered + rest, rel=1e-12)
+
+
+def test_a_step_of_two_by_hand() -> None:
+    """Scatter 0.5, 20 KiB of replica 20, forward 1, gather and scatter 0.25 each, backward 2, 16 KiB of gradients 16,
+    optimizer 0.125: all but what is computed is exposed."""
+    plan, timeline, found = ran(unlocked(), 2, steps=3)
+    assert found.steps.tolist() == [40.125] * 3
+    assert found.exposed.tolist() == pytest.approx([3 * 37.0] * 2)
+    assert found.computing.tolist() == [3 * 3.125, 3 * 3.0]
+    assert plan.samples.tolist() == [16] * 3
+    assert timeline.finish[plan.ends].tolist() == [[40.125 * k, 40.125 * k - 0.125] for k in (1, 2, 3)]
+    assert plan.words == ("a replica is 20KiB: 5 chunks, down 1 chain",)
+
+
+@pytest.mark.parametrize("topology", [network(8), machine("dgx1").build(8)], ids=["star", "dgx1"])
+def test_what_is_moved(topology: Topology) -> None:
+    moved = 7 * (512 + REPLICA + 2 * 256 + GRADIENTS)
+    assert planned(unlocked(), 8, topology).schedule.volume == pytest.approx(moved)
+
+
+def test_inputs_that_are_there_are_not_scattered() -> None:
+    assert step(unlocked(), 4, model=SILENT) - step(unlocked(scatter=False), 4, model=SILENT) == pytest.approx(1.5)
+
+
+def test_chunks_are_no_larger_than_they_may_be() -> None:
+    whole = step(DataParallel(launch=0.0), 4, model=SILENT)
+    assert whole == pytest.approx(1.5 + 3 * REPLICA / BETA + 3 * GRADIENTS / BETA + MODEL.compute)
+    assert step(DataParallel(launch=0.0, chunk=1e300), 4, model=SILENT) == whole
+    assert planned(DataParallel(chunk=5000.0), 2).schedule.buffer == 4
+
+
+# The interpreter.
+
+
+@given(st.integers(1, 6), st.sampled_from([0.0, 2.0**-6, 2.0**-3, 0.25, 1.0]))
+@settings(max_examples=40)
+def test_the_interpreter_launches_one_layer_after_the_other(ranks: int, launch: float) -> None:
+    """Layer l of rank r is launched when (lp + r + 1) launches are done; what follows it computes on from there."""
+    strategy = DataParallel(launch=launch)
+    forward = max(
+        (layer * ranks + rank + 1) * launch + (4 - layer) * 0.25 for layer in range(4) for rank in range(ranks)
+    )
+    found = step(strategy, ranks, topology=network(ranks, bandwidth=FAST))
+    assert found == pytest.approx(forward + MODEL.backward + MODEL.optimizer, rel=1e-9)
+    assert found >= len(LAYERS) * ranks * launch
+
+
+def test_threads_take_turns() -> None:
+    plan, timeline, _ = ran(DataParallel(launch=0.5), 3)
+    schedule = plan.schedule
+    launches = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == INTERPRETER))
+    assert (schedule.rank[launches] == 0).all()
+    assert timeline.start[launches].tolist() == [0.5 * turn for turn in range(12)]
+    assert [schedule.phases[schedule.phase[i]] for i in launches[::3]] == [f"launch fc{k}" for k in range(4)]
+    assert plan.lanes[INTERPRETER] == "interpreter"
+
+
+def test_launches_hide_behind_the_replication() -> None:
+    assert chained(2, REPLICA) > 4 * 2 * 2.0
+    assert step(DataParallel(launch=2.0, chunk=CHUNK), 2) == step(unlocked(), 2)
+
+
+@pytest.mark.parametrize("launch", [0.0, 2.0**-10])
+def test_one_device_computes_alone(launch: float) -> None:
+    plan, timeline, found = ran(DataParallel(launch=launch), 1, steps=2)
+    assert timeline.makespan == 2 * (MODEL.compute + launch)
+    assert found.samples_per_s == 8 / (MODEL.compute + launch)
+    assert plan.schedule.volume == 0
+    semantics.check(planned(DataParallel(), 1).schedule, REDUCE)
+
+
+# Proofs.
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("shape", ["star", "ring", "full_mesh", "dgx1"])
+@pytest.mark.parametrize("chunk", [CHUNK, 1e6])
+def test_a_step_adds_up_the_gradients_on_the_first_device(ranks: int, shape: str, chunk: float) -> None:
+    topology = machine("dgx1").build(8) if shape == "dgx1" else network(ranks, shape)
+    plan = planned(DataParallel(chunk=chunk), ranks, topology)
+    semantics.check(plan.schedule, REDUCE)
+    before = semantics.inputs(plan.schedule)
+    replicas = semantics.run(plan.schedule, before)[:, plan.schedule.buffer :]
+    assert (replicas == before[0, plan.schedule.buffer :]).all()
+
+
+def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
+    plan = planned(DataParallel(), 16, machine("hgx_h100:nodes=2").build(16))
+    replicating = plan.schedule.phase == plan.schedule.phases.index("replicate")
+    chains = np.unique(plan.schedule.lane[replicating & (plan.schedule.kind == TRANSFER)])
+    assert chains.tolist() == list(range(8))
+    assert plan.words == ("a replica is 20KiB: 1 chunk, down 8 chains",)
+    semantics.check(plan.schedule, REDUCE)
+
+
+@given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_any_chains_broadcast_and_reduce(ranks: int, chains: int, chunks: int, random: object) -> None:
+    others = list(range(1, ranks))
+    orders = np.array([[0, *(random.shuffle(others) or others)] for _ in range(chains)])  # type: ignore[attr-defined]
+    semantics.check(chain_broadcast(orders, 64.0, chunks), BROADCAST)
+    semantics.check(chain_reduce(orders, 64.0, chunks), REDUCE)
+
+
+def test_a_missing_transfer_is_noticed() -> None:
+    schedule = planned(unlocked(), 3).schedule
+    lost = np.flatnonzero((schedule.kind == TRANSFER) & (schedule.reduces == 1))[0]
+    broken = replace(schedule, source=np.where(np.arange(len(schedule)) == lost, -1, schedule.source))
+    with pytest.raises(semantics.WrongResult):
+        semantics.check(broken, REDUCE)
+
+
+# Laws.
+
+
+@given(
+    st.integers(2, 7),
+    st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1), st.integers(1, 20)), min_size=1, max_size=5),
+    st.sampled_from([1.0, 64.0, 4096.0]),
+    st.sampled_from([0.0, 0.01]),
+)
+@settings(max_examples=40)
+def test_ddp_is_never_slower(
+    ranks: int, layers: list[tuple[float, float, int]], bandwidth: float, launch: float
+) -> None:
+    """Of V bytes through ports of β, in and out: DDP has to all-reduce them in at most 2(p - 1)/p V/β more than it
+    computes, and DP broadcasts and reduces them in at least V/β each, with nothing to hide behind."""
+    model = Model(
+        "random",
+        1,
+        tuple(Layer(f"l{k}", f, b, tensors=(Tensor("w", 512.0 * n),)) for k, (f, b, n) in enumerate(layers)),
+    )
+    star = network(ranks, bandwidth=bandwidth)
+    dp = step(DataParallel(launch=launch, chunk=CHUNK), ranks, topology=star, model=model)
+    ddp = step(DDP(bucket=2048.0), ranks, topology=star, model=model)
+    assert dp >= model.compute + 2 * model.gradients / bandwidth * (1 - 1e-12)
+    assert ddp <= model.compute + 2 * (ranks - 1) / ranks * model.gradients / bandwidth * (1 + 1e-12)
+
+
+@given(st.integers(1, 6), st.floats(0, 0.5), st.sampled_from([0.0, 0.1]), st.sampled_from(["star", "ring"]))
+@settings(max_examples=30)
+def test_nothing_is_hidden(ranks: int, sigma: float, launch: float, shape: str) -> None:
+    _, timeline, found = ran(
+        DataParallel(launch=launch, chunk=CHUNK), ranks, topology=network(ranks, shape), steps=2, sigma=sigma
+    )
+    assert found.steps.sum() == pytest.approx(timeline.makespan)
+    assert found.computing + found.bubbles.total == pytest.approx(np.full(ranks, timeline.makespan))
+    assert found.hidden == pytest.approx(np.zeros(ranks), abs=1e-9)
+    assert (found.exposed <= found.bubbles.total + 1e-9).all()
+
+
+# Conditions.
+
+
+def test_all_wait_for_the_slowest_after_the_forward_and_after_the_backward() -> None:
+    factors = Conditions(sigma=0.4, seed=3).factors(3, 4)
+    slowest = factors.max(axis=1)
+    expected = (MODEL.forward + MODEL.backward) * slowest + MODEL.optimizer * factors[:, 0]
+    found = ran(unlocked(), 4, topology=network(4, bandwidth=FAST), steps=3, sigma=0.4, seed=3)[2]
+    assert found.steps == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_straggler_holds_up_the_first_device_alone_in_its_optimizer() -> None:
+    fast = network(4, bandwidth=FAST)
+    slow, first = (step(unlocked(), 4, topology=fast, slower={rank: 2.0}) for rank in (2, 0))
+    assert slow == pytest.approx(2 * (MODEL.forward + MODEL.backward) + MODEL.optimizer)
+    assert first == pytest.approx(2 * MODEL.compute)
+
+
+def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
+    """Step 3 fails after its forward; 2 and 3 come again."""
+    failure = Failure(1, 3, restart=40.0, timeout=10.0, checkpoint=2)
+    plan, timeline, _ = ran(unlocked(), 2, steps=5, failure=failure)
+    assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1, 1]
+    assert timeline.makespan == pytest.approx(6 * 40.125 + 0.5 + 20 + 1 + 50)
+
+
+def test_a_device_without_input_only_takes_part_in_what_is_broadcast_and_reduced() -> None:
+    plan, _, found = ran(DataParallel(launch=1.0, chunk=CHUNK), 2, steps=2, batches={1: 1})
+    assert plan.samples.tolist() == [16, 8]
+    assert found.steps.tolist() == [40.125, 20 + 16 + MODEL.compute]
+    assert found.computing.tolist() == [2 * 3.125, 3.0]
+
+
+def test_a_device_without_input_launches_nothing() -> None:
+    alone = step(DataParallel(launch=1.0), 1)
+    assert alone == 4 + 0.25 + MODEL.backward + MODEL.optimizer
+    fast = network(3, bandwidth=FAST)
+    assert step(DataParallel(launch=1.0), 3, topology=fast, batches={1: 0, 2: 0}) == pytest.approx(alone)
+
+
+def test_replicas_are_the_parameters_that_every_worker_holds() -> None:
+    plan, timeline, _ = ran(unlocked(), 2)
+    held, activations = REPLICA + MODEL.parameters * MODEL.state + GRADIENTS, 4 * 64.0
+    assert footprint(plan, timeline).peaks.tolist() == [held + CHUNK, held + activations]
+
+
+# Mistakes.
+
+
+def test_mistakes() -> None:
+    with pytest.raises(InputError, match=r"dp: launch=-1.0: seconds, 0 or more"):
+        DataParallel(launch=-1.0)
+    with pytest.raises(InputError, match=r"dp: chunk=0: bytes, more than 0"):
+        DataParallel(chunk=0)
+    with pytest.raises(InputError, match=r"dp: chunk=0.0001 cuts 20KiB into more than \d+ chunks"):
+        planned(DataParallel(chunk=1e-4), 2)
+
+
+def test_it_is_known_by_name() -> None:
+    assert find("dp") is DataParallel
+    assert DataParallel().servers(8) == 0
