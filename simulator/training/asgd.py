@@ -17,7 +17,7 @@ from simulator.schedule import Schedule
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.plan import COMMUNICATION, Held, Plan, Setting, Spans, Updates, no_spans
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -171,6 +171,14 @@ class _Servers:
         builder.phase("pull")
         return builder.signal(worker, self.first + share, after=columns(after))
 
+    def held(self) -> Held:
+        """Besides what is in slots: the buffers of workers, and the optimizer state at the servers."""
+        ranks, state = self.setting.ranks, self.model.parameters * self.model.state
+        held = np.zeros(ranks + self.options.servers(ranks))
+        held[:ranks] = self.model.buffers
+        held[self.first : self.first + self.shares] += state / self.shares
+        return Held(held, state + self.model.buffers)
+
     def words(self) -> tuple[str, ...]:
         """How long an update takes and why; what staleness is that of."""
         taken = f"an update takes {format_seconds(self.seconds)}"
@@ -212,6 +220,7 @@ class _Run:
             samples=np.array(self.samples, dtype=np.int32),
             spans=Spans(*map(np.concatenate, zip(*self.spans, strict=True))),
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
+            held=self.servers.held(),
             words=self.servers.words(),
         )
 

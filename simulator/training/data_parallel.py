@@ -19,7 +19,7 @@ from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting
+from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
 from simulator.training.trainer import MOST_OPERATIONS, Trainer
 from topologies.errors import InputError
 from topologies.rings import find_rings
@@ -114,7 +114,9 @@ class DataParallel:
         for attempt in steps.trainer.attempts:
             steps.step(attempt)
         lanes = ("compute", "communication", "interpreter")
-        return steps.trainer.plan(setting.topology, lanes, words=_described(replicate, len(chains)))
+        state = model.parameters * model.state
+        held = Held(np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state)
+        return steps.trainer.plan(setting.topology, lanes, held=held, words=_described(replicate, len(chains)))
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
         most = MOST_OPERATIONS // chains.size

@@ -8,21 +8,26 @@ from simulator import memory
 from simulator.memory import Changes, Memory, joined
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.timeline import Timeline
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMPUTE, Held, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
-    """As :func:`simulator.memory.trace`, with what is in no slot: the parameters, buffers and optimizer state of every
-    worker (distinct once), and its activations from the end of a layer's forward to the end of its backward (all
-    distinct). The gradients' buffers are held all the time; while they hold no gradient, they count as redundant.
+    """As :func:`simulator.memory.trace`, with what is in no slot: what `plan.held` says (by default parameters, buffers
+    and optimizer state of every worker, distinct once), and activations from the end of a layer's forward to the end of
+    its backward (all distinct). The buffers of the gradients are held all the time; while they hold no gradient, they
+    count as redundant.
     """
-    model, start = plan.model, np.zeros(1)
-    workers = np.arange(plan.workers, dtype=np.int32)
-    replica = model.parameters * (1 + model.state) + model.buffers
-    copies = Changes(np.zeros(plan.workers), np.full(plan.workers, replica), workers)
-    once = Changes(start, np.array([replica]), np.zeros(1, dtype=np.int32))
+    held = plan.held or _replicas(plan)
+    copies = Changes(np.zeros(len(held.ranks)), held.ranks, np.arange(len(held.ranks), dtype=np.int32))
+    once = Changes(np.zeros(1), np.array([held.distinct]), np.zeros(1, dtype=np.int32))
     kept = _activations(plan, timeline)
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
+
+
+def _replicas(plan: Plan) -> Held:
+    """Parameters, buffers and optimizer state of every worker."""
+    replica = plan.model.parameters * (1 + plan.model.state) + plan.model.buffers
+    return Held(np.full(plan.workers, replica), replica)
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:

@@ -11,7 +11,7 @@ from simulator.schedule import Schedule
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
 from topologies.errors import InputError
-from topologies.topology import Ints, Topology
+from topologies.topology import Floats, Ints, Topology
 
 COMPUTE, COMMUNICATION = 0, 1
 """Lanes of a worker: its main stream, its first communication stream. More may follow."""
@@ -48,6 +48,13 @@ class Spans(NamedTuple):
     last: Ints
 
 
+class Held(NamedTuple):
+    """Bytes that each rank holds all the time and that are in no slot, and how many of all these are distinct."""
+
+    ranks: Floats
+    distinct: float
+
+
 class Updates(NamedTuple):
     """Updates of shared parameters, one row each: computed by `worker` from what it read when operation `pulled`
     started (-1: from the initial parameters), and applied when operation `served` finished."""
@@ -61,7 +68,8 @@ class Updates(NamedTuple):
 class Plan:
     """`ends[k, r]` is the last operation of the k-th step that rank r runs; `useful[k]` is false where the step is lost
     to a failure. Step k handles `samples[k]` samples, all ranks together. `lanes` names the lanes of a rank; `words`
-    says what was chosen. While a rank communicates, its computations take `slowdown` of their time longer.
+    says what was chosen. `held` is in no slot: by default parameters, buffers and optimizer state of every worker.
+    While a rank communicates, its computations take `slowdown` of their time longer.
     """
 
     model: Model
@@ -74,6 +82,7 @@ class Plan:
     samples: Ints
     spans: Spans
     updates: Updates | None = None
+    held: Held | None = None
     words: tuple[str, ...] = ()
     slowdown: float = 0.0
 

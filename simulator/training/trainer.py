@@ -9,7 +9,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
 from simulator.training.communicator import Region
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Spans, Updates, no_spans
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -126,6 +126,7 @@ class Trainer:
         lanes: tuple[str, ...],
         *,
         updates: Updates | None = None,
+        held: Held | None = None,
         words: tuple[str, ...] = (),
         slowdown: float = 0.0,
     ) -> Plan:
@@ -142,6 +143,7 @@ class Trainer:
             samples=np.array(self._samples, dtype=np.int32),
             spans=spans,
             updates=updates,
+            held=held,
             words=words,
             slowdown=slowdown,
         )

@@ -286,10 +286,10 @@ def test_a_device_without_input_launches_nothing() -> None:
     assert step(DataParallel(launch=1.0), 3, topology=fast, batches={1: 0, 2: 0}) == pytest.approx(alone)
 
 
-def test_replicas_are_the_parameters_that_every_worker_holds() -> None:
+def test_every_device_holds_a_replica_and_the_first_the_optimizer_state() -> None:
     plan, timeline, _ = ran(unlocked(), 2)
-    held, activations = REPLICA + MODEL.parameters * MODEL.state + GRADIENTS, 4 * 64.0
-    assert footprint(plan, timeline).peaks.tolist() == [held + CHUNK, held + activations]
+    held, state, activations = REPLICA + GRADIENTS, MODEL.parameters * MODEL.state, 4 * 64.0
+    assert footprint(plan, timeline).peaks.tolist() == [held + state + CHUNK, held + activations]
 
 
 # Mistakes.
