@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("sweep", "run", "validate", "algos", "doctor", "topo list", "topo show", "topo import")
+COMMANDS = (
+    "sweep",
+    "run",
+    "train",
+    "profile-model",
+    "strategies",
+    "models",
+    "validate",
+    "algos",
+    "doctor",
+    "topo list",
+    "topo show",
+    "topo import",
+)
 BLOCK = re.compile(r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>.*?)(\n```)", re.DOTALL)
 
 
@@ -37,17 +50,17 @@ def checked(path: Path, shown: str, printed: str) -> bool:
     return printed == shown
 
 
-def readme_examples() -> list[tuple[str, str]]:
-    return [(match["command"], match["shown"]) for match in BLOCK.finditer((ROOT / "README.md").read_text())]
+def examples(page: str) -> list[tuple[str, str, str]]:
+    return [(page, match["command"], match["shown"]) for match in BLOCK.finditer((ROOT / page).read_text())]
 
 
-@pytest.mark.parametrize(("command", "shown"), readme_examples())
-def test_readme_shows_what_is_printed(command: str, shown: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "command", "shown"), examples("README.md") + examples("docs/training.md"))
+def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_path: Path) -> None:
     arguments = shlex.split(command.rpartition("simctl ")[2])
     for k, argument in enumerate(arguments):
         if argument.endswith(".png"):
             arguments[k] = str(tmp_path / argument)
-    assert checked(ROOT / "README.md", shown, abridged(simctl(*arguments), like=shown))
+    assert checked(ROOT / page, shown, abridged(simctl(*arguments), like=shown))
 
 
 def abridged(printed: str, like: str) -> str:
@@ -57,13 +70,14 @@ def abridged(printed: str, like: str) -> str:
 
 
 def test_readme_has_its_examples() -> None:
-    assert [command.rpartition("simctl ")[2].split()[0] for command, _ in readme_examples()] == [
+    assert [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples("README.md")] == [
         "sweep",
         "validate",
         "sweep",
         "run",
         "sweep",
         "topo",
+        "train",
     ]
 
 

@@ -8,7 +8,7 @@ from topologies.units import format_bytes, format_seconds
 def run(how: str) -> None:
     """List the models that come along, as they are without options."""
     records: list[output.Record] = []
-    for name in MODELS:
+    for name, entry in MODELS.items():
         model = find(name)
         records.append(
             {
@@ -20,6 +20,7 @@ def run(how: str) -> None:
                 "backward_s": model.backward,
                 "optimizer_s": model.optimizer,
                 "activations_B": model.activations,
+                "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
                 "source": model.source,
             }
         )
@@ -35,5 +36,6 @@ CELLS: dict[str, output.Cell] = {
     "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
     "optimizer": lambda record: format_seconds(float(record["optimizer_s"] or 0)),
     "activations": lambda record: format_bytes(float(record["activations_B"] or 0)),
+    "options": lambda record: ", ".join(part.partition(":")[0] for part in str(record["options"]).split("; ")),
     "source": lambda record: str(record["source"]),
 }

@@ -21,6 +21,8 @@ from topologies.units import format_bytes, format_seconds, parse_counts
 PICTURES = (".png", ".svg", ".pdf")
 TIMELINES = (*PICTURES, ".json")
 MOST_WORKERS = 16_384
+WORDS = 3
+"""Lines on what was chosen that are shown."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +298,9 @@ def _text(found: Run, what_if: Mapping[str, tuple[float, float]]) -> str:
         "where the time goes (the critical path)\n" + output.align(_path(found)),
         "what would help\n" + output.align(_helping(found, what_if)),
     ]
-    words = [*found.plan.words, f"model: {found.plan.model.source}"]
+    chosen = found.plan.words
+    more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
+    words = [*chosen[:WORDS], *more, f"model: {found.plan.model.source}"]
     blocks.insert(1, "\n".join(f"  {line}" for line in words))
     return "\n\n".join(blocks)
 

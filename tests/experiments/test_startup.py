@@ -30,6 +30,11 @@ def imported(*arguments: str) -> set[str]:
         (("sweep", "--p", "2..4"), {"numpy", "simpy", "quantiphy"}),
         (("algos",), {"numpy"}),
         (("topo", "list"), {"numpy"}),
+        (("strategies",), {"numpy"}),
+        (
+            ("train", "--p", "2", "--model", "examples/two_layer_model.yaml"),
+            {"numpy", "simpy", "quantiphy", "yaml"},
+        ),
         (("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"), {"numpy", "simpy", "scipy", "quantiphy"}),
     ],
 )
