@@ -144,7 +144,7 @@ class Run:
         """Seconds of computation on the critical path by kind of phase."""
         schedule, total = self.timeline.schedule, dict[str, float]()
         for segment in self.path:
-            if segment.part == "compute" and segment.seconds > 0:
+            if segment.part == "compute" and segment.seconds > 0 and not segment.queued:
                 kind = schedule.phases[schedule.phase[segment.operation]].partition(" ")[0]
                 total[kind] = total.get(kind, 0.0) + segment.seconds
         return dict(sorted(total.items(), key=lambda item: -item[1]))

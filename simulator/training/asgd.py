@@ -15,7 +15,7 @@ import numpy as np
 from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
 from simulator.training.conditions import Failure
-from simulator.training.model import Model
+from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, Held, Plan, Setting, Spans, Updates, no_spans
 from simulator.training.trainer import columns
@@ -27,8 +27,6 @@ SERVER, CLOCK = 2, 3
 """Lanes: updates take their turns on the one, without holding up what a worker on the same device computes; what takes
 no time happens on the other."""
 SERVERS = ("gpu", "cpu", "worker", "sharded")
-CPU_MEMORY = 204.8e9
-"""Bytes/s of a socket with eight channels of DDR4-3200: 8 x 3200e6/s x 8 bytes (JEDEC JESD79-4)."""
 
 
 @dataclass(frozen=True)

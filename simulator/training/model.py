@@ -10,6 +10,8 @@ from topologies.errors import InputError
 
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes an element; tf32 is fp32 in memory."""
+CPU_MEMORY = 204.8e9
+"""Bytes/s of the memory of a CPU where nobody says: eight channels of DDR4-3200 (JEDEC JESD79-4)."""
 
 
 @dataclass(frozen=True)
