@@ -1,4 +1,4 @@
-"""`python -m experiments.benchmarks [engine|machines|commands|crossover]`: a table each of medians within one run.
+"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: a table each of medians within one run.
 
 `python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
 `python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it.
@@ -75,6 +75,28 @@ end = time.perf_counter()
 print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
+STEPS = """
+import resource, sys, time
+from experiments.models.catalogue import find
+from experiments.training.strategies import find as strategy
+from simulator.engines import simulate
+from simulator.training.measures import measure
+from simulator.training.plan import Setting
+from topologies.shapes import star
+chosen, ranks, steps, model = strategy(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), find("bert_large")
+machine = star(ranks + chosen.servers(ranks), bandwidth=12e9, latency=2e-6)
+for run in range(2):
+    begin = time.perf_counter()
+    plan = chosen.plan(model, Setting(machine, ranks, steps))
+    built = time.perf_counter()
+    timeline = simulate(plan.schedule, machine, "compiled")
+    simulated = time.perf_counter()
+    measure(plan, timeline)
+    end = time.perf_counter()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(len(plan.schedule), built - begin, simulated - built, end - simulated, peak)
+"""
+
 
 def engine() -> None:
     """Ring all-reduce, schedule built and simulated: the compiled engine warm, the reference beside it."""
@@ -111,6 +133,17 @@ def machines() -> None:
         flows, seconds, peak = (median(column) for column in zip(*runs, strict=True))
         fair.append([f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"])
     output.say(f"{output.align(rows)}\n\n{output.align(fair)}")
+
+
+def steps() -> None:
+    """Training of BERT-large on a star: the second run in a process."""
+    rows = [["strategy", "workers", "steps", "operations", "build", "simulate", "both", "measure", "peak"]]
+    for strategy, ranks, count in (("ddp:algo=ring", 64, 1), ("asgd", 64, 16), ("asgd", 64, 1000)):
+        runs = [_child(STEPS, strategy, str(ranks), str(count)) for _ in range(REPEATS)]
+        operations, build, simulate, measure, peak = (median(column) for column in zip(*runs, strict=True))
+        times = [format_seconds(value) for value in (build, simulate, build + simulate, measure)]
+        rows.append([strategy, str(ranks), str(count), f"{operations:.0f}", *times, f"{peak / 1e6:.0f}MB"])
+    output.say(output.align(rows))
 
 
 def commands() -> None:
@@ -156,7 +189,7 @@ def _median(line: Sequence[str]) -> float:
     return median(seconds[1:])
 
 
-BENCHMARKS = {"engine": engine, "machines": machines, "commands": commands, "crossover": crossover}
+BENCHMARKS = {"engine": engine, "machines": machines, "steps": steps, "commands": commands, "crossover": crossover}
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
