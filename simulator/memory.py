@@ -15,15 +15,29 @@ from topologies._compile import kernel
 from topologies.topology import Floats, Ints
 
 
+class Changes(NamedTuple):
+    """Bytes that appear (or, negative, vanish) at times at ranks."""
+
+    times: Floats
+    nbytes: Floats
+    rank: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Steps over time: from `times[k]` on, `resident[k]` bytes are held by all ranks together, `redundant[k]` of them
-    needlessly. `peaks[r]` is the most that rank r ever holds."""
+    needlessly. `peaks[r]` is the most that rank r ever holds; `held` is what each holds from when on, rank by rank."""
 
     times: Floats
     resident: Floats
     redundant: Floats
     peaks: Floats
+    held: Changes
+
+    def of(self, rank: int) -> tuple[Floats, Floats]:
+        """Times, and the bytes that `rank` holds from each on."""
+        mine = slice(*np.searchsorted(self.held.rank, [rank, rank + 1]))
+        return self.held.times[mine], self.held.nbytes[mine]
 
     @property
     def peak(self) -> float:
@@ -34,14 +48,6 @@ class Memory:
     def peak_redundant(self) -> float:
         """The most that is ever redundant in all ranks together, in bytes."""
         return float(self.redundant.max())
-
-
-class Changes(NamedTuple):
-    """Bytes that appear (or, negative, vanish) at times at ranks."""
-
-    times: Floats
-    nbytes: Floats
-    rank: Ints
 
 
 def trace(schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None) -> Memory:
@@ -122,25 +128,25 @@ def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Memory:
     step_of = np.cumsum(distinct) - 1
     times_of_steps = times[distinct]
 
-    def accumulate(events: Changes) -> tuple[Floats, Floats]:
-        """The sum over time of all ranks, and the most that each holds."""
-        finite = np.isfinite(events[0])
-        step = step_of[np.searchsorted(times, events[0][finite])]
-        change, rank = events[1][finite], events[2][finite]
+    def accumulate(events: Changes) -> tuple[Floats, Changes]:
+        """The sum over time of all ranks, and what each holds."""
+        finite = np.isfinite(events.times)
+        step = step_of[np.searchsorted(times, events.times[finite])]
+        change, rank = events.nbytes[finite], events.rank[finite]
         total = np.cumsum(np.bincount(step, change, len(times_of_steps)))
-        return total.astype(np.float64), _peaks(ranks, rank, step, change)
+        return total.astype(np.float64), _levels(rank, step, change, times_of_steps)
 
-    resident, peaks = accumulate(held)
-    return Memory(times_of_steps, resident, resident - accumulate(live)[0], peaks)
+    resident, levels = accumulate(held)
+    peaks = np.zeros(ranks)
+    np.maximum.at(peaks, levels.rank, levels.nbytes)
+    return Memory(times_of_steps, resident, resident - accumulate(live)[0], peaks, levels)
 
 
-def _peaks(ranks: int, rank: Ints, step: npt.NDArray[np.int64], change: Floats) -> Floats:
-    """The highest running sum of `change` of each rank, taken at the ends of steps."""
+def _levels(rank: Ints, step: npt.NDArray[np.int64], change: Floats, times: Floats) -> Changes:
+    """The running sum of `change` of each rank at the ends of steps, rank by rank."""
     order = np.lexsort((step, rank))
     rank, step, level = rank[order], step[order], np.cumsum(change[order])
-    last_of_step = np.append((np.diff(rank) != 0) | (np.diff(step) != 0), True)
-    before = np.concatenate(([0.0], level[np.append(np.diff(rank) != 0, False)]))
-    below = before[np.cumsum(np.concatenate(([0], np.diff(rank) != 0)))]
-    peaks = np.zeros(ranks)
-    np.maximum.at(peaks, rank[last_of_step], (level - below)[last_of_step])
-    return peaks
+    last_of_step = np.append((np.diff(rank) != 0) | (np.diff(step) != 0), True)[: len(rank)]
+    before = np.concatenate(([0.0], level[:-1][np.diff(rank) != 0]))
+    below = before[np.cumsum(np.concatenate(([0], np.diff(rank) != 0)))[: len(rank)]]
+    return Changes(times[step[last_of_step]], (level - below)[last_of_step], rank[last_of_step])

@@ -1,4 +1,4 @@
-"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: a table each of medians within one run.
+"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: tables of medians within one run.
 
 `python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
 `python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it.

@@ -15,12 +15,15 @@ from experiments.training import conditions, strategies
 from experiments.training.job import CHANGES, Job, Run
 from experiments.training.strategies import shown
 from simulator.critical_path import PARTS, parts
+from simulator.memory import Memory
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, parse_counts
 
 PICTURES = (".png", ".svg", ".pdf")
 TIMELINES = (*PICTURES, ".json")
 MOST_WORKERS = 16_384
+POINTS = 1000
+"""Points in time of which the memory is told in JSON."""
 WORDS = 3
 """Lines on what was chosen that are shown."""
 
@@ -163,7 +166,7 @@ def _picture(found: Run, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
         from experiments.timelines.chrome_trace import chrome_trace
 
-        return chrome_trace(found.plan, found.timeline, dict(request.parameters))
+        return chrome_trace(found.plan, found.timeline, dict(request.parameters), found.memory)
     from experiments.timelines.gantt import step_figure
 
     return step_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
@@ -280,9 +283,30 @@ def _report(found: Run, record: Mapping[str, output.Value], what_if: Mapping[str
             }
             for rank in range(found.ranks)
         ],
+        "memory": None if found.memory is None else _over_time(found.memory, found.timeline.schedule.ranks),
         "staleness": measures.staleness.tolist(),
         "chosen": list(found.plan.words),
         "model_source": found.plan.model.source,
+    }
+
+
+def _over_time(memory: Memory, ranks: int) -> object:
+    """All ranks together, and each; of many steps about a thousand."""
+    every = slice(None, None, max(1, len(memory.times) // POINTS))
+    return {
+        "times_s": memory.times[every].tolist(),
+        "resident_B": memory.resident[every].tolist(),
+        "redundant_B": memory.redundant[every].tolist(),
+        "ranks": [
+            {
+                "rank": rank,
+                "peak_B": float(memory.peaks[rank]),
+                "times_s": times[:: max(1, len(times) // POINTS)].tolist(),
+                "resident_B": nbytes[:: max(1, len(times) // POINTS)].tolist(),
+            }
+            for rank in range(ranks)
+            for times, nbytes in [memory.of(rank)]
+        ],
     }
 
 

@@ -25,6 +25,7 @@ from experiments.timelines.tracks import (
     rank_name,
     sends,
 )
+from simulator.memory import Memory
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
@@ -34,6 +35,8 @@ from topologies.topology import Floats
 
 EVENTS = 1_000_000
 """Complete events of a trace at most."""
+COUNTED = 2000
+"""Points of a rank's memory at most, about."""
 ARROWS = 20_000
 """Transfers up to which an arrow leads from each to what receives it."""
 STEPS, MAIN, BUBBLES, LANES = 0, 1, 2, 3
@@ -58,13 +61,13 @@ class _End(NamedTuple):
     text: str
 
 
-def chrome_trace(plan: Plan, timeline: Timeline, parameters: dict[str, object]) -> str:
+def chrome_trace(plan: Plan, timeline: Timeline, parameters: dict[str, object], memory: Memory | None = None) -> str:
     """Chrome trace JSON of a training run: a process a rank, a track a lane.
 
     A rank has a track for its steps (`ProfilerStep#n`, as Kineto names them), its main lane, its bubbles (with what
     ended each), its communications, its host, and one for each medium on which it sends; what would overlap on a track
     goes to a second one of that name. Arrows lead from transfers to the communication that they end in, if there are at
-    most 20,000. The `parameters`, JSON values, are kept with versions and command in `otherData`.
+    most 20,000. What each rank holds of the `memory` is a counter. The `parameters`, JSON values, are kept with versions and command in `otherData`.
 
     Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Of the transfers the earliest are kept
     where the trace would have over a million events, which is then noted, in `otherData` too. Raises InputError if it
@@ -80,8 +83,18 @@ def chrome_trace(plan: Plan, timeline: Timeline, parameters: dict[str, object]) 
     track, names = _tracks(plan, timeline, slices)
     arrows = _arrows(plan, timeline, sent, slices, track) if len(every.operation) <= ARROWS else []
     about = json.loads(provenance()) | {"parameters": parameters} | ({"note": remarks} if remarks else {})
-    events = ",\n".join([*names, *_in_order(slices, track, arrows)])
+    counters = _counters(memory, timeline.schedule.ranks) if memory else []
+    events = ",\n".join([*names, *_in_order(slices, track, arrows), *counters])
     return f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n{events}\n]}}\n'
+
+
+def _counters(memory: Memory, ranks: int) -> Iterator[str]:
+    """What each rank holds over time; of many changes about two thousand."""
+    for rank in range(ranks):
+        times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
+        for time, held in zip(microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True):
+            ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
+            yield f'{{{ids}, "args": {{"bytes": {held:.0f}}}}}'
 
 
 def microseconds(nanoseconds: Nanoseconds) -> Floats:

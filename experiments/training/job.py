@@ -12,6 +12,7 @@ from experiments.commands.machine import Machine
 from experiments.sweep import DEFAULT, Rules
 from simulator import semantics
 from simulator.critical_path import Segment, critical_path, worth
+from simulator.memory import Memory
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.timeline import Timeline
 from simulator.training import Strategy
@@ -107,6 +108,11 @@ class Run:
         return measure(self.plan, self.timeline)
 
     @cached_property
+    def memory(self) -> Memory | None:
+        """What is held over time, if that is not too much to follow."""
+        return footprint(self.plan, self.timeline) if len(self.plan.schedule) <= TRACED else None
+
+    @cached_property
     def path(self) -> list[Segment]:
         """The critical path."""
         return critical_path(self.timeline)
@@ -153,7 +159,7 @@ class Run:
     def row(self) -> Row:
         """The run as a row of a table."""
         found, steps = self.measures, self.plan.steps
-        memory = footprint(self.plan, self.timeline) if len(self.plan.schedule) <= TRACED else None
+        memory = self.memory
         causes = found.bubbles.seconds.mean(axis=0) / steps
         return Row(
             model=self.plan.model.name,

@@ -18,6 +18,7 @@ from simulator.timeline import Sharing, Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
+from simulator.training.footprint import footprint
 from simulator.training.measures import measure
 from simulator.training.plan import Plan
 from topologies.errors import InputError
@@ -227,3 +228,13 @@ def test_what_is_too_large_without_transfers_is_refused(run: Run, monkeypatch: p
     monkeypatch.setattr(file, "EVENTS", 10)
     with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
         chrome_trace(*run(ranks=3), {})
+
+
+def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
+    plan, timeline = run(ranks=3)
+    memory = footprint(plan, timeline)
+    trace = json.loads(chrome_trace(plan, timeline, {}, memory))
+    counted = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    assert {event["pid"] for event in counted} == {0, 1, 2}
+    assert max(event["args"]["bytes"] for event in counted) == round(memory.peak)
+    assert not [event for event in traced((plan, timeline))["traceEvents"] if event["ph"] == "C"]

@@ -47,3 +47,13 @@ def test_replicas_are_redundant_and_activations_are_not() -> None:
 def test_an_inbox_counts_while_gradients_are_on_their_way() -> None:
     found, _ = held(2, bandwidth=1e3)
     assert found.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
+
+
+def test_the_memory_of_each_rank_is_followed_over_time() -> None:
+    found, makespan = held(2)
+    for rank in range(2):
+        times, nbytes = found.of(rank)
+        assert times[0] == 0
+        assert nbytes.max() == found.peaks[rank]
+        at = [nbytes[np.searchsorted(times, t, side="right") - 1] for t in (0.5, 1.5, 2.5, 3.5, makespan)]
+        assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 0])
