@@ -67,7 +67,8 @@ def chrome_trace(plan: Plan, timeline: Timeline, parameters: dict[str, object], 
     A rank has a track for its steps (`ProfilerStep#n`, as Kineto names them), its main lane, its bubbles (with what
     ended each), its communications, its host, and one for each medium on which it sends; what would overlap on a track
     goes to a second one of that name. Arrows lead from transfers to the communication that they end in, if there are at
-    most 20,000. What each rank holds of the `memory` is a counter. The `parameters`, JSON values, are kept with versions and command in `otherData`.
+    most 20,000. What each rank holds of the `memory` is a counter. The `parameters`, JSON values, are kept with
+    versions and command in `otherData`.
 
     Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Of the transfers the earliest are kept
     where the trace would have over a million events, which is then noted, in `otherData` too. Raises InputError if it

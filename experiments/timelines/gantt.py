@@ -122,8 +122,9 @@ class _Picture:
 
     @cached_property
     def ends(self) -> Floats:
-        """When each step is over at each worker, shape (steps, workers)."""
-        return np.maximum.accumulate(self.timeline.finish[self.plan.ends])
+        """When each step is over at each worker, shape (steps, workers): for all together, unless none waits for any."""
+        ends = np.maximum.accumulate(self.timeline.finish[self.plan.ends])
+        return ends if self.plan.updates else np.repeat(ends.max(axis=1, keepdims=True), ends.shape[1], axis=1)
 
     @cached_property
     def shares(self) -> Floats:
