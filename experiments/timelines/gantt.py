@@ -122,7 +122,7 @@ class _Picture:
 
     @cached_property
     def ends(self) -> Floats:
-        """When each step is over at each worker, shape (steps, workers): for all together, unless none waits for any."""
+        """When each step ends at each worker, shape (steps, workers): for all together, unless nobody waits."""
         ends = np.maximum.accumulate(self.timeline.finish[self.plan.ends])
         return ends if self.plan.updates else np.repeat(ends.max(axis=1, keepdims=True), ends.shape[1], axis=1)
 
