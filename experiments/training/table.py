@@ -1,0 +1,65 @@
+"""Several runs as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from experiments.output import Cell, Record, Value
+from experiments.training.job import CHANGES
+from experiments.training.strategies import shown
+from topologies.units import format_bytes, format_seconds
+
+COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
+
+
+def rate(samples: float) -> str:
+    """Samples per second for people."""
+    return f"{samples:.0f}" if samples >= 1000 else f"{samples:.4g}"
+
+
+def memory_cell(nbytes: Value) -> str:
+    """Bytes that were followed, or a dash."""
+    return "-" if nbytes is None else format_bytes(float(nbytes))
+
+
+def _seconds(key: str) -> Cell:
+    return lambda record: format_seconds(float(record[key] or 0.0))
+
+
+def _share(key: str) -> Cell:
+    return lambda record: f"{float(record[key] or 0.0) / (float(record['step_s'] or 0.0) or 1.0):.1%}"
+
+
+def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
+    """The columns of a table of runs, of which option `swept` was varied (if any)."""
+    columns: dict[str, Cell] = {}
+    if swept:
+        columns[swept] = lambda record: shown(str(record[swept]))
+    columns |= {
+        "p": lambda record: str(record["ranks"]),
+        "step": _seconds("step_s"),
+        "samples/s": lambda record: rate(float(record["samples_per_s"] or 0.0)),
+        "efficiency": lambda record: f"{float(record['efficiency'] or 0.0):.1%}",
+        "exposed": _seconds("exposed_s"),
+        "hidden": _seconds("hidden_s"),
+        "transfer": _share("transfer_s"),
+        "queue": _share("queue_s"),
+        "slower peer": _share("slower_peer_s"),
+        "drain": _share("drain_s"),
+        "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0)),
+        "peak": lambda record: memory_cell(record["peak_B"]),
+    }
+    if strategy in ("asgd", "ssp"):
+        columns["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
+    if not swept:
+        for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):
+            columns[heading] = _what_if_cell(name)
+    return columns
+
+
+def _what_if_cell(name: str) -> Cell:
+    def cell(record: Record) -> str:
+        first, simulated = (float(record[f"{name}{kind}"] or 0.0) for kind in ("_first_order_s", "_s"))
+        return f"{format_seconds(simulated)} ({format_seconds(first)})"
+
+    return cell
