@@ -220,7 +220,14 @@ def train(
     bucket: Annotated[
         str | None, typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, max=100_000, help="Steps to simulate; updates of a worker.")] = 1,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Steps, or updates a worker.  [default: 1; 20 of asgd and ssp; every of local_sgd]",
+        ),
+    ] = None,
     sweep: Annotated[
         str | None, typer.Option(help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64.")
     ] = None,
@@ -419,7 +426,8 @@ def main() -> None:
     logging.getLogger("simctl").setLevel(logging.INFO)
     try:
         code = app(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
     except InputError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -429,7 +437,10 @@ def main() -> None:
     except (UnpicklingError, EOFError) as error:
         _fail(f"the cache of compiled code is damaged ({error}): remove the folder that simctl doctor names")
     except SystemError as error:
-        if not isinstance(error.__cause__, KeyboardInterrupt):
+        cause: BaseException | None = error
+        while cause and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__
+        if cause is None:
             raise
         sys.exit(130)  # so does Numba wrap a Ctrl-C while compiled code runs
     except OSError as error:

@@ -24,7 +24,9 @@ COMMANDS = (
     "topo show",
     "topo import",
 )
-BLOCK = re.compile(r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>.*?)(\n```)", re.DOTALL)
+BLOCK = re.compile(
+    r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>(?:(?!```).)*?)(\n```)", re.DOTALL
+)
 
 
 def simctl(*arguments: str) -> str:

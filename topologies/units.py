@@ -58,7 +58,7 @@ def _within(text: str, value: float, least: str, low: float, most: str, high: fl
 def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> float:
     from quantiphy import QuantiPhyError, Quantity
 
-    text = text.strip()
+    text = text.strip() if len(text) < 80 else f"{text[:60]}..."
     if text == "0":
         return 0.0
     try:

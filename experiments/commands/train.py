@@ -9,12 +9,14 @@ from pathlib import Path
 from experiments import output
 from experiments.commands.machine import Machine
 from experiments.models import catalogue
+from experiments.models.accelerators import ACCELERATORS, DEVICES
 from experiments.training import conditions, strategies
 from experiments.training.job import Job, Run
 from experiments.training.report import report, text
 from experiments.training.table import COLUMNS, cells
+from simulator.training import Strategy
 from topologies.errors import InputError
-from topologies.units import parse_counts
+from topologies.units import format_bytes, parse_counts
 
 PICTURES = (".png", ".svg", ".pdf")
 TIMELINES = (*PICTURES, ".json")
@@ -30,7 +32,7 @@ class Request:
     machine: Machine
     p: str | None = None
     bucket: str | None = None
-    steps: int = 1
+    steps: int | None = None
     sweep: str | None = None
     straggler: str | None = None
     noise: str | None = None
@@ -44,15 +46,17 @@ class Request:
         """What is to be trained, and how."""
         name, given = self.strategy.partition(":")[0], self.strategy
         strategy = strategies.find(given)
+        if self.bucket is not None and "bucket=" in given:
+            raise InputError(f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one of them")
         if self.bucket is not None:
             strategy = strategies.with_option(strategy, name, "bucket", self.bucket)
         return Job(
-            catalogue.find(self.model),
+            catalogue.find(self.model_text),
             name,
             strategy,
             self.machine,
             self.machine.rules(self.engine),
-            self.steps,
+            self._steps(strategy),
             conditions.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             conditions.slow_links(self.slow_link),
         )
@@ -63,7 +67,7 @@ class Request:
             return [_all_of(self.machine, job)]
         ranks = parse_counts(self.p)
         if not 1 <= min(ranks) <= max(ranks) <= MOST_WORKERS:
-            raise InputError(f"--p {self.p}: 1 to {MOST_WORKERS} workers, not {min(ranks)} to {max(ranks)}")
+            raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
         return ranks
 
     def variants(self, job: Job) -> list[tuple[str, Job]]:
@@ -77,8 +81,9 @@ class Request:
             )
         known = catalogue.MODELS.get(self.model.partition(":")[0])
         if key not in strategies.options_of(job.strategy) and known and key in known.options:
-            joint = "," if ":" in self.model else ":"
-            models = {value: catalogue.find(f"{self.model}{joint}{key}={value}") for value in _listed(text)}
+            base = self.model if key == "device" else self.model_text
+            joint = "," if ":" in base else ":"
+            models = {value: catalogue.find(f"{base}{joint}{key}={value}") for value in _listed(text)}
             return [(value, replace(job, model=model)) for value, model in models.items()]
         changed = {
             value: strategies.with_option(job.strategy, job.name, key, value)
@@ -86,7 +91,21 @@ class Request:
         }
         if not changed:
             raise InputError(f"--sweep {self.sweep[:60]!r}: there is no value")
-        return [(value, replace(job, strategy=strategy)) for value, strategy in changed.items()]
+        return [
+            (value, replace(job, strategy=strategy, steps=self._steps(strategy))) for value, strategy in changed.items()
+        ]
+
+    def _steps(self, strategy: Strategy) -> int:
+        return self.steps or int(getattr(strategy, "usual_steps", 1))
+
+    @property
+    def model_text(self) -> str:
+        """The model, on the machine's devices unless it says itself on which."""
+        name, _, options = self.model.partition(":")
+        device = DEVICES.get(self.machine.blueprint.name)
+        if name not in catalogue.MODELS or device is None or "device=" in options:
+            return self.model
+        return f"{name}:{options + ',' if options else ''}device={device}"
 
     @property
     def parameters(self) -> dict[str, output.Value]:
@@ -109,8 +128,7 @@ def _all_of(machine: Machine, job: Job) -> int:
 
 def run(request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str) -> int:
     """Print one run in full, or a table of several; 1 if a check failed."""
-    for path, suffixes in ((timeline, TIMELINES), (out, ()), (out and _meta(out), ()), (plot, PICTURES)):
-        output.check_writable(path, suffixes)
+    _check_paths(timeline, out, plot)
     job = request.job()
     ranks, variants = request.ranks(job), request.variants(job)
     if len(ranks) == 1 and len(variants) == 1:
@@ -120,6 +138,15 @@ def run(request: Request, timeline: Path | None, out: Path | None, plot: Path | 
             f"--timeline {timeline}: of one run, not of {len(ranks) * len(variants)}: leave out --sweep, or one --p"
         )
     return _several(request, variants, ranks, out, plot, how)
+
+
+def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
+    for path, suffixes in ((timeline, TIMELINES), (out, ()), (plot, PICTURES)):
+        output.check_writable(path, suffixes)
+    output.check_writable(out and _meta(out))
+    files = [path.resolve() for path in (timeline, out, out and _meta(out), plot) if path]
+    if len(set(files)) < len(files):
+        raise InputError("--timeline, --out and --plot name the same file: name different ones")
 
 
 def _one(
@@ -133,6 +160,7 @@ def _one(
     progress(1, 3)
     record = asdict(found.row)
     progress(2, 3)
+    _warn(found)
     if timeline:
         output.write(timeline, _picture(found, timeline, request))
     what_if = found.what_if()
@@ -146,6 +174,14 @@ def _one(
     else:
         output.say(text(found, what_if))
     return _verdict([found])
+
+
+def _warn(found: Run) -> None:
+    """Say so if a device would have to hold more than it can."""
+    device = ACCELERATORS.get(found.plan.model.device)
+    if device and found.row.peak_B and found.row.peak_B > device.memory:
+        peak, memory = format_bytes(found.row.peak_B), format_bytes(device.memory)
+        output.note(f"the fullest rank holds {peak}: more than the {memory} of {found.plan.model.device}")
 
 
 def _verdict(runs: list[Run]) -> int:

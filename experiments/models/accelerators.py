@@ -182,3 +182,18 @@ def share(device: str, kind: str, math: str) -> float:
 def bandwidth(device: str) -> float:
     """Bytes/s that memory-bound work reaches."""
     return accelerator(device).bandwidth * MEMORY.value
+
+
+DEVICES = {
+    "dgx1": "v100",
+    "dgx_a100": "a100",
+    "leonardo": "a100",
+    "hgx_h100": "h100",
+    "mn5_acc": "h100",
+    "alps": "h100",
+    "hgx_h200": "h200",
+    "b200": "b200",
+    "nvl72": "b200",
+    "mi300x": "mi300x",
+}
+"""What a machine's GPUs are, or come next to."""

@@ -9,7 +9,7 @@ from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 from topologies.units import parse_seconds
 
-MOST_OBSERVED = 1_000_000
+MOST_OBSERVED, MOST_BYTES = 1_000_000, 2**25
 
 
 def parse(
@@ -37,6 +37,8 @@ def slow_links(text: str | None) -> dict[str, float]:
         if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?|\.\d{1,6}", factor, re.ASCII):
             raise InputError(f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, like 3:0.5")
         links[name] = float(factor)
+        if links[name] > 1:
+            raise InputError(f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is 1 at most")
     return links
 
 
@@ -61,7 +63,8 @@ def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
             raise InputError(f"--noise {text[:40]!r}: write it like lognormal:0.1")
         return float(sigma), ()
     try:
-        lines = Path(text).read_text(encoding="utf-8").split()
+        with Path(text).open(encoding="utf-8") as file:
+            lines = file.read(MOST_BYTES).split()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InputError(
@@ -84,9 +87,10 @@ def _observed(where: str, number: int, text: str) -> float:
 def _failure(text: str | None) -> Failure | None:
     if text is None:
         return None
-    given = dict(part.partition("=")[::2] for part in text.split(","))
+    parts = [part.partition("=") for part in text.split(",")]
+    given = {key: value for key, _, value in parts}
     known = {"rank", "step", "restart", "timeout", "checkpoint"}
-    if not {"rank", "step", "restart"} <= set(given) <= known:
+    if not {"rank", "step", "restart"} <= set(given) <= known or len(given) < len(parts):
         raise InputError(
             f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and timeout=10s,checkpoint=4 if you like"
         )

@@ -20,7 +20,7 @@ from simulator.training.conditions import Conditions
 from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Model
-from simulator.training.plan import Plan, Setting
+from simulator.training.plan import RESTART, Plan, Setting
 from simulator.training.run import train
 from topologies.degraded import slowed
 from topologies.topology import Topology
@@ -43,7 +43,8 @@ class Job:
         """The machine with devices for `ranks` workers and the servers that they need."""
         servers = self.strategy.servers(ranks)
         kind = getattr(self.strategy, "server_kind", None)
-        topology = self.machine.build(max(ranks, 2), servers, server_kind=kind)
+        machine = self.machine if ranks > 1 else replace(self.machine, placement="node")
+        topology = machine.build(max(ranks, 2), servers, server_kind=kind)
         if ranks == 1 and servers:
             topology = replace(topology, placement=np.delete(topology.placement, 1))
         for link, factor in self.slow_links.items():
@@ -58,8 +59,8 @@ class Job:
 
     @cached_property
     def alone(self) -> float:
-        """Samples per second of one worker that nothing disturbs."""
-        undisturbed = replace(self, conditions=Conditions(), slow_links={}, steps=1)
+        """Samples per second of one worker (and its server) that nothing disturbs."""
+        undisturbed = replace(self, conditions=Conditions(), slow_links={})
         return undisturbed.run(1).measures.samples_per_s
 
 
@@ -80,6 +81,7 @@ class Row:
     samples_per_s: float
     efficiency: float
     computing_s: float
+    restarting_s: float
     exposed_s: float
     hidden_s: float
     transfer_s: float
@@ -122,7 +124,7 @@ class Run:
         """What ran where, in words."""
         job, model = self.job, self.job.model
         what = f"{model.name}, batch {model.batch} on {model.device}, {job.name}"
-        return f"{what}, {self.ranks} ranks of {job.machine.topology}"
+        return f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.topology}"
 
     @cached_property
     def wrong(self) -> str:
@@ -170,6 +172,7 @@ class Run:
             samples_per_s=found.samples_per_s,
             efficiency=found.samples_per_s / (self.ranks * self.job.alone),
             computing_s=float(found.computing.mean()) / steps,
+            restarting_s=float(found.restarting.mean()) / steps,
             exposed_s=float(found.exposed.mean()) / steps,
             hidden_s=float(found.hidden.mean()) / steps,
             transfer_s=float(causes[0]),
@@ -213,7 +216,8 @@ def _sooner(plan: Plan) -> Plan:
 
 def _faster(plan: Plan) -> Plan:
     schedule = plan.schedule
-    computed = schedule.kind == COMPUTATION
+    restarts = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
+    computed = (schedule.kind == COMPUTATION) & ~restarts
     return replace(plan, schedule=replace(schedule, seconds=np.where(computed, schedule.seconds / 2, schedule.seconds)))
 
 

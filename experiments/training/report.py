@@ -93,6 +93,7 @@ def _summary(found: Run) -> list[list[str]]:
         ["  step", format_seconds(row.step_s), _spread(found)],
         ["  samples/s", rate(row.samples_per_s), f"{row.efficiency:.1%} of {row.ranks} times one worker alone"],
         ["  computing", format_seconds(row.computing_s), f"{row.computing_s / (row.step_s or 1.0):.1%} of the step"],
+        *([["  restarting", format_seconds(row.restarting_s), "of the mean step"]] if row.restarting_s else []),
         [
             "  communicating",
             format_seconds(talked),

@@ -79,7 +79,7 @@ def shown(value: str) -> str:
 
 
 def _parser(field: Field[Any]) -> Parser:
-    units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": parse_bandwidth}
+    units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": _bandwidth}
     if field.metadata["unit"]:
         return units[field.metadata["unit"]]
     plain: dict[type, Parser] = {bool: _yes, int: _whole, float: _number, str: str}
@@ -92,6 +92,10 @@ def _size(text: str) -> float:
     if re.match(r"\s*-", text):
         raise InputError(f"{text!r} is negative: write 0 or a size like 25MiB")
     return parse_bytes(text)
+
+
+def _bandwidth(text: str) -> float:
+    return 0.0 if text.strip() == "0" else parse_bandwidth(text)
 
 
 def _yes(text: str) -> bool:

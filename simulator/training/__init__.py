@@ -22,7 +22,11 @@ FILES = {
 
 
 class Strategy(Protocol):
-    """A frozen dataclass whose fields are its options (see :func:`simulator.training.options.option`)."""
+    """A frozen dataclass whose fields are its options (see :func:`simulator.training.options.option`).
+
+    It may have besides: `promise`, the collective of the gradients that a step is; `server_kind`, the kind of device
+    that servers need; `usual_steps`, how many steps tell what a long run is like, if that is not one.
+    """
 
     def servers(self, ranks: int) -> int:
         """Devices that are needed besides those of `ranks` workers."""

@@ -17,7 +17,7 @@ from simulator.schedule import Schedule
 from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, Held, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.plan import COMMUNICATION, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -38,6 +38,8 @@ class ASGD:
     A worker without input stops. One that fails loses its cycle and is gone for timeout and restart: others go on.
     Where the machine merges at γ, that comes on top of an update.
     """
+
+    usual_steps = 20
 
     server: str = option("gpu", f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)")
     update: float = option(0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds")
@@ -146,7 +148,7 @@ class _Servers:
         builder.phase("forward")
         forward = builder.compute(workers, self.model.forward, reads=self.copy, count=self.shares)
         if failure:
-            builder.phase("restart")
+            builder.phase(RESTART)
             back = builder.compute(workers, failure.timeout + failure.restart, after=columns(forward))
             asked = self.ask(builder, worker, share, np.tile(back, self.shares))
             return _Cycle(workers, builder.build(), pulled, forward, asked, none, none)

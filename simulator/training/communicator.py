@@ -13,6 +13,17 @@ from simulator.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Topology
 
+MOST_OPERATIONS = 2**24
+"""Of a run, which hold about 5 GB."""
+
+
+def check_size(operations: float) -> None:
+    """Raise InputError if a run would have more operations than it may."""
+    if operations > MOST_OPERATIONS:
+        raise InputError(
+            f"more than {MOST_OPERATIONS} operations: take fewer ranks or steps, larger buckets, or algo=ring or tree"
+        )
+
 
 class Communicator:
     """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to which an algorithm that
@@ -51,6 +62,7 @@ class Communicator:
         return self._plain[name].scaled(nbytes)
 
     def _made(self, algorithm: Algorithm) -> Schedule:
+        check_size(max(self.ranks * algorithm.cost.steps(self.ranks), algorithm.cost.volume(self.ranks, 1.0)))
         if algorithm.fit is None or self.ranks == 1:
             return algorithm.build(self.ranks, 1.0) if self.ranks > 1 else ScheduleBuilder(1, 1.0).build()
         schedule, self.topology, _, self.words = algorithm.fit(self.topology, self.ranks, 1.0)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import REDUCE
 from simulator.schedule import Schedule
-from simulator.training.communicator import Region
+from simulator.training.communicator import MOST_OPERATIONS, Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
-from simulator.training.trainer import MOST_OPERATIONS, Trainer
+from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.rings import find_rings
 from topologies.topology import Ints

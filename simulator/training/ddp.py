@@ -26,6 +26,8 @@ from topologies.units import format_bytes
 
 SCALAR = 4.0
 """Bytes of a number in fp32."""
+MOST_BATCHES, MOST_STREAMS = 1024, 64
+"""Of a step; and collectives in flight."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,11 @@ class DDP:
     slowdown: float = option(0.0, "share by which computing is slower while communicating, like 0.1")
 
     def __post_init__(self) -> None:
-        if self.accumulate < 1 or self.streams < 1:
-            raise InputError(f"ddp: accumulate={self.accumulate}, streams={self.streams}: both are 1 or more")
+        if not (1 <= self.accumulate <= MOST_BATCHES and 1 <= self.streams <= MOST_STREAMS):
+            raise InputError(
+                f"ddp: accumulate={self.accumulate}, streams={self.streams}: "
+                f"1 to {MOST_BATCHES} batches, 1 to {MOST_STREAMS} streams"
+            )
         if not 0 <= self.slowdown < 100:
             raise InputError(f"ddp: slowdown={self.slowdown}: a share from 0 on, like 0.1")
 

@@ -8,7 +8,7 @@ from simulator import memory
 from simulator.memory import Changes, Memory, joined
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.timeline import Timeline
-from simulator.training.plan import COMPUTE, Held, Plan
+from simulator.training.plan import COMPUTE, RESTART, Held, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
@@ -31,7 +31,7 @@ def _replicas(plan: Plan) -> Held:
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
-    """Bytes that a forward leaves and its backward lets go; a phase that names no layer is all of them."""
+    """Bytes that a forward leaves and its backward, or the restart after it, lets go; without a layer's name, all."""
     schedule = timeline.schedule
     nbytes = np.array([_kept(plan, phase) for phase in schedule.phases] or [0.0])[schedule.phase]
     computed = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
@@ -41,5 +41,5 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
 
 def _kept(plan: Plan, phase: str) -> float:
     kind, _, name = phase.partition(" ")
-    sign = {"forward": 1.0, "backward": -1.0}.get(kind, 0.0)
+    sign = {"forward": 1.0, "backward": -1.0, RESTART: -1.0}.get(kind, 0.0)
     return sign * sum(layer.activation for layer in plan.model.layers if name in ("", layer.name))

@@ -17,6 +17,9 @@ from simulator.training.plan import Plan, Setting
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 
+MOST_STEPS = 10_000
+"""From one average to the next."""
+
 
 @dataclass(frozen=True)
 class LocalSGD:
@@ -29,8 +32,13 @@ class LocalSGD:
     algo: str = option("ring", "all-reduce of the parameters, like rings")
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise InputError(f"every is {self.every}: it is 1 or more")
+        if not 1 <= self.every <= MOST_STEPS:
+            raise InputError(f"every is {self.every}: it is 1 to {MOST_STEPS}")
+
+    @property
+    def usual_steps(self) -> int:
+        """From one average to the next."""
+        return self.every
 
     def servers(self, ranks: int) -> int:
         """Devices that are needed besides the workers'."""
@@ -62,7 +70,7 @@ class LocalSGD:
                 averaged = trainer.collective("all-reduce parameters", placed.buckets[0], trainer.tail)
                 averages += 1
             trainer.end(averaged, lost=attempt.lost)
-        words = (f"{averages} averages of the parameters", *communicator.words)
+        words = (f"{averages} average{'' if averages == 1 else 's'} of the parameters", *communicator.words)
         return trainer.plan(communicator.topology, ("compute", "communication"), words=words)
 
     def _averages(self, step: int, steps: int) -> bool:

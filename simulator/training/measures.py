@@ -9,7 +9,7 @@ import numpy as np
 from simulator.bubbles import CAUSES, Bubbles, bubbles
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.timeline import Timeline
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMPUTE, RESTART, Plan
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-12
@@ -26,6 +26,7 @@ class Measures:
     steps: Floats
     samples_per_s: float
     computing: Floats
+    restarting: Floats
     exposed: Floats
     hidden: Floats
     bubbles: Bubbles
@@ -47,16 +48,17 @@ def measure(plan: Plan, timeline: Timeline) -> Measures:
     """Read `timeline`, the simulation of `plan`.
 
     Throughput counts the samples of useful steps. Under shared parameters in no fixed order it counts the updates up to
-    the end of the first worker: what comes after is a drain that a long run does not have.
+    the end of the first worker that has made all of its own: after that comes a drain that a long run does not have.
     """
-    ends = timeline.finish[plan.ends]
+    ends, restarting = timeline.finish[plan.ends], _restarting(plan, timeline)
     steps = np.diff(ends.max(axis=1), prepend=0.0)
     busy, exposed, hidden = _overlap(plan, timeline)
     found = bubbles(timeline, COMPUTE)
     return Measures(
         steps=steps,
         samples_per_s=_throughput(plan, timeline),
-        computing=busy,
+        computing=busy - restarting,
+        restarting=restarting,
         exposed=exposed,
         hidden=hidden,
         bubbles=Bubbles(found.seconds[: plan.workers]),
@@ -68,8 +70,17 @@ def _throughput(plan: Plan, timeline: Timeline) -> float:
     if plan.updates is None or not len(plan.updates.worker):
         return float(plan.samples.sum() / (timeline.finish[plan.ends].max() or np.inf))
     served = timeline.finish[plan.updates.served]
-    first = min(served[plan.updates.worker == worker].max() for worker in np.unique(plan.updates.worker))
+    worker, count = np.unique(plan.updates.worker, return_counts=True)
+    first = min(served[plan.updates.worker == last].max() for last in worker[count == count.max()])
     return float(plan.model.batch * np.sum(served <= first) / (first or np.inf))
+
+
+def _restarting(plan: Plan, timeline: Timeline) -> Floats:
+    """Seconds that each worker takes to restart."""
+    schedule = timeline.schedule
+    restart = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
+    seconds = np.bincount(schedule.rank[restart], schedule.seconds[restart], schedule.ranks)
+    return np.asarray(seconds[: plan.workers], dtype=np.float64)
 
 
 def _overlap(plan: Plan, timeline: Timeline) -> tuple[Floats, Floats, Floats]:

@@ -16,6 +16,9 @@ from topologies.topology import Floats, Ints, Topology
 COMPUTE, COMMUNICATION = 0, 1
 """Lanes of a worker: its main stream, its first communication stream. More may follow."""
 
+RESTART = "restart"
+"""The phase in which a worker that has failed, or waits for one, computes nothing."""
+
 
 @dataclass(frozen=True, eq=False)
 class Setting:

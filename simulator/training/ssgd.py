@@ -67,8 +67,8 @@ class SSGD:
     as that worker is. A machine's own times to copy and to merge (γ) come on top.
 
     In the data, the parameters of a unit are the sum of all gradients of it, as the rest of an update is known to the
-    server alone: a step is an all-reduce. To a worker, a unit's communication lasts from the start of its push until
-    its parameters are there (serial: and the batch), what the server does in between included.
+    server alone: a step is an all-reduce. A worker communicates while its push, its pull or its batch is on
+    the way, and a worker that serves while any is.
     """
 
     promise = ALL_REDUCE
@@ -197,8 +197,8 @@ class _Steps:
         waits = columns(self.batch, *self.there.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
         for pushed, _, pulled in exchanged:
-            until = pulled if self.options.pipelined else last[self.places.worker]
-            self._span(self.places.worker, self.places.server, pushed, until)
+            for moved in (pushed, pulled):
+                self._span(self.places.worker, self.places.server, moved, moved)
         if not self.options.pipelined:
             all_have = self.builder.compute(self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last)
             self.there[0] = self._at_all(all_have[0])
@@ -268,8 +268,7 @@ class _Steps:
         self.builder.phase("scatter")
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
         got[to] = sent
-        if self.options.pipelined:
-            self._span(to, np.full(len(to), source), sent, sent)
+        self._span(to, np.full(len(to), source), sent, sent)
         return got
 
     def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:

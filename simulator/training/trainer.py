@@ -7,14 +7,10 @@ import numpy.typing as npt
 
 from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
-from simulator.training.communicator import Region
+from simulator.training.communicator import Region, check_size
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Spans, Updates, no_spans
-from topologies.errors import InputError
+from simulator.training.plan import COMMUNICATION, COMPUTE, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
 from topologies.topology import Floats, Ints, Topology
-
-MOST_OPERATIONS = 2**25
-"""Of a run, which hold about 8 GB."""
 
 
 class Trainer:
@@ -74,10 +70,7 @@ class Trainer:
 
         Returns the operation with which each worker leaves.
         """
-        if len(self.builder) + len(region.schedule) > MOST_OPERATIONS:
-            raise InputError(
-                f"more than {MOST_OPERATIONS} operations: take fewer ranks or steps, larger buckets, or algo=ring"
-            )
+        check_size(len(self.builder) + len(region.schedule))
         builder, span = self.builder, {"count": region.schedule.buffer, "lane": lane}
         builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
@@ -117,7 +110,7 @@ class Trainer:
         failure = self.setting.conditions.failure
         assert failure is not None
         assert self.tail is not None
-        self.builder.phase("restart")
+        self.builder.phase(RESTART)
         self.tail = self.builder.compute(self.ranks, failure.timeout + failure.restart, after=self.tail)
 
     def plan(

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import _kernels, memory, semantics
+from simulator.bubbles import bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
@@ -197,7 +198,7 @@ def _assert_same(name: str, plain: Any, fast: Any) -> None:
 
 def checking_kernels() -> ExitStack:
     stack = ExitStack()
-    for module in ("builder", "schedule", "semantics", "memory"):
+    for module in ("builder", "schedule", "semantics", "memory", "bubbles"):
         stack.enter_context(patch(f"simulator.{module}.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
@@ -207,6 +208,7 @@ def use_everything(schedule: Schedule) -> None:
     topology = star(schedule.ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)
     timeline = simulate(schedule, topology, "compiled")
     memory.trace(schedule, timeline)
+    bubbles(timeline)
     semantics.run(schedule, semantics.inputs(schedule))
     assert schedule.steps >= 0
 

@@ -30,7 +30,8 @@ def test_options_are_read_in_their_units() -> None:
         ("ddp:bukcet=1MiB", "did you mean 'bucket'"),
         ("ddp:overlap=maybe", "neither yes nor no"),
         ("ddp:streams=1.5", "not a whole number"),
-        ("ddp:streams=0", "1 or more"),
+        ("ddp:streams=0", "1 to 64 streams"),
+        ("ddp:accumulate=9999", "1 to 1024 batches"),
         ("ddp:slowdown=x", "not a number"),
     ],
 )

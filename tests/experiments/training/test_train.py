@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,8 +123,8 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"strategy": "asgd", "bucket": "25MiB"}, "asgd has no option 'bucket'"),
         ({"bucket": "-1MiB"}, "'-1MiB' is negative"),
         ({"bucket": "many"}, "'many' is not a size"),
-        ({"p": "0"}, "workers, not 0"),
-        ({"p": "100000"}, "workers, not 100000"),
+        ({"p": "0"}, "--p 0: 1 to 16384 workers"),
+        ({"p": "100000"}, "--p 100000: 1 to 16384 workers"),
         ({"machine": Machine("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
         ({"sweep": "bucket"}, "--sweep 'bucket'"),
         ({"sweep": "colour=1,2"}, "ddp has no option 'colour'"),
@@ -132,6 +133,10 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"fail": "rank=9,step=0,restart=1s"}, "rank 9 fails"),
         ({"fail": "rank=1,step=4,restart=1s"}, "fails in step 4"),
         ({"slow_link": "7:0.5"}, "no such rank"),
+        ({"slow_link": "1:1.5"}, "1 at most"),
+        ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "write rank=3,step=5"),
+        ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
+        ({"p": "16384"}, "more than 16777216 operations"),
         ({"model": "resnet51"}, "did you mean 'resnet50'"),
         ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
     ],
@@ -149,3 +154,51 @@ def test_a_timeline_is_of_one_run(request_: Request, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="its name ends in"):
         run(request_, tmp_path / "a.txt", None, None, "table")
     assert list(tmp_path.glob("a.*")) == []
+
+
+def test_files_are_different_ones(request_: Request, tmp_path: Path) -> None:
+    same = tmp_path / "a.json"
+    with pytest.raises(InputError, match="the same file"):
+        run(request_, same, same, None, "table")
+    with pytest.raises(InputError, match="cannot write"):
+        run(request_, None, Path(), None, "table")
+    assert list(tmp_path.glob("a.*")) == []
+
+
+def test_ranks_may_be_placed_one_by_one(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = replace(request_, machine=replace(request_.machine, placement="3,1,0,2"))
+    assert report(listed, capsys)["summary"]["step_s"] == report(request_, capsys)["summary"]["step_s"]
+
+
+@pytest.mark.parametrize(("strategy", "steps"), [("ddp", 1), ("asgd", 20), ("ssp", 20), ("local_sgd:every=5", 5)])
+def test_as_many_steps_are_simulated_as_tell_what_a_long_run_is_like(
+    request_: Request, capsys: pytest.CaptureFixture[str], strategy: str, steps: int
+) -> None:
+    found = report(replace(request_, strategy=strategy), capsys)
+    assert len(found["steps_s"]) == steps
+    assert found["summary"]["efficiency"] <= 1 + 1e-9
+
+
+def test_a_shipped_model_is_on_the_devices_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request("resnet50:batch=2", "ddp", Machine("dgx1"), "2")
+    assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)
+    assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
+
+
+def test_more_than_a_device_holds_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request("resnet50:batch=1024", "ddp", Machine("dgx1"), "2")
+    assert run(request, None, None, None, "table") == 0
+    assert "more than the 32GB of v100" in capsys.readouterr().err
+
+
+def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two attempts of 19 ms, one of which stops after its forward of 4 ms, and a restart of 1 s."""
+    found = report(replace(request_, bucket="1GiB", steps=1, fail="rank=1,step=0,restart=1s"), capsys)
+    summary = found["summary"]
+    assert 2 * summary["step_s"] == pytest.approx(1.023)
+    assert 2 * summary["restarting_s"] == pytest.approx(1.0)
+    assert 2 * summary["computing_s"] == pytest.approx(0.017)
+    what_if: Any = found["what_if_s"]
+    assert 2 * what_if["twice the compute"]["simulated"] == pytest.approx(1.023 - 0.0085)

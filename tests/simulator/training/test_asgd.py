@@ -354,7 +354,8 @@ def test_a_worker_that_fails_loses_its_cycle_and_holds_up_nobody(strategy: ASGD)
     assert np.array_equal(after[:, [0, 2]], before[:, [0, 2]])
     assert np.array_equal(after[:2, 1], before[:2, 1])
     assert after[2:, 1] == pytest.approx(before[2:, 1] + 1.5 * 1.0 + 5.5)
-    assert found.computing - usual.computing == pytest.approx([0, 1.5 * 1.0 + 5.5, 0])
+    assert found.computing - usual.computing == pytest.approx([0, 1.5 * 1.0, 0])
+    assert found.restarting.tolist() == [0, 5.5, 0]
 
 
 def test_a_bound_makes_all_wait_for_a_worker_that_fails() -> None:
@@ -417,3 +418,10 @@ def test_where_the_server_is() -> None:
 def test_mistakes(strategy: type[ASGD], options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         strategy(**options)  # type: ignore[arg-type]
+
+
+def test_workers_that_run_out_of_input_do_not_end_what_is_counted() -> None:
+    plan, timeline, found = ran(ASGD(update=0.125), 3, 40, batches={0: 2})
+    assert plan.updates is not None
+    last = timeline.finish[plan.updates.served[plan.updates.worker == 1]].max()
+    assert found.samples_per_s == pytest.approx(MODEL.batch * (2 + 40 + 40) / last, rel=0.03)

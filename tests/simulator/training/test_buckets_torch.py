@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -95,9 +96,11 @@ def _sizes(text: str) -> list[float]:
     return [float(size) for size in text.split(",") if size]
 
 
-def described(module: nn.Module, inputs: Any) -> Model:
+@cache
+def described(name: str) -> Model:
     """The model of a module, as the hooks see it."""
-    return profile(deepcopy(module), inputs, steps=1, warmup=0)
+    module, inputs = (make() for make in SMALL[name])
+    return profile(module, inputs, steps=1, warmup=0)
 
 
 def bytes_of(found: list[Bucket]) -> list[float]:
@@ -123,7 +126,7 @@ SMALL: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
 @pytest.mark.parametrize("name", SMALL)
 def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -> None:
     module, inputs = (make() for make in SMALL[name])
-    model = described(module, inputs)
+    model = described(name)
     first, then = buckets(module, inputs, cap)
     assert first == bytes_of(whole(model))
     assert then == bytes_of(rebuilt(model, ours(cap)))
@@ -134,7 +137,7 @@ def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -
 def test_with_unused_parameters_to_find_they_stay_as_registered(name: str, cap: float | None) -> None:
     module, inputs = (make() for make in SMALL[name])
     first, then = buckets(module, inputs, cap, find_unused_parameters=True)
-    assert first == bytes_of(initial(described(module, inputs), ours(cap)))
+    assert first == bytes_of(initial(described(name), ours(cap)))
     assert then == []
 
 
@@ -142,7 +145,7 @@ def test_with_unused_parameters_to_find_they_stay_as_registered(name: str, cap: 
 def test_the_default_is_a_first_bucket_of_one_and_others_of_25_mebibytes(find: bool) -> None:
     """33 layers of 1 MiB and 2 KiB: the small bucket is launched first, or, of those as registered, last."""
     module = nn.Sequential(nn.Linear(8, 512), *(nn.Linear(512, 512) for _ in range(33)))
-    model = described(module, torch.randn(1, 8))
+    model = profile(deepcopy(module), torch.randn(1, 8), steps=1, warmup=0)
     first, then = buckets(module, torch.randn(1, 8), None, find_unused_parameters=find)
     assert (first if find else then) == bytes_of((initial if find else rebuilt)(model, DEFAULT))
     assert len(first if find else then) == 3

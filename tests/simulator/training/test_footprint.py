@@ -5,6 +5,7 @@ import pytest
 
 from simulator.engines import simulate
 from simulator.memory import Memory
+from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.model import Layer, Model, Tensor
@@ -57,3 +58,10 @@ def test_the_memory_of_each_rank_is_followed_over_time() -> None:
         assert nbytes.max() == found.peaks[rank]
         at = [nbytes[np.searchsorted(times, t, side="right") - 1] for t in (0.5, 1.5, 2.5, 3.5, makespan)]
         assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 0])
+
+
+def test_a_restart_lets_go_of_the_activations() -> None:
+    topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
+    failing = Conditions(failure=Failure(0, 0, restart=1.0))
+    plan = DDP(algo="tree", bucket=1e9).plan(MODEL, Setting(topology, 2, 1, failing))
+    assert footprint(plan, simulate(plan.schedule, plan.topology)).peak == held(2)[0].peak
