@@ -35,7 +35,7 @@ def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
     upper.set_yscale("log", base=2)
-    upper.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    upper.yaxis.set_major_formatter(EngFormatter(sep="", places=0))
     lower.set_xticks(p, [f"{ranks:g}" for ranks in p])
     lower.minorticks_off()
     upper.set_ylabel("samples/s")
