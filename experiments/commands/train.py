@@ -96,7 +96,7 @@ class Request:
         ]
 
     def _steps(self, strategy: Strategy) -> int:
-        return self.steps or int(getattr(strategy, "usual_steps", 1))
+        return self.steps or strategy.usual_steps
 
     @property
     def model_text(self) -> str:
@@ -122,7 +122,7 @@ def _listed(text: str) -> list[str]:
 def _all_of(machine: Machine, job: Job) -> int:
     if machine.blueprint.kind == "shape":
         return 8
-    apart = job.strategy.servers(1) if getattr(job.strategy, "server_kind", None) == "gpu" else 0
+    apart = job.strategy.servers(1) if job.strategy.server_kind == "gpu" else 0
     return max(1, machine.blueprint.whole().ranks - apart)
 
 

@@ -42,9 +42,8 @@ class Job:
     def topology(self, ranks: int) -> Topology:
         """The machine with devices for `ranks` workers and the servers that they need."""
         servers = self.strategy.servers(ranks)
-        kind = getattr(self.strategy, "server_kind", None)
         machine = self.machine if ranks > 1 else replace(self.machine, placement="node")
-        topology = machine.build(max(ranks, 2), servers, server_kind=kind)
+        topology = machine.build(max(ranks, 2), servers, server_kind=self.strategy.server_kind)
         if ranks == 1 and servers:
             topology = replace(topology, placement=np.delete(topology.placement, 1))
         for link, factor in self.slow_links.items():
@@ -129,7 +128,7 @@ class Run:
     @cached_property
     def wrong(self) -> str:
         """What a step computes that it should not, or nothing."""
-        promise = getattr(self.job.strategy, "promise", None)
+        promise = self.job.strategy.promise
         if promise is None:
             return ""
         topology = self.job.topology(self.ranks)
@@ -145,7 +144,7 @@ class Run:
     @property
     def proof(self) -> str:
         """What has been proven of a step."""
-        promise = getattr(self.job.strategy, "promise", None)
+        promise = self.job.strategy.promise
         return f"a step proven: {promise.name} of the gradients" if promise else "in the order of service: not proven"
 
     def by_phase(self) -> dict[str, float]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Protocol
 
-from simulator.training.model import Model
-from simulator.training.plan import Plan, Setting
+from simulator.training.strategy import Strategy
 from topologies.errors import InputError
 
 FILES = {
@@ -21,20 +19,6 @@ FILES = {
 """The file of this package and the class in it, by name."""
 
 
-class Strategy(Protocol):
-    """A frozen dataclass whose fields are its options (see :func:`simulator.training.options.option`).
-
-    It may have besides: `promise`, the collective of the gradients that a step is; `server_kind`, the kind of device
-    that servers need; `usual_steps`, how many steps tell what a long run is like, if that is not one.
-    """
-
-    def servers(self, ranks: int) -> int:
-        """Devices that are needed besides those of `ranks` workers."""
-
-    def plan(self, model: Model, setting: Setting) -> Plan:
-        """The steps of `setting` as a schedule."""
-
-
 def find(name: str) -> type[Strategy]:
     """The strategy called `name`. Raises InputError with the nearest name if there is none."""
     if name not in FILES:
@@ -44,3 +28,6 @@ def find(name: str) -> type[Strategy]:
     file, strategy = FILES[name]
     found: type[Strategy] = getattr(import_module(f"simulator.training.{file}"), strategy)
     return found
+
+
+__all__ = ["FILES", "Strategy", "find"]

@@ -18,6 +18,7 @@ from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -30,7 +31,7 @@ SERVERS = ("gpu", "cpu", "worker", "sharded")
 
 
 @dataclass(frozen=True)
-class ASGD:
+class ASGD(Strategy):
     """Workers and a parameter server; nobody waits for anybody else. A worker pulls the parameters, runs forward and
     backward and pushes the gradient. The server updates in order of arrival; a worker asks for the parameters at the
     head of its push, and gets them once its own gradient is in them.
@@ -38,8 +39,6 @@ class ASGD:
     A worker without input stops. One that fails loses its cycle and is gone for timeout and restart: others go on.
     Where the machine merges at γ, that comes on top of an update.
     """
-
-    usual_steps = 20
 
     server: str = option("gpu", f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)")
     update: float = option(0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds")
@@ -53,6 +52,11 @@ class ASGD:
         for what in ("update", "server_memory"):
             if not 0 <= getattr(self, what) < inf:
                 raise InputError(f"{what} is {getattr(self, what)}: it is 0 or more")
+
+    @property
+    def usual_steps(self) -> int:
+        """Enough to fill the queue at the server."""
+        return 20
 
     @property
     def server_kind(self) -> str | None:

@@ -20,6 +20,7 @@ from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.rings import find_rings
@@ -60,7 +61,7 @@ def _cut(chains: Numbers, nbytes: float, chunks: int) -> tuple[ScheduleBuilder, 
 
 
 @dataclass(frozen=True)
-class DataParallel:
+class DataParallel(Strategy):
     """In every step the first device scatters the inputs, and broadcasts parameters and buffers; a thread a device runs
     the forward there; the first gathers the outputs, has the loss and scatters the outputs' gradients; after the
     backwards the parameters' gradients are added up on the first, which alone updates.
@@ -96,10 +97,6 @@ class DataParallel:
             raise InputError(f"dp: launch={self.launch}: seconds, 0 or more")
         if not self.chunk > 0:
             raise InputError(f"dp: chunk={self.chunk}: bytes, more than 0")
-
-    def servers(self, ranks: int) -> int:
-        """Devices that are needed besides the workers'."""
-        return 0
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""

@@ -19,6 +19,7 @@ from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, Plan, Setting
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -31,7 +32,7 @@ MOST_BATCHES, MOST_STREAMS = 1024, 64
 
 
 @dataclass(frozen=True)
-class DDP:
+class DDP(Strategy):
     """One process a device; the gradients of a bucket are averaged as soon as all of them, and all earlier buckets, are
     there, on `streams` communication streams, while the backward goes on."""
 

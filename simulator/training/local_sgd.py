@@ -14,6 +14,7 @@ from simulator.training.communicator import Communicator, layout
 from simulator.training.model import Model
 from simulator.training.options import option
 from simulator.training.plan import Plan, Setting
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 
@@ -22,7 +23,7 @@ MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True)
-class LocalSGD:
+class LocalSGD(Strategy):
     """Every worker takes `every` steps of its own; then all average their parameters, and wait for that. So they do
     after the last step, so that a run ends with one model. A step is a local one."""
 

@@ -18,6 +18,7 @@ from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer, columns
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -46,7 +47,7 @@ def units_of(model: Model, pipelined: bool) -> list[Unit]:
 
 
 @dataclass(frozen=True)
-class SSGD:
+class SSGD(Strategy):
     """Each worker computes on its own batch; a server adds up all gradients, updates, and sends the parameters back.
 
     The five parts are: copy the model to the workers, split the data, forward and backward, gather the gradients,
