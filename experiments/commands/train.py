@@ -110,7 +110,11 @@ class Request:
     @property
     def parameters(self) -> dict[str, output.Value]:
         """What a result is stored with."""
-        return {**{k: v for k, v in vars(self).items() if k != "machine"}, **self.machine.parameters}
+        job = self.job()
+        chosen = {"steps": job.steps, "model": self.model_text, "model_source": job.model.source}
+        given = {name: value for name, value in vars(self).items() if name != "machine"}
+        options = {key: getattr(job.strategy, key) for key in strategies.options_of(job.strategy)}
+        return {**given, **chosen, "p": ",".join(map(str, self.ranks(job))), **options, **self.machine.parameters}
 
 
 def _listed(text: str) -> list[str]:
@@ -121,7 +125,7 @@ def _listed(text: str) -> list[str]:
 
 def _all_of(machine: Machine, job: Job) -> int:
     if machine.blueprint.kind == "shape":
-        return 8
+        return machine.blueprint.whole().ranks - (job.strategy.servers(1) if "dims" in machine.blueprint.options else 0)
     apart = job.strategy.servers(1) if job.strategy.server_kind == "gpu" else 0
     return max(1, machine.blueprint.whole().ranks - apart)
 
@@ -179,9 +183,12 @@ def _one(
 def _warn(found: Run) -> None:
     """Say so if a device would have to hold more than it can."""
     device = ACCELERATORS.get(found.plan.model.device)
-    if device and found.row.peak_B and found.row.peak_B > device.memory:
-        peak, memory = format_bytes(found.row.peak_B), format_bytes(device.memory)
-        output.note(f"the fullest rank holds {peak}: more than the {memory} of {found.plan.model.device}")
+    if device is None or found.memory is None:
+        return
+    peak = float(found.memory.peaks[: found.ranks].max())
+    if peak > device.memory:
+        held, there = format_bytes(peak), format_bytes(device.memory)
+        output.note(f"the fullest worker holds {held}: more than the {there} of {found.plan.model.device}")
 
 
 def _verdict(runs: list[Run]) -> int:

@@ -43,9 +43,8 @@ class Job:
         """The machine with devices for `ranks` workers and the servers that they need."""
         servers = self.strategy.servers(ranks)
         machine = self.machine if ranks > 1 else replace(self.machine, placement="node")
-        topology = machine.build(max(ranks, 2), servers, server_kind=self.strategy.server_kind)
-        if ranks == 1 and servers:
-            topology = replace(topology, placement=np.delete(topology.placement, 1))
+        fewest = 2 - servers if machine.blueprint.kind == "shape" else 1
+        topology = machine.build(max(ranks, fewest), servers, server_kind=self.strategy.server_kind)
         for link, factor in self.slow_links.items():
             topology = slowed(topology, link, factor)
         return topology
@@ -56,11 +55,13 @@ class Job:
         plan = self.strategy.plan(self.model, setting)
         return Run(self, ranks, plan, train(plan, self.rules.simulate))
 
-    @cached_property
-    def alone(self) -> float:
-        """Samples per second of one worker (and its server) that nothing disturbs."""
-        undisturbed = replace(self, conditions=Conditions(), slow_links={})
-        return undisturbed.run(1).measures.samples_per_s
+    def alone(self, ranks: int) -> float:
+        """Samples per second of the first of `ranks` workers by itself (with its server) where nothing disturbs."""
+        topology = replace(self, slow_links={}).topology(ranks)
+        servers = topology.placement[ranks:][: self.strategy.servers(1)]
+        topology = replace(topology, placement=np.append(topology.placement[:1], servers))
+        plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps))
+        return measure(plan, train(plan, self.rules.simulate)).samples_per_s
 
 
 TRACED = 2_000_000
@@ -73,6 +74,7 @@ class Row:
     up to `TRACED` operations."""
 
     model: str
+    device: str
     strategy: str
     ranks: int
     batch: int
@@ -164,12 +166,13 @@ class Run:
         causes = found.bubbles.seconds.mean(axis=0) / steps
         return Row(
             model=self.plan.model.name,
+            device=self.plan.model.device,
             strategy=self.job.name,
             ranks=self.ranks,
             batch=self.plan.model.batch,
             step_s=found.step,
             samples_per_s=found.samples_per_s,
-            efficiency=found.samples_per_s / (self.ranks * self.job.alone),
+            efficiency=found.samples_per_s / (self.ranks * self.job.alone(self.ranks)),
             computing_s=float(found.computing.mean()) / steps,
             restarting_s=float(found.restarting.mean()) / steps,
             exposed_s=float(found.exposed.mean()) / steps,
@@ -193,9 +196,13 @@ class Run:
         first_order = {
             TWICE_BANDWIDTH: now - half["serialisation"],
             HALF_LATENCY: now - half["latency"] - half["gap"],
-            TWICE_COMPUTE: now - half["compute"],
+            TWICE_COMPUTE: now - half["compute"] + self._restarts() / 2,
         }
         return {name: (first_order[name], self._simulated(change)) for name, change in CHANGES.items()}
+
+    def _restarts(self) -> float:
+        """Seconds a step that restarts take on the critical path: no device makes them faster."""
+        return self.by_phase().get(RESTART, 0.0) / self.plan.steps
 
     def _simulated(self, change: Callable[[Plan], Plan]) -> float:
         return train(change(self.plan), self.job.rules.simulate).makespan / self.plan.steps

@@ -18,7 +18,7 @@ from simulator.training.communicator import Communicator, Layout, Region, layout
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, Plan, Setting
+from simulator.training.plan import COMMUNICATION, Held, Plan, Setting
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -45,7 +45,9 @@ class DDP(Strategy):
     streams: int = option(1, "collectives in flight: 1 as with NCCL, 2 as with gloo")
     accumulate: int = option(1, "batches a step; all but the last under no_sync")
     find_unused: bool = option(False, "yes: keep the buckets in the order of registration")
-    startup: bool = option(False, "yes: begin with the broadcast of the model and the first iteration, of one bucket")
+    startup: bool = option(
+        False, "yes: begin with the broadcast of the model and the first iteration, of one bucket unless find_unused"
+    )
     broadcast_buffers: bool = option(True, "no: let every rank keep its own running statistics")
     sync_batch_norm: bool = option(False, "yes: batch norms see the batch of all ranks")
     compress: bool = option(False, "yes: send gradients at half their size")
@@ -81,25 +83,36 @@ class DDP(Strategy):
             servers=communicator.servers,
             switches=communicator.switches,
         )
-        steps = _Steps(self, Trainer(model, setting, builder), placed)
+        steps = _Steps(self, Trainer(model, setting, builder, before=int(self.startup)), placed)
         if self.startup:
-            steps.start()
+            steps.start(self._first(model))
         for attempt in setting.conditions.attempts(setting.steps):
             steps.step(buckets, placed.buckets, attempt)
         lanes = ("compute", "communication", *(f"communication {k}" for k in range(2, self.streams + 1)), "host")
         words = (_described(buckets), *communicator.words)
-        return steps.trainer.plan(communicator.topology, lanes, words=words, slowdown=self.slowdown)
+        held = self._held(model, setting.ranks)
+        return steps.trainer.plan(communicator.topology, lanes, held=held, words=words, slowdown=self.slowdown)
 
     def wire(self, nbytes: float) -> float:
         """What is sent of `nbytes` bytes of gradients."""
         return nbytes / 2 if self.compress else nbytes
+
+    def _held(self, model: Model, ranks: int) -> Held:
+        """A replica at every worker; under compression the gradients are held besides what is sent."""
+        replica, gradients = model.parameters * (1 + model.state) + model.buffers, model.gradients * self.compress
+        return Held(np.full(ranks, replica + gradients), replica + ranks * gradients)
+
+    def _first(self, model: Model) -> list[Bucket]:
+        """The buckets of the first iteration: one of all, unless they are never rebuilt."""
+        return initial(model, self.bucket) if self.find_unused else whole(model)
 
     def _aside(self, model: Model, setting: Setting, communicator: Communicator) -> dict[str, Schedule]:
         """The other collectives of a run, by what they are for."""
         aside: dict[str, Schedule] = {}
         if self.startup:
             aside["model"] = communicator.broadcast(model.parameters + model.buffers)
-            aside["first"] = communicator.all_reduce(self.wire(model.gradients))
+            for number, bucket in enumerate(self._first(model)):
+                aside[f"first {number}"] = communicator.all_reduce(self.wire(bucket.nbytes))
         if self.broadcast_buffers and model.buffers:
             aside["buffers"] = communicator.broadcast(model.buffers)
         if self.find_unused:
@@ -121,10 +134,11 @@ class _Steps:
         self.layers = trainer.model.layers
         self.waits: list[Ints | None] = []
 
-    def start(self) -> None:
-        """Rank 0's model goes to all; in the first iteration all gradients are one bucket."""
+    def start(self, buckets: list[Bucket]) -> None:
+        """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
         self.waits.append(self._aside("model", "broadcast model"))
-        self.step(whole(self.trainer.model), [self.placed.aside["first"]], Attempt(0))
+        regions = [self.placed.aside[f"first {number}"] for number in range(len(buckets))]
+        self.step(buckets, regions, Attempt(0))
 
     def step(self, buckets: list[Bucket], regions: list[Region], attempt: Attempt) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""

@@ -8,8 +8,10 @@ import numpy.typing as npt
 from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
 from simulator.training.communicator import Region, check_size
+from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
+from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
 
@@ -19,10 +21,12 @@ class Trainer:
     What a worker computes on its main lane comes one after the other; `tail` is the last operation of each so far.
     """
 
-    def __init__(self, model: Model, setting: Setting, builder: ScheduleBuilder) -> None:
+    def __init__(self, model: Model, setting: Setting, builder: ScheduleBuilder, *, before: int = 0) -> None:
         self.model, self.setting, self.builder = model, setting, builder
         self.ranks = np.arange(setting.ranks)
-        self.attempts = setting.conditions.attempts(setting.steps)
+        if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
+            raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
+        self.attempts = [Attempt(0)] * before + setting.conditions.attempts(setting.steps)
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._step = 0
         self._streams: dict[int, Ints] = {}
@@ -35,12 +39,12 @@ class Trainer:
     @property
     def factor(self) -> Floats:
         """What the times of each rank are multiplied by in the current step."""
-        attempt = min(self._step, len(self.attempts) - 1)
-        has_input = self.setting.conditions.has_input(self.attempts[attempt].step, self.setting.ranks)
-        return np.asarray(self._factors[attempt] * has_input, dtype=np.float64)
+        has_input = self.setting.conditions.has_input(self.attempts[self._step].step, self.setting.ranks)
+        return np.asarray(self._factors[self._step] * has_input, dtype=np.float64)
 
     def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
         """A computation on every worker's main lane, after what came before there and after `after`, a column each."""
+        check_size(len(self.builder) + len(self.ranks))
         self.builder.phase(phase)
         self.tail = self.builder.compute(self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after))
         return self.tail
@@ -98,7 +102,7 @@ class Trainer:
         """The step, of `batches` batches a worker, ends with `last`, by default with its latest computation."""
         tail = self.tail if last is None else last
         assert tail is not None
-        attempt = self.attempts[min(self._step, len(self.attempts) - 1)]
+        attempt = self.attempts[self._step]
         inputs = self.setting.conditions.has_input(attempt.step, self.setting.ranks)
         self._ends.append(tail)
         self._useful.append(not lost)
@@ -106,12 +110,15 @@ class Trainer:
         self._step += 1
 
     def restart(self) -> None:
-        """All workers wait until the failure is noticed, and start again."""
+        """All workers wait until the failure is noticed, and start again when they are done with what they compute."""
         failure = self.setting.conditions.failure
         assert failure is not None
         assert self.tail is not None
         self.builder.phase(RESTART)
-        self.tail = self.builder.compute(self.ranks, failure.timeout + failure.restart, after=self.tail)
+        failed = self.tail[failure.rank]
+        self.tail = self.builder.compute(
+            self.ranks, failure.timeout + failure.restart, after=columns(self.tail, np.full_like(self.tail, failed))
+        )
 
     def plan(
         self,
@@ -133,7 +140,7 @@ class Trainer:
             lanes=lanes,
             ends=np.array(self._ends, dtype=np.int32),
             useful=np.array(self._useful, dtype=np.int32),
-            samples=np.array(self._samples, dtype=np.int32),
+            samples=np.array(self._samples, dtype=np.int64),
             spans=spans,
             updates=updates,
             held=held,

@@ -201,4 +201,35 @@ def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
     assert 2 * summary["restarting_s"] == pytest.approx(1.0)
     assert 2 * summary["computing_s"] == pytest.approx(0.017)
     what_if: Any = found["what_if_s"]
-    assert 2 * what_if["twice the compute"]["simulated"] == pytest.approx(1.023 - 0.0085)
+    for value in what_if["twice the compute"].values():
+        assert 2 * value == pytest.approx(1.023 - 0.0085)
+
+
+@pytest.mark.parametrize(
+    ("topology", "strategy", "p"),
+    [
+        ("torus:dims=2x2x2", "ddp:algo=ring", None),
+        ("grid:dims=2x4", "asgd", "7"),
+        ("hypercube", "ssgd:server=gpu", "7"),
+        ("hgx_h100", "dp", "1"),
+    ],
+)
+def test_one_worker_alone_is_on_the_machine_of_all(
+    request_: Request, capsys: pytest.CaptureFixture[str], topology: str, strategy: str, p: str | None
+) -> None:
+    found = report(replace(request_, machine=Machine(topology), strategy=strategy, p=p), capsys)
+    assert 0 < found["summary"]["efficiency"] <= 1 + 1e-9
+
+
+def test_a_cpu_may_hold_more_than_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request("bert_large:batch=1,seq=128", "ssgd:server=cpu", Machine("dgx1"), "8")
+    assert run(request, None, None, None, "table") == 0
+    assert "holds" not in capsys.readouterr().err
+
+
+def test_how_a_run_was_made_is_said_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    shown(Request("resnet50:batch=2", "asgd:server=cpu", Machine("dgx1")), capsys, out=table)
+    made = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
+    assert (made["steps"], made["p"], made["server"], made["model"]) == (20, "8", "cpu", "resnet50:batch=2,device=v100")
+    assert next(csv.DictReader(io.StringIO(table.read_text())))["device"] == "v100"

@@ -13,11 +13,13 @@ from simulator.engines import simulate
 from simulator.timeline import Timeline
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
+from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.run import train
 from topologies.catalogue import Figures, find
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 ONE_BUCKET = 1e12
@@ -254,3 +256,36 @@ def test_laws_of_every_step(ranks: int, bucket: float, algo: str, streams: int, 
     if overlap and streams == 1 and algo == "ring":
         apart = ran(replace(strategy, overlap=False), ranks, steps=2, sigma=sigma)[1].makespan
         assert span <= apart * (1 + 1e-9)  # a ring's ports serve in one order: no anomalies
+
+
+def test_the_first_iteration_has_noise_and_input_of_its_own() -> None:
+    schedule = planned(quiet(startup=True), 2, steps=2, sigma=0.3, seed=3).schedule
+    forwards = [schedule.phases[phase] == "forward fc0" for phase in schedule.phase.tolist()]
+    assert len(set(schedule.seconds[forwards].tolist())) == 3 * 2
+    uneven = planned(quiet(startup=True), 2, steps=3, batches={1: 2})
+    assert uneven.samples.tolist() == [16, 16, 16, 8]
+
+
+def test_the_first_iteration_has_the_later_buckets_if_they_are_never_rebuilt() -> None:
+    kept = planned(quiet(startup=True, find_unused=True, bucket=0.0), 2)
+    names = [name for name in kept.schedule.phases if name.startswith("all-reduce bucket")]
+    entered = [kept.schedule.phases[kept.schedule.phase[op]] for op in kept.spans.first[kept.spans.rank == 0]]
+    assert [entered.count(name) for name in names] == [2] * 4
+
+
+def test_others_wait_for_the_one_that_fails_and_not_for_a_slow_one() -> None:
+    failure = Failure(0, 0, restart=40.0)
+    plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 3, failure=failure, slower={2: 100.0})
+    restarts = [plan.schedule.phases[phase] == "restart" for phase in plan.schedule.phase.tolist()]
+    assert timeline.start[restarts].tolist() == [MODEL.forward, MODEL.forward, 100 * MODEL.forward]
+
+
+def test_somebody_has_input_for_every_step() -> None:
+    with pytest.raises(InputError, match="3 steps: nobody has input for all of them"):
+        planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})
+
+
+def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
+    plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 1)
+    halved, its, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
+    assert footprint(halved, its).peak - footprint(plan, timeline).peak == GRADIENTS / 2
