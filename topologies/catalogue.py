@@ -19,7 +19,7 @@ from topologies.machines import MACHINES
 from topologies.placement import placed
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
-from topologies.units import parse_bandwidth, parse_seconds
+from topologies.units import parse_bandwidth, parse_number, parse_seconds, parse_whole, parse_yes
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
 """β and α of a shape's links where nobody says."""
@@ -149,21 +149,9 @@ def _wrong_option(name: str, key: str, taken: Mapping[str, object]) -> str:
 
 def _parse(where: str, key: str, text: str) -> object:
     try:
-        return PARSERS.get(key, _whole)(text)
+        return PARSERS.get(key, parse_whole)(text)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
-        raise InputError(f"{text[:40]!r} is not a number: write it like 2 or 1.5")
-    return float(text)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -172,20 +160,14 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
-def _yes(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise InputError(f"{text[:40]!r} is neither yes nor no")
-    return text == "yes"
-
-
 PARSERS: dict[str, Callable[[str], object]] = {
     "bandwidth": parse_bandwidth,
     "latency": parse_seconds,
     "gap": parse_seconds,
-    "oversubscription": _number,
+    "oversubscription": parse_number,
     "dims": _sizes,
-    "periodic": _yes,
-    "sharp": _yes,
+    "periodic": parse_yes,
+    "sharp": parse_yes,
     "network": str,
     "port": str,
     "ports": str,

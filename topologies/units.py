@@ -94,6 +94,39 @@ def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, examp
     return f"{text!r} is not {noun}: its unit is {found!r}, one of {', '.join(units)} is right, like {example}"
 
 
+def parse_whole(text: str) -> int:
+    """A whole number, 0 or more.
+
+    >>> parse_whole("4")
+    4
+    """
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
+    return int(text)
+
+
+def parse_number(text: str) -> float:
+    """A number, 0 or more.
+
+    >>> parse_number("1.5")
+    1.5
+    """
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
+        raise InputError(f"{text[:40]!r} is not a number: write it like 2 or 1.5")
+    return float(text)
+
+
+def parse_yes(text: str) -> bool:
+    """Whether something is wanted.
+
+    >>> parse_yes("no")
+    False
+    """
+    if text not in ("yes", "no"):
+        raise InputError(f"{text[:40]!r} is neither yes nor no")
+    return text == "yes"
+
+
 def parse_counts(text: str) -> list[int]:
     """Whole numbers: "8", "2,4,8", "2..64" (every one) or "2..64:x2" (doubling), in the order given, once each.
 

@@ -11,7 +11,17 @@ from typing import Any, cast
 from simulator.training import FILES, Strategy
 from simulator.training import find as find_class
 from topologies.errors import InputError
-from topologies.units import format_bytes, parse_bandwidth, parse_bytes, parse_counts, parse_seconds, parse_sizes
+from topologies.units import (
+    format_bytes,
+    parse_bandwidth,
+    parse_bytes,
+    parse_counts,
+    parse_number,
+    parse_seconds,
+    parse_sizes,
+    parse_whole,
+    parse_yes,
+)
 
 Parser = Callable[[str], object]
 
@@ -82,7 +92,7 @@ def _parser(field: Field[Any]) -> Parser:
     units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": _bandwidth}
     if field.metadata["unit"]:
         return units[field.metadata["unit"]]
-    plain: dict[type, Parser] = {bool: _yes, int: _whole, float: _number, str: str}
+    plain: dict[type, Parser] = {bool: parse_yes, int: parse_whole, float: parse_number, str: str}
     return plain[type(field.default)]
 
 
@@ -96,24 +106,6 @@ def _size(text: str) -> float:
 
 def _bandwidth(text: str) -> float:
     return 0.0 if text.strip() == "0" else parse_bandwidth(text)
-
-
-def _yes(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise InputError(f"{text[:40]!r} is neither yes nor no")
-    return text == "yes"
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?|\.\d{1,9}", text, re.ASCII):
-        raise InputError(f"{text[:40]!r} is not a number: write it like 0.1")
-    return float(text)
 
 
 def _wrong_option(name: str, key: str, strategy: Strategy) -> str:

@@ -96,6 +96,18 @@ class Layout(NamedTuple):
     aside: dict[str, Region]
 
 
+def builder_of(placed: Layout, communicator: Communicator) -> ScheduleBuilder:
+    """Of a run whose slots are those of `placed`, with the servers and switches that its all-reduce needs."""
+    return ScheduleBuilder(
+        communicator.ranks,
+        placed.nbytes,
+        slots=placed.buffer,
+        scratch=placed.scratch,
+        servers=communicator.servers,
+        switches=communicator.switches,
+    )
+
+
 def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
     """Put the buckets side by side into the buffer; their scratch and all other collectives come behind it."""
     nbytes = sum(bucket.nbytes_total for bucket in buckets)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
-from simulator.training.communicator import Communicator, Layout, Region, layout
+from simulator.training.communicator import Communicator, Layout, Region, builder_of, layout
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.options import option
@@ -75,14 +74,7 @@ class DDP(Strategy):
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         placed = layout(reduced, self._aside(model, setting, communicator))
-        builder = ScheduleBuilder(
-            setting.ranks,
-            placed.nbytes,
-            slots=placed.buffer,
-            scratch=placed.scratch,
-            servers=communicator.servers,
-            switches=communicator.switches,
-        )
+        builder = builder_of(placed, communicator)
         steps = _Steps(self, Trainer(model, setting, builder, before=int(self.startup)), placed)
         if self.startup:
             steps.start(self._first(model))

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.training.communicator import Communicator, layout
+from simulator.training.communicator import Communicator, builder_of, layout
 from simulator.training.model import Model
 from simulator.training.options import option
 from simulator.training.plan import Plan, Setting
@@ -49,14 +48,7 @@ class LocalSGD(Strategy):
         """The steps of `setting` as a schedule."""
         communicator = Communicator(setting.topology, setting.ranks, self.algo)
         placed = layout([communicator.all_reduce(model.parameters)], {})
-        builder = ScheduleBuilder(
-            setting.ranks,
-            placed.nbytes,
-            slots=placed.buffer,
-            scratch=placed.scratch,
-            servers=communicator.servers,
-            switches=communicator.switches,
-        )
+        builder = builder_of(placed, communicator)
         trainer, averaged, averages = Trainer(model, setting, builder), None, 0
         for attempt in setting.conditions.attempts(setting.steps):
             trainer.compute("forward", model.forward * trainer.factor, averaged)
