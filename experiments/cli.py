@@ -72,6 +72,12 @@ def _algorithm_names() -> list[str]:
     return list(algorithms())
 
 
+def _measured_names() -> list[str]:
+    from experiments.runner.patterns import PROMISES
+
+    return [*PROMISES, *_algorithm_names()]
+
+
 def _machine_names() -> list[str]:
     from topologies.machines import MACHINES
     from topologies.shapes import SHAPES
@@ -83,6 +89,13 @@ def _strategy_names() -> list[str]:
     from simulator.training import FILES
 
     return list(FILES)
+
+
+def _profile_names() -> list[str]:
+    """The profiles that are shipped."""
+    from experiments.profiles import names
+
+    return names()
 
 
 def _model_names() -> list[str]:
@@ -113,6 +126,15 @@ Reduction = Annotated[
 ]
 Engines = Annotated[EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")]
 Output = Annotated[Format, typer.Option("--format", help="What is printed on stdout.")]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="A calibrated machine, by name or FILE.yaml: its protocols are simulated, the fastest is kept.",
+        autocompletion=_complete(_profile_names),
+        show_default=False,
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Write the table to this CSV file, with how it was made beside it.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
 
@@ -155,15 +177,16 @@ def sweep(
     out: Out = None,
     plot: Plot = None,
     metric: Annotated[Metric, typer.Option(help="What the plot shows against p.")] = Metric.time,
+    profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:
     """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails."""
     from experiments.commands import sweep as command
-    from experiments.commands.machine import Machine
+    from experiments.commands.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
-    machine = Machine(topology, *links, placement, sharing.value, store_and_forward)
-    raise typer.Exit(command.run(algo, p, size, machine, engine.value, out, plot, metric.value, format.value))
+    machine, found = machine_of(profile, topology, links, placement, sharing.value, store_and_forward)
+    raise typer.Exit(command.run(algo, p, size, machine, engine.value, out, plot, metric.value, format.value, found))
 
 
 @app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
@@ -181,15 +204,16 @@ def run(
     store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
     timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
+    profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Simulate one collective in full: where the time goes, what is busiest, what each parameter is worth."""
     from experiments.commands import run as command
-    from experiments.commands.machine import Machine
+    from experiments.commands.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
-    machine = Machine(topology, *links, placement, sharing.value, store_and_forward)
-    raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value))
+    machine, found = machine_of(profile, topology, links, placement, sharing.value, store_and_forward)
+    raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value, found))
 
 
 @app.command(
@@ -321,9 +345,59 @@ def models(format: Output = Format.table) -> None:
     command.run(format.value)
 
 
-@app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")
+@app.command(
+    epilog="Example: simctl measure --nproc 4 --collectives all_reduce,ring --sizes 4KiB..64MiB:x4 --out runs.csv"
+)
+def measure(
+    backend: Annotated[str, typer.Option(help="gloo, nccl or mpi, of torch.distributed.")] = "gloo",
+    nproc: Annotated[
+        str | None,
+        typer.Option(help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]"),
+    ] = None,
+    collectives: Annotated[
+        str,
+        typer.Option(
+            help="The library's (all_reduce, ..., barrier) and ours over isend and irecv (ring, tree, ...).",
+            autocompletion=_complete(_measured_names),
+        ),
+    ] = "all_reduce",
+    sizes: Annotated[str, typer.Option(help="V as nccl-tests counts: 64MiB,1GiB or a range.")] = "4KiB..64MiB:x4",
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda.  [default: cuda with nccl, cpu else]", show_default=False)
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float32, float64, float16, bfloat16, int32 or int64.")] = "float32",
+    repetitions: Annotated[int, typer.Option(help="Of each point, at most.")] = 100,
+    warmup: Annotated[int, typer.Option(help="Repetitions before them that do not count.")] = 2,
+    budget: Annotated[str, typer.Option(help="Time for the repetitions of a point; there are 3 at least.")] = "1s",
+    timeout: Annotated[str, typer.Option(help="How long a rank waits for the others before it gives up.")] = "60s",
+    init: Annotated[
+        str | None, typer.Option(help="Where ranks meet: env://, tcp://HOST:PORT or file:///PATH.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the numbers that are sent and checked.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Keep each point in this CSV file as soon as it is there.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
+    format: Output = Format.table,
+) -> None:  # fmt: skip
+    """Measure real torch.distributed, and our schedules on it, with every result checked."""
+    from experiments.commands import measure as command
+
+    request = command.Request(
+        backend, nproc, collectives, sizes, device, dtype, repetitions, warmup, budget, timeout, init, seed
+    )
+    raise typer.Exit(command.run(request, out, resume, format.value))
+
+
+@app.command(
+    epilog="Example: simctl validate nccl.log --fit --plot fit.png, or a profile: simctl validate mine.yaml runs.csv"
+)
 def validate(
-    log: Annotated[Path, typer.Argument(help="An nccl-tests log, or a CSV with size_bytes and time_us.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG | PROFILE RUNS...",
+            help="A log, or a CSV with size_bytes and time_us; or a profile (name or FILE.yaml) and runs.",
+        ),
+    ],
     algo: Annotated[str | None, typer.Option(help="The algorithm to simulate. [default: by collective]")] = None,
     fit: Annotated[bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")] = False,
     p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
@@ -335,16 +409,88 @@ def validate(
     placement: Placement = "node",
     engine: Engines = EngineName.auto,
     plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
+    family: Annotated[str | None, typer.Option(help="Of a folder of runs with an index: this series only.")] = None,
+    forced: Annotated[bool, typer.Option("--forced", help="Only runs whose algorithm was forced.")] = False,
+    tolerance: Annotated[
+        str | None, typer.Option(help="Exit 1 if a profile's mean error is above this, like 0.15.", show_default=False)
+    ] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Hold the simulator against a real log: measured beside predicted, fitted and unseen sizes apart."""
+    """Hold the simulator against a log, or a profile against runs: measured beside predicted, unseen points apart."""
     from experiments.commands import validate as command
     from experiments.commands.machine import Machine
+
+    if len(files) > 1 or (tolerance and not fit):
+        from experiments.commands import validate_profile
+
+        chosen = {"--algo": algo, "--fit": fit, "--p": p, "--bandwidth": bandwidth, "--latency": latency}
+        validate_profile.refuse([name for name, given in chosen.items() if given])
+        raise typer.Exit(validate_profile.run(files, family, forced, in_place, tolerance, plot, format.value))
+    (log,) = files
 
     if fit and (bandwidth or latency):
         raise InputError("--fit finds α and β itself: leave out --bandwidth and --latency, or --fit")
     machine = Machine(topology, bandwidth, latency, gap, None, placement)
     raise typer.Exit(command.run(log, algo, fit, p, in_place, machine, engine.value, plot, format.value))
+
+
+@app.command(epilog="Example: simctl calibrate runs.csv --out mine.yaml")
+def calibrate(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="nccl-tests, OSU or CSV files, or folders of them.")
+    ],
+    family: Annotated[str | None, typer.Option(help="Of a folder with an index: this series only.")] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            help=f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
+            autocompletion=_complete(_machine_names),
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the profile is called. [default: as its file]")] = None,
+    library: Annotated[str | None, typer.Option(help="nccl, mpi or gloo. [default: as the files say]")] = None,
+    forced: Annotated[bool, typer.Option("--forced", help="Only curves whose algorithm was forced.")] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Fit the in-place times.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the profile: FILE.yaml.")] = None,
+    format: Output = Format.table,
+) -> None:
+    """Fit launch, α and β by link and protocol, and γ to measured runs, with intervals and errors on unseen points."""
+    from experiments.commands import calibrate as command
+    from experiments.commands.machine import Machine
+
+    machine = Machine(topology) if topology else None
+    raise typer.Exit(command.run(files, family, machine, name, library, forced, in_place, out, format.value))
+
+
+@app.command(epilog="Example: simctl diagnose nccl.log --topology mn5_acc --plot normal.png")
+def diagnose(
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="nccl-tests, OSU or CSV files, or folders of them.")
+    ],
+    topology: Annotated[
+        str | None,
+        typer.Option("--topology", help=TOPOLOGY_HELP, autocompletion=_complete(_machine_names), show_default=False),
+    ] = None,
+    bandwidth: Bandwidth = None,
+    latency: Latency = None,
+    gap: Gap = None,
+    placement: Placement = "node",
+    family: Annotated[str | None, typer.Option(help="Of a folder with an index: this series only.")] = None,
+    p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the files do not say.")] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Judge the in-place times.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
+    format: Output = Format.table,
+) -> None:
+    """Is a measured curve normal? Regimes, abnormal sizes, what limits it, what to try; exit 1 if it is not."""
+    from experiments.commands import diagnose as command
+    from experiments.commands.machine import Machine
+
+    if topology is None and (bandwidth or latency or gap):
+        raise InputError("--bandwidth, --latency and --gap are of a shape's links: give --topology, or leave them out")
+    machine = Machine(topology, bandwidth, latency, gap, None, placement) if topology else None
+    raise typer.Exit(command.run(logs, machine, family, p, in_place, plot, format.value))
 
 
 topo = typer.Typer(

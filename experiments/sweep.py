@@ -13,6 +13,7 @@ from simulator.collectives import Algorithm
 from simulator.cost_models import CostModel
 from simulator.engines import Engine, simulate
 from simulator.fabric import Fabric, observe
+from simulator.profile import Profile, Run
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from topologies.errors import InputError
@@ -47,7 +48,10 @@ DEFAULT = Rules()
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a sweep, units in the names. A formula that is not claimed on the machine is still shown."""
+    """One point of a sweep, units in the names. A formula that is not claimed on the machine is still shown.
+
+    Under a profile `protocol` was the fastest, and time, formula and bound include the `launch_s` before it.
+    """
 
     algorithm: str
     ranks: int
@@ -69,6 +73,8 @@ class Row:
     redundant_B: float
     redundant_formula_B: float
     verdict: str
+    protocol: str = ""
+    launch_s: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -80,13 +86,15 @@ class Row:
 class Case:
     """One algorithm at one number of ranks on one machine, built and proven once for all sizes.
 
-    An algorithm that is made for the machine chooses here: `chosen` says what, in words.
+    An algorithm that is made for the machine chooses here: `chosen` says what, in words. With a `profile` every one of
+    its protocols is simulated.
     """
 
     algorithm: Algorithm
     ranks: int
     topology: Topology
     rules: Rules = DEFAULT
+    profile: Profile | None = None
     schedule: Schedule = field(init=False)
     cost: CostModel = field(init=False)
     chosen: tuple[str, ...] = field(init=False, default=())
@@ -106,8 +114,15 @@ class Case:
             self.wrong = str(error)
 
     def simulate(self, nbytes: float) -> Timeline:
-        """Simulate one size."""
-        return self.rules.simulate(self.schedule.scaled(nbytes), self.topology)
+        """Simulate one size, without what software adds before the first operation."""
+        return self.run(nbytes).timeline
+
+    def run(self, nbytes: float) -> Run:
+        """Simulate one size; under a profile, by its fastest protocol."""
+        schedule = self.schedule.scaled(nbytes)
+        if self.profile is None:
+            return Run("", self.rules.simulate(schedule, self.topology), 0.0)
+        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.simulate)
 
 
 def sweep(
@@ -118,6 +133,7 @@ def sweep(
     rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
     skip: Callable[[str], None] | None = None,
+    profile: Profile | None = None,
 ) -> Iterator[Row]:
     """A row for each algorithm, number of ranks and size in bytes, in that order.
 
@@ -128,23 +144,24 @@ def sweep(
         progress(done, len(work))
         topology = machine(p, algorithm.servers)
         try:
-            case = Case(algorithm, p, topology, rules)
+            case = Case(algorithm, p, topology, rules, profile)
         except InputError as error:
             if algorithm.fit is None or skip is None:
                 raise
             skip(f"{algorithm.name}, {p} ranks: {error}")
             continue
         for nbytes in sizes:
-            yield judge(case, case.simulate(nbytes))
+            yield judge(case, case.run(nbytes))
     progress(len(work), len(work))
 
 
-def judge(case: Case, timeline: Timeline) -> Row:
+def judge(case: Case, run: Run) -> Row:
     """A simulated point beside formula and bound."""
+    timeline = run.timeline
     schedule, cost, p = timeline.schedule, case.cost, case.ranks
-    nbytes, time = schedule.nbytes_total, timeline.makespan
+    nbytes, simulated, time = schedule.nbytes_total, timeline.makespan, run.seconds
     fabric = observe(timeline.routed)
-    bound = best_bound(case.algorithm.collective, case.topology, p, nbytes)
+    bound = best_bound(case.algorithm.collective, timeline.routed.topology, p, nbytes)
     held = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
@@ -153,10 +170,10 @@ def judge(case: Case, timeline: Timeline) -> Row:
         ranks=p,
         size_B=nbytes,
         time_s=time,
-        formula_s=formula,
-        difference=time / formula - 1 if formula > 0 else 0.0,
-        bound_s=bound.seconds,
-        over_bound=time / bound.seconds if bound.seconds > 0 else math.inf,
+        formula_s=run.launch + formula,
+        difference=simulated / formula - 1 if formula > 0 else 0.0,
+        bound_s=run.launch + bound.seconds,
+        over_bound=time / (run.launch + bound.seconds) if bound.seconds > 0 else math.inf,
         bound=bound.name,
         algbw_Bps=algbw,
         busbw_Bps=algbw * case.algorithm.collective.busbw(p),
@@ -169,6 +186,8 @@ def judge(case: Case, timeline: Timeline) -> Row:
         redundant_B=held.peak_redundant,
         redundant_formula_B=cost.redundant(p, nbytes),
         verdict="",
+        protocol=run.protocol,
+        launch_s=run.launch,
     )
     return _judged(row, case, fabric)
 

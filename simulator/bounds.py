@@ -140,6 +140,8 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
         "all_reduce": (here, here),
         "reduce": (here & ~root, root),
         "broadcast": (root, here & ~root),
+        "scatter": (root * (ranks - workers) / ranks, share * ~root),
+        "gather": (share * ~root, root * (ranks - workers) / ranks),
         "all_gather": (share, rest),
         "reduce_scatter": (rest, share),
         "all_to_all": (workers * rest, workers * rest),
@@ -224,9 +226,9 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     elif rooted:
         kept = (target if name == "broadcast" else source) > 0
         yield 1 / 2, (source[kept], target[kept])
-    elif name != "all_to_all":
+    elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
-    if name != "send_recv" and _near(task):
+    if name not in ("send_recv", "scatter", "gather") and _near(task):
         yield twice / max(1, ranks - rooted), np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks)
 
 
@@ -299,9 +301,9 @@ def _latency(task: Task) -> float:
     topology, workers = task.topology, task.workers
     ranks = np.arange(workers, dtype=np.int32)
     match task.collective.name:
-        case "broadcast":
+        case "broadcast" | "scatter":
             return float(distances(topology, ranks[:1])[0, :workers].max())
-        case "reduce":
+        case "reduce" | "gather":
             return float(distances(topology, ranks[:EXACT])[:, 0].max())
         case "send_recv":
             near = ranks[:EXACT]

@@ -123,6 +123,26 @@ def _halving_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
     return messages * (fabric.latency + fabric.gap) + moved / fabric.bandwidth + merged * fabric.reduction
 
 
+def _doubled(p: int) -> int:
+    """Chunks on the longest way through log2 q exchanges, in each of which the lower ranks stand for more."""
+    return sum((1 << level) + min(1 << level, p - (1 << log2_floor(p))) for level in range(log2_floor(p)))
+
+
+def _doubling_gather(fabric: Fabric, p: int, nbytes: float) -> float:
+    messages, moved = log2_floor(p) + 2 * _folds(p), _doubled(p) + _folds(p) * (p + 1)
+    return messages * (fabric.latency + fabric.gap) + moved * nbytes / p / fabric.bandwidth
+
+
+def _halving_scatter(fabric: Fabric, p: int, nbytes: float) -> float:
+    return _doubling_gather(fabric, p, nbytes) + (_doubled(p) + _folds(p) * p) * nbytes / p * fabric.reduction
+
+
+def _neighbor_exchange(fabric: Fabric, p: int, nbytes: float) -> float:
+    if p % 2:
+        return _ring(fabric, p, nbytes)
+    return p // 2 * (fabric.latency + fabric.gap) + (p - 1) * nbytes / p / fabric.bandwidth
+
+
 def _pairwise(fabric: Fabric, p: int, nbytes: float) -> float:
     return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.send(nbytes / p)
 
@@ -260,6 +280,34 @@ HALVING_DOUBLING = CostModel(
     peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
     redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
+RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
+    latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta},"
+    r"\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
+    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two, else 0, where s = p - 1",
+    source=f"{THAKUR}; off powers of two folded in pairs",
+    time=_doubling_gather,
+    volume=lambda p, nbytes: (p - 1) * nbytes + (p - (1 << log2_floor(p))) * nbytes / p,
+    steps=lambda p: log2_floor(p) + 2 * _folds(p),
+    peak=lambda p, nbytes: nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
+RECURSIVE_HALVING_REDUCE_SCATTER = replace(
+    RECURSIVE_DOUBLING_ALL_GATHER,
+    latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta} + \frac{s + fp}{p}V\gamma,"
+    r"\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
+    time=_halving_scatter,
+    peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
+)
+NEIGHBOR_EXCHANGE = CostModel(
+    latex=r"\frac{p}{2}(\alpha + g) + \frac{p-1}{p}\frac{V}{\beta}",
+    assumes=f"{RING_ASSUMES}; p even, else a ring: p - 1 for p/2",
+    source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux Cluster, HPC Asia 2005",
+    time=_neighbor_exchange,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: p - 1 if p % 2 else p // 2,
+    peak=lambda p, nbytes: nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+)
 PAIRWISE_ALL_TO_ALL = CostModel(
     latex=r"\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
     assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's time",
@@ -293,6 +341,62 @@ def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
         assumes=f"{channels} rings with an equal share of V, B = {bandwidth:.6g} bytes/s together, shortest route's α",
         time=lambda fabric, p, nbytes: base.time(replace(fabric, bandwidth=bandwidth), p, nbytes),
         unclaimed=f"{channels} rings",
+    )
+
+
+def chain_broadcast(pieces: int) -> CostModel:
+    """From rank to rank, in `pieces`."""
+    return CostModel(
+        latex=r"(p-1)\alpha + (p+m-2)\left(g + \frac{V}{m\beta}\right)",
+        assumes=f"{RING_ASSUMES}; V in m = {pieces} pieces",
+        source="van de Geijn, Watts, SUMMA, Concurrency 9(4), 1997: the pipelined ring broadcast",
+        time=lambda fabric, p, nbytes: (p - 1) * fabric.latency + (p + pieces - 2) * fabric.send(nbytes / pieces),
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=lambda p: p - 1,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+    )
+
+
+def chain_reduce(pieces: int) -> CostModel:
+    """As :func:`chain_broadcast`, the other way round, with a merge at every rank."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        send, merge = fabric.send(nbytes / pieces), nbytes / pieces * fabric.reduction
+        return (p - 1) * (fabric.latency + send + merge) + (pieces - 1) * max(send, merge)
+
+    return replace(
+        chain_broadcast(pieces),
+        latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = \frac{V}{m}\gamma",
+        time=time,
+        peak=lambda p, nbytes: nbytes + nbytes / pieces,
+        memory_ports=(),
+    )
+
+
+def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> CostModel:
+    """Half of V through each of two binary trees, in `pieces` each; `depth` is ⌈log2 p⌉ unless nodes are chains. Of
+    several `channels` each has two trees for its share."""
+
+    def steps(p: int) -> int:
+        return 2 * (log2_ceil(p) if depth is None else depth)
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        sends = min(p, 4) * pieces + steps(p) - 2
+        return steps(p) * fabric.latency + sends * fabric.send(nbytes / (2 * channels * pieces))
+
+    return CostModel(
+        latex=r"2D\alpha + (\min(p, 4)m + 2D - 2)\left(g + \frac{V}{2m\beta}\right)".replace("2m", f"{2 * channels}m"),
+        assumes=f"D = {depth or '⌈log2 p⌉'} steps up; halves in m = {pieces} pieces, no port ever idle; "
+        f"{'γ = 0' if channels == 1 else f'{channels} channels over as many ports; γ = 0'}",
+        source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of NVIDIA/nccl",
+        time=time,
+        volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+        steps=steps,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        memory_ports=(),
+        unclaimed="pipelined in pieces",
     )
 
 
@@ -332,20 +436,90 @@ def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel
     )
 
 
-def _gloo_ring(fabric: Fabric, p: int, nbytes: float) -> float:
+def _gloo_pass(fabric: Fabric, p: int, nbytes: float) -> float:
+    """Once round the ring, all chunks in two segments."""
     send, hear = fabric.send(nbytes / (2 * p)), fabric.gap + 2 * fabric.latency
-    return 2 * (hear + 2 * send + (p - 2) * max(2 * send, hear + send))
+    return hear + 2 * send + (p - 2) * max(2 * send, hear + send)
+
+
+def _gloo_direct(fabric: Fabric, p: int, nbytes: float) -> float:
+    """A chunk straight to each or from each, all at once, after as many ready signals."""
+    return fabric.gap + fabric.latency + _pairwise(fabric, p, nbytes)
+
+
+def _gloo_broadcast(fabric: Fabric, p: int, nbytes: float) -> float:
+    """Rank c hears it after one latency for every 1 of its binary digits, and one sending for every digit."""
+    send, hops = fabric.send(nbytes), range(1, log2_ceil(p) + 1)
+    ones = [max(c.bit_count() for c in range(1 << h >> 1, min(1 << h, p))) for h in hops]
+    sends = ones if fabric.ports == "peer" else hops
+    return fabric.gap + fabric.latency + max(a * fabric.latency + n * send for a, n in zip(ones, sends, strict=True))
 
 
 GLOO_RING = CostModel(
     latex=r"2\left(h + 2x + (p-2)\max(2x, h + x)\right),\ h = g + 2\alpha,\ x = g + \frac{V}{2p\beta}",
     assumes="two segments a chunk, each sent once its receiver is ready; ready signals wait for no data; γ = 0",
     source="gloo/allreduce.cc of facebookincubator/gloo",
-    time=_gloo_ring,
+    time=lambda fabric, p, nbytes: 2 * _gloo_pass(fabric, p, nbytes),
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 4 * (p - 1),
     peak=lambda p, nbytes: nbytes + nbytes / p,
     redundant=lambda p, nbytes: (p - 1) * nbytes,
     memory_ports=(),
     unclaimed="ready signals wait behind data",
+)
+GLOO_REDUCE = replace(
+    GLOO_RING,
+    latex=r"2h + 2x + (p-2)\max(2x, h + x) + (p-1)y,\ h = g + 2\alpha,\ x = g + \frac{V}{2p\beta},"
+    r"\ y = g + \frac{V}{p\beta}",
+    source="gloo/reduce.cc of facebookincubator/gloo",
+    time=lambda fabric, p, nbytes: _gloo_pass(fabric, p, nbytes) + _gloo_direct(fabric, p, nbytes),
+    volume=lambda p, nbytes: (p - 1) * (nbytes + nbytes / p),
+    steps=lambda p: 2 * p,
+)
+GLOO_ALL_GATHER = replace(
+    GLOO_RING,
+    latex=r"h + 2x + (p-2)\max(2x, h + x),\ h = g + 2\alpha,\ x = g + \frac{V}{2p\beta}",
+    assumes="chunks in halves, each sent once its receiver is ready; ready signals wait for no data",
+    source="gloo/allgather.cc of facebookincubator/gloo",
+    time=_gloo_pass,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: 2 * (p - 1),
+    peak=lambda p, nbytes: nbytes,
+)
+GLOO_BROADCAST = replace(
+    GLOO_ALL_GATHER,
+    latex=r"g + \alpha + \lceil\log_2 p\rceil(\alpha + x),\ x = g + \frac{V}{\beta}",
+    assumes="p = 2^k, one child after the other as fifo has it; under fair sharing (log2 p + 1)/2 times as many x",
+    source="gloo/broadcast.cc of facebookincubator/gloo",
+    time=_gloo_broadcast,
+    steps=lambda p: 1 + max(rank.bit_count() for rank in range(p)),
+)
+GLOO_SCATTER = replace(
+    GLOO_ALL_GATHER,
+    latex=r"g + 2\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
+    assumes="one port, all sent at once when their receivers are ready; ready signals wait for no data",
+    source="gloo/scatter.cc of facebookincubator/gloo",
+    time=_gloo_direct,
+    volume=lambda p, nbytes: (p - 1) / p * nbytes,
+    steps=lambda p: 2,
+    redundant=lambda p, nbytes: (p - 1) / p * nbytes,
+)
+GLOO_GATHER = replace(GLOO_SCATTER, source="gloo/gather.cc of facebookincubator/gloo")
+GLOO_ALL_TO_ALL = replace(
+    PAIRWISE_ALL_TO_ALL,
+    latex=GLOO_SCATTER.latex,
+    assumes=GLOO_SCATTER.assumes,
+    source="gloo/alltoall.cc of facebookincubator/gloo",
+    time=_gloo_direct,
+    steps=lambda p: 2,
+    unclaimed=GLOO_RING.unclaimed,
+)
+GLOO_SEND_RECV = replace(
+    SHIFT,
+    latex=r"2g + 2\alpha + \frac{V}{\beta}",
+    assumes=GLOO_SCATTER.assumes,
+    source="Pair::send and Pair::recv in gloo/transport/tcp/pair.cc of facebookincubator/gloo",
+    time=lambda fabric, p, nbytes: fabric.gap + fabric.latency + SHIFT.time(fabric, p, nbytes),
+    steps=lambda p: 2,
+    unclaimed=GLOO_RING.unclaimed,
 )

@@ -190,6 +190,7 @@ HELP = {
     "ports": "peer (a port a peer) or one",
     "k": "ports of a switch, like 4",
     "spines": "how many spines, like 4",
+    "per_node": "ranks of a node, like 4 [8]",
     "ports_per_leaf": "ports of a leaf, like 16",
     "routers": "routers of a group, like 4",
     "hosts": "ranks of a router, like 2",

@@ -1,8 +1,9 @@
 """Plain shapes of a machine. Each takes the number of ranks and, per link, β in bytes/s, α and g in seconds."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import permutations
-from math import isqrt, prod
+from math import inf, isqrt, prod
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, whole
-from topologies.topology import Paths, Topology
+from topologies.topology import Ints, Paths, Topology
 
 
 def line(ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0) -> Topology:
@@ -226,6 +227,52 @@ def leaf_spine(
     return builder.build(gpus)
 
 
+def nodes(
+    ranks: int,
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    gap: float = 0.0,
+    reduction: float = 0.0,
+    per_node: int = 8,
+) -> Topology:
+    """Nodes of `per_node` ranks: each rank has a link of kind "node" to its node's switch, and each node a way out and
+    a way in, which all its ranks reach at no cost, with links of kind "network" to the switch of all. One rank a node
+    is a star.
+
+    >>> top = nodes(8, bandwidth=1e9, latency=1e-6, per_node=4)
+    >>> [len(top.route(0, rank)) for rank in (1, 4)]
+    [2, 4]
+    """
+    per_node = min(whole("per_node", per_node, 1), whole("ranks", ranks, 2))
+    number = np.arange(ranks, dtype=np.int32) // np.int32(per_node)
+    builder = TopologyBuilder("nodes")
+    gpus = builder.devices([f"gpu{rank}" for rank in range(ranks)], "gpu", reduction=reduction, node=number)
+    wire = partial(builder.wire, bandwidth=bandwidth, latency=latency, gap=gap)
+    count = int(number[-1]) + 1
+    if per_node == 1:
+        wire(gpus, builder.devices(["network"], "switch"), kind="network")
+        return builder.build(gpus)
+    switches = builder.devices([f"node{n}" for n in range(count)], "switch", node=np.arange(count))
+    wire(gpus, switches[number], kind="node")
+    if count > 1:
+        _ports(builder, number, bandwidth, latency, gap)
+    return builder.build(gpus)
+
+
+def _ports(builder: TopologyBuilder, number: Ints, bandwidth: float, latency: float, gap: float) -> None:
+    """A way out of every node and one into it, so that no route between its own ranks is through them."""
+    builder.device("network", "switch")
+    for n in range(int(number[-1]) + 1):
+        builder.device(f"out{n}", "switch", node=n)
+        builder.device(f"in{n}", "switch", node=n)
+        builder.link(f"out{n}", "network", bandwidth=bandwidth, latency=latency, gap=gap, kind="network")
+        builder.link("network", f"in{n}", bandwidth=bandwidth, latency=latency, gap=gap, kind="network")
+    for rank, n in enumerate(number.tolist()):
+        builder.link(f"gpu{rank}", f"out{n}", bandwidth=inf, kind="port")
+        builder.link(f"in{n}", f"gpu{rank}", bandwidth=inf, kind="port")
+
+
 def fat_tree(
     ranks: int,
     *,
@@ -279,7 +326,7 @@ SHAPES: dict[str, Callable[..., Topology]] = {
     function.__name__: function
     for function in (
         *(ring, star, full_mesh, full_mesh_one_port, bus, line, tree),
-        *(grid, torus, hypercube, leaf_spine, fat_tree, dragonfly),
+        *(grid, torus, hypercube, nodes, leaf_spine, fat_tree, dragonfly),
     )
 }
 """The shapes by name, as `--topology` takes them."""

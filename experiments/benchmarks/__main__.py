@@ -1,7 +1,8 @@
 """`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: tables of medians within one run.
 
 `python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
-`python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it.
+`python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it,
+`python -m experiments.benchmarks gloo [FILE.csv]` those of gloo's operations against a sweep of a lab's.
 """
 
 from __future__ import annotations
@@ -194,6 +195,10 @@ BENCHMARKS = {"engine": engine, "machines": machines, "steps": steps, "commands"
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
         output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
+        sys.exit()
+    if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
+        module = import_module("experiments.benchmarks.gloo")
+        output.say(module.table(Path(sys.argv[2]) if sys.argv[2:] else module.COMMITTED))
         sys.exit()
     chosen = sys.argv[1:] or ["engine", "commands"]
     unknown = [name for name in chosen if name not in BENCHMARKS]

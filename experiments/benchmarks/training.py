@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
+from experiments.benchmarks.gloo import fit_software
+from experiments.benchmarks.gloo import lab as lab
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import read
 from experiments.models.catalogue import find as find_model
@@ -31,13 +33,9 @@ from topologies.topology import Topology
 from topologies.units import format_bytes, format_seconds
 
 MIB = 2.0**20
-PAYLOAD = 1448 / 1514
-"""Of an Ethernet frame of 1500 bytes: what TCP carries of it."""
 NOISY = 0.25
 """Rows whose times vary by more than this (standard deviation over mean) are not fitted and not judged."""
 FITTED_RANKS = (2, 3)
-SLOWEST = 1e-3
-"""Seconds of software a hop at the most."""
 
 
 class Reduced(NamedTuple):
@@ -85,11 +83,6 @@ class Overhead(NamedTuple):
     backward: float = 0.0
 
 
-def lab(ranks: int, rate: float, delay: float, software: float) -> Topology:
-    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two ranks."""
-    return star(ranks, bandwidth=rate / 8 * PAYLOAD, latency=(delay + software) / 2)
-
-
 def all_reduces(path: Path) -> list[Reduced]:
     """The all-reduces in a sweep of gloo's operations."""
     return [
@@ -132,15 +125,9 @@ def reduced(row: Reduced, software: float) -> float:
 
 
 def calibrate(rows: Iterable[Reduced]) -> float:
-    """Software seconds a one-way hop: least squares of relative errors over the rows to be fitted."""
-    from scipy.optimize import minimize_scalar
-
+    """Software seconds a one-way hop, from the rows to be fitted."""
     fitted = [row for row in rows if row.role == "fitted"]
-
-    def misfit(software: float) -> float:
-        return sum((reduced(row, software) / row.measured - 1) ** 2 for row in fitted)
-
-    return float(minimize_scalar(misfit, bounds=(0.0, SLOWEST), method="bounded", options={"xatol": 1e-6}).x)
+    return fit_software(lambda software: [reduced(row, software) / row.measured - 1 for row in fitted])
 
 
 def overhead(rows: Iterable[Slept]) -> Overhead:

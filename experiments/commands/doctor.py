@@ -19,6 +19,7 @@ PACKAGES = (
     "typer",
     "numba",
     "scipy",
+    "pandas",
     "pydantic",
     "PyYAML",
 )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import cast
 
+import numpy as np
+
 from experiments.sweep import Rules
 from simulator.engines import Engine
+from simulator.profile import Profile
 from topologies.catalogue import Blueprint, Figures, find
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_seconds
+
+USUAL = "ring"
+"""The topology of a sweep or run where nobody says."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,20 @@ class Machine:
         )
         return self.blueprint.build(ranks, servers, figures, self.placement, server_kind)
 
+    def laid_out(self, ranks: int, nodes: int) -> Machine:
+        """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""
+        if self.blueprint.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
+            return self
+        here, whole = ranks // nodes, self.blueprint.whole()
+        size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
+        if here >= size:
+            return self
+        places = ",".join(str(node * size + place) for node in range(nodes) for place in range(here))
+        if "nodes" in self.blueprint.options:
+            return replace(self, placement=places)
+        text = f"{self.topology}{',' if self.blueprint.options else ':'}nodes={nodes}"
+        return replace(self, topology=text, placement=places)
+
     @property
     def parameters(self) -> dict[str, str | bool | None]:
         """What describes the machine, defaults included: what a result is stored with."""
@@ -68,6 +88,31 @@ class Machine:
         if self.store_and_forward and self.sharing == "fair":
             raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
         return Rules(cast(Engine, engine), "fair" if self.sharing == "fair" else "fifo", self.store_and_forward)
+
+
+def machine_of(
+    name: str | None,
+    topology: str,
+    links: tuple[str | None, str | None, str | None, str | None],
+    placement: str,
+    sharing: str,
+    store_and_forward: bool,
+) -> tuple[Machine, Profile | None]:
+    """The machine that the options describe, and the profile of a name: by default that is of its own machine.
+
+    Raises InputError for links that the profile has itself.
+    """
+    if name is None:
+        return Machine(topology, *links, placement, sharing, store_and_forward), None
+    from experiments.profiles import find as find_profile
+
+    for option, value in zip(("--bandwidth", "--latency", "--gap", "--reduction"), links, strict=True):
+        if value is not None:
+            raise InputError(f"{option} {value}: --profile {name} has links of its own, leave one of the two out")
+    profile = find_profile(name).simulated()
+    return Machine(
+        profile.machine if topology == USUAL else topology, *links, placement, sharing, store_and_forward
+    ), profile
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

@@ -15,6 +15,7 @@ from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.sweep import Case, Row, judge
 from simulator.collectives import find
 from simulator.critical_path import Segment, critical_path, parts, worth
+from simulator.profile import Profile
 from simulator.timeline import Timeline
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_bytes
@@ -30,7 +31,16 @@ PARAMETERS = {
 }
 
 
-def run(algo: str, p: str, size: str, machine: Machine, engine: str, timeline: Path | None, how: str) -> int:
+def run(
+    algo: str,
+    p: str,
+    size: str,
+    machine: Machine,
+    engine: str,
+    timeline: Path | None,
+    how: str,
+    profile: Profile | None = None,
+) -> int:
     """Print one collective in full; 1 if a check failed."""
     if "," in algo:
         raise InputError(f"--algo {algo}: one algorithm here, simctl sweep takes several")
@@ -39,11 +49,11 @@ def run(algo: str, p: str, size: str, machine: Machine, engine: str, timeline: P
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
     output.check_writable(timeline, FIGURES)
     progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
-    case = Case(algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine))
+    case = Case(algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine), profile)
     progress(1, 3)
-    result = case.simulate(nbytes)
+    found = case.run(nbytes)
     progress(2, 3)
-    row, path = judge(case, result), critical_path(result)
+    row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
     progress(3, 3)
     if timeline:
         from experiments import figures
@@ -51,7 +61,7 @@ def run(algo: str, p: str, size: str, machine: Machine, engine: str, timeline: P
         output.write(timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:]))
     report = {
         "summary": asdict(row),
-        "critical_path_s": parts(path),
+        "critical_path_s": _parts(row, path),
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
@@ -83,7 +93,7 @@ def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[S
     blocks = [
         _title(row, machine),
         output.align(_summary(row)),
-        "where the time goes (the critical path)\n" + output.align(_shares(parts(path), row.time_s)),
+        "where the time goes (the critical path)\n" + output.align(_shares(_parts(row, path), row.time_s)),
         "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
@@ -91,6 +101,11 @@ def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[S
     if chosen:
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     return "\n\n".join(blocks)
+
+
+def _parts(row: Row, path: list[Segment]) -> dict[str, float]:
+    """Seconds by part; what a profile says of software before the first operation is a part of its own."""
+    return ({"launch": row.launch_s} if row.protocol else {}) | parts(path)
 
 
 def _summary(row: Row) -> list[list[str]]:
@@ -110,6 +125,7 @@ def _summary(row: Row) -> list[list[str]]:
             f"all ranks; formula {format_bytes(row.redundant_formula_B)}",
         ],
         ["  verdict", row.verdict, ""],
+        *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
     ]
 
 

@@ -11,6 +11,7 @@ from experiments.commands.machine import Machine
 from experiments.output import Record
 from experiments.sweep import sweep
 from simulator.collectives import Algorithm, find
+from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.units import (
     format_bandwidth,
@@ -34,6 +35,7 @@ def run(
     plot: Path | None,
     metric: str,
     how: str,
+    profile: Profile | None = None,
 ) -> int:
     """Print the sweep; 1 if a check failed."""
     algorithms = parse_algorithms(algo)
@@ -47,20 +49,22 @@ def run(
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
     progress = output.Progress("numbers of ranks simulated")
     skipped: list[str] = []
-    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress, skipped.append))
+    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress, skipped.append, profile))
     if not rows:
         raise InputError(skipped[0])
     for line in skipped:
         output.note(f"skipped {line}")
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
+        parameters |= {"profile": profile.name} if profile else {}
         output.write(out, output.to_csv([asdict(row) for row in rows]))
         output.write(_meta(out), output.provenance(**machine.parameters, **parameters))
     if plot:
         from experiments import figures
 
         output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
-    output.say(output.render([asdict(row) for row in rows], CELLS, how))
+    cells = CELLS | ({"protocol": lambda row: str(row["protocol"])} if profile else {})
+    output.say(output.render([asdict(row) for row in rows], cells, how))
     failed = [row for row in rows if row.failed]
     if failed:
         output.note(f"{len(failed)} of {len(rows)} points failed a check: this is a bug in simctl, please report it")

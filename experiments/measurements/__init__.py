@@ -1,20 +1,9 @@
-"""Readers for measured collectives: nccl-tests logs and CSV files, into the same points and curves."""
+"""Readers for measured collectives, all into the same points and curves: logs, JSON and CSV files."""
 
-from pathlib import Path
-
-from experiments.measurements import curves, nccl_tests
-from experiments.measurements.loading import load
+from experiments.measurements.folders import read_all
+from experiments.measurements.frame import frame
 from experiments.measurements.measurement import COLLECTIVES, UNKNOWN, Curve, Measurements, Point
+from experiments.measurements.reading import read
+from experiments.measurements.writing import write_runs
 
-__all__ = ["COLLECTIVES", "UNKNOWN", "Curve", "Measurements", "Point", "read"]
-
-
-def read(path: Path) -> Measurements:
-    """The measurements in the file at `path`, a CSV if its first line has its columns, else a log.
-
-    Raises InputError when the file cannot be read, or is neither.
-    """
-    text = load(path)
-    if curves.looks_like_csv(text, path):
-        return curves.parse_csv(text, path)
-    return nccl_tests.parse_log(text, str(path))
+__all__ = ["COLLECTIVES", "UNKNOWN", "Curve", "Measurements", "Point", "frame", "read", "read_all", "write_runs"]

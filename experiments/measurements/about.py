@@ -4,35 +4,48 @@ import csv
 import io
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
+from experiments.measurements.labels import read_label
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import UNKNOWN, canonical
 from topologies.errors import InputError
 
+INDEX = "index.csv"
+Entry = dict[str, str]
+
 _RANKS = re.compile(r"p([0-9]{1,7})")
 _SPELLED = re.compile(r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=_|$)")
+_MACHINE = ("gpu_model", "intra", "inter")
 
 
 @dataclass(frozen=True)
 class About:
-    """Collective, ranks and nodes (None: unknown), notes, and whether the file's name is all there was to go by."""
+    """What is known of a curve (None and empty: unknown); `guessed`: the file's name is all there was to go by."""
 
     collective: str | None = None
     ranks: int | None = None
     nodes: int | None = None
     notes: tuple[str, ...] = ()
     guessed: bool = False
+    algorithm: str = ""
+    protocol: str = ""
+    library: str = ""
+    gpus_per_node: int | None = None
+    device: str = ""
+    family: str = ""
+    machine: str = ""
 
 
 def about(path: Path) -> About:
     """What `index.csv`, beside the file at `path` or one folder up, says of it; else what its name says."""
     notes: tuple[str, ...] = ()
     for folder in path.absolute().parents[:2]:
-        index = folder / "index.csv"
+        index = folder / INDEX
         try:
-            entry = _entry(index, path.stem) if index.is_file() else None
-        except (InputError, csv.Error, OSError) as error:
+            entry = entries(index).get(path.stem) if index.is_file() else None
+        except (InputError, OSError) as error:
             notes += (f"index not used: {error}",)
             continue
         if entry is not None:
@@ -53,18 +66,54 @@ def by_name(stem: str) -> About:
     return About(collective, ranks, guessed=True)
 
 
-def _entry(index: Path, stem: str) -> dict[str, str] | None:
-    rows = csv.DictReader(io.StringIO(load(index), newline=""))
-    return next((row for row in rows if row.get("case") == stem), None)
+def entries(index: Path) -> dict[str, Entry]:
+    """The rows of an index by their `case`, the first of each.
+
+    Raises InputError when the file cannot be read or is not a CSV.
+    """
+    status = index.stat()
+    return _entries(index, status.st_mtime_ns, status.st_size)
 
 
-def _by_index(entry: dict[str, str], index: Path) -> About:
-    printed = entry.get("collective") or ""
+@lru_cache(maxsize=8)
+def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
+    """By the time and size of the file too, for it may be written anew."""
+    found: dict[str, Entry] = {}
+    try:
+        for row in csv.DictReader(io.StringIO(load(index), newline="")):
+            found.setdefault(row.get("case") or "", {name: text or "" for name, text in row.items() if name})
+    except csv.Error as error:
+        raise InputError(f"{index}: not a CSV: {error}") from None
+    return found
+
+
+def _by_index(entry: Entry, index: Path) -> About:
+    printed, label = entry.get("collective", ""), entry.get("algorithm", "")
+    forced = read_label(label, canonical(printed) or UNKNOWN)
     notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
     if printed and canonical(printed) is None:
         notes.append(f"collective {printed!r} of {index.name} is none that is known here")
-    return About(canonical(printed) or UNKNOWN, _whole(entry.get("ranks")), _whole(entry.get("nodes")), tuple(notes))
+    return About(
+        canonical(printed) or UNKNOWN,
+        _whole(entry.get("ranks", "")),
+        _whole(entry.get("nodes", "")),
+        (*notes, *forced.notes),
+        algorithm=forced.algorithm,
+        protocol=forced.protocol,
+        library=_library(entry.get("nccl_or_mpi_version", ""), label),
+        gpus_per_node=_whole(entry.get("gpus_per_node", "")),
+        device=entry.get("gpu_model", ""),
+        family=entry.get("family", ""),
+        machine="; ".join(entry[name] for name in _MACHINE if entry.get(name)),
+    )
 
 
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and int(text[:9]) > 0 else None
+def _library(version: str, label: str) -> str:
+    """The library and its version; a bare version is one of NCCL."""
+    version = version.partition(" (_over")[0]
+    version = f"NCCL {version}" if version[:1].isdigit() else version
+    return f"{version}, the authors' own algorithm" if label.endswith("_over") else version
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0 else None

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.measurements.checks import Interval, bus_ratio
 from experiments.measurements.measurement import UNKNOWN, canonical
@@ -11,7 +11,8 @@ from experiments.measurements.table import Row
 
 _DEVICE = re.compile(
     r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
-    r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]"
+    r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]{1,4}"
+    r"(?:\s{1,9}\[[0-9A-Fa-fx:.]{1,20}\]\s{1,9}(\w[\w .()/-]{0,79})$)?"
 )
 _TORN = re.compile(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s")
 _PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
@@ -27,22 +28,34 @@ class Device:
     rank: int
     group: int = 0
     host: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """How many ranks and nodes took part (None: the log does not tell), and what to say about it."""
+    """How many ranks and nodes took part (None: the log does not tell), and what to say about it.
+
+    `per_node` are the ranks of a node where all nodes have as many.
+    """
 
     ranks: int | None
     nodes: int | None
     notes: tuple[str, ...] = ()
+    per_node: int | None = None
 
 
 def device(text: str) -> Device | None:
     """The device in a line of the list of devices."""
     if found := _DEVICE.search(text):
-        return Device(int(found[1]), int(found[2] or 0), found[3] or "")
+        return Device(int(found[1]), int(found[2] or 0), found[3] or "", (found[4] or "").strip())
     return Device(-1) if _TORN.search(text) else None
+
+
+def whole_list(devices: Sequence[Device], each: int) -> list[Device]:
+    """All ranks of a list that has only the first of the `each` ranks of every process, or the list as it is."""
+    if any(entry.rank % each for entry in devices):
+        return list(devices)
+    return [replace(entry, rank=entry.rank + at) for entry in devices for at in range(each)]
 
 
 def programs(text: str) -> list[str]:
@@ -72,7 +85,16 @@ def count_ranks(devices: Sequence[Device]) -> Ranks:
         return Ranks(None, None, (f"number of ranks unknown: {reason}",))
     mine = [entry for entry in devices if entry.group == min(devices, key=lambda entry: entry.rank).group]
     notes = () if len(mine) == len(devices) else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
-    return Ranks(len(mine), len({entry.host for entry in mine}), notes)
+    hosts = Counter(entry.host for entry in mine)
+    return Ranks(len(mine), len(hosts), notes, max(hosts.values()) if len(set(hosts.values())) == 1 else None)
+
+
+def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
+    """The model of all GPUs, or none and a note if there are several."""
+    models = sorted({entry.model for entry in devices if entry.model})
+    if len(models) > 1:
+        return "", (f"{len(models)} models of GPU: {', '.join(models[:3])}",)
+    return (models[0] if models else ""), ()
 
 
 def name_collective(named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float) -> tuple[str, str]:

@@ -14,6 +14,7 @@ COLLECTIVES = (
     "gather",
     "scatter",
     "hypercube",
+    "barrier",
 )
 UNKNOWN = "unknown"
 
@@ -32,13 +33,13 @@ def canonical(name: str) -> str | None:
     return _NAMES.get(name.strip().lower().replace("_", "").replace("-", ""))
 
 
-def tally(noun: str, rest: str, lines: Sequence[int]) -> str:
-    """A count of lines in words.
+def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> str:
+    """A count of lines (or of other places) in words.
 
     >>> tally("row", "torn beyond repair", [41, 77])
     '2 rows torn beyond repair: line 41, line 77'
     """
-    shown = ", ".join(f"line {line}" for line in lines[:_SHOWN])
+    shown = ", ".join(f"{place} {line}" for line in lines[:_SHOWN])
     more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return f"{len(lines)} {noun}{'s' if len(lines) != 1 else ''} {rest}: {shown}{more}"
 
@@ -47,13 +48,21 @@ def tally(noun: str, rest: str, lines: Sequence[int]) -> str:
 class Point:
     """One size and the time one collective of that size took.
 
-    `size` is in bytes as nccl-tests counts them (all-gather, reduce-scatter and all-to-all: the total array),
-    `time_s` in seconds; both are above zero. `wrong` counts the wrong elements, None where nobody checked.
+    `size` is in bytes as nccl-tests counts them (all-gather, reduce-scatter and all-to-all: the total array; scatter
+    and gather: the root's whole buffer), `time_s` in seconds; both are above zero, but for a barrier's size of 0.
+    `wrong` counts the wrong elements, None where nobody checked. `cv` is the standard deviation over the mean of the
+    repetitions (0.03: 3%), `repetitions` how many there were; `min_s`, `p90_s` and `mean_s` are their least time, 90th
+    percentile and mean in seconds. None: the file does not tell.
     """
 
     size: int
     time_s: float
     wrong: int | None = None
+    cv: float | None = None
+    repetitions: int | None = None
+    min_s: float | None = None
+    p90_s: float | None = None
+    mean_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,16 @@ class Curve:
     """One collective on one set of ranks over several sizes, in ascending order of size.
 
     `points` are out of place, `in_place` the same sizes in place where that was measured. `collective` is one of
-    `COLLECTIVES` or "unknown"; `ranks` and `nodes` are None where the file does not tell. `source` names the
-    file, and in a log the line of the table's header. `notes` say what a reader of the numbers should know.
+    `COLLECTIVES` or "unknown"; `ranks`, `nodes` and `gpus_per_node` (ranks a node) are None where the file does not
+    tell. `source` names the file, and in a log the line of the table's header; or what a CSV's column `source` says.
+    `notes` say what a reader of the numbers should know.
+
+    `algorithm` is simctl's name where the word is known (see `labels.canonical_algorithm`), else the library's own
+    word, empty where the library chose; so is `protocol` ("LL", "LL128", "Simple", "eager", "rendezvous").
+    `library` is the library and its version, `backend` what torch.distributed calls it, `device` the GPU's model or
+    the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
+    that an index.csv puts the curve in. All are empty where the file does not tell.
+    `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 
     collective: str
@@ -72,11 +89,22 @@ class Curve:
     in_place: tuple[Point, ...]
     source: str
     notes: tuple[str, ...] = ()
+    algorithm: str = ""
+    protocol: str = ""
+    library: str = ""
+    gpus_per_node: int | None = None
+    backend: str = ""
+    device: str = ""
+    dtype: str = ""
+    topology: str = ""
+    family: str = ""
+    machine: str = ""
+    capped: bool = False
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """Everything read from one file; `skipped` says, counted and by line, what was not read and why."""
+    """Everything read from one file or several; `skipped` says, counted and by place, what was not read and why."""
 
     curves: tuple[Curve, ...]
     skipped: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from experiments.measurements.environment import Said, settings
 from experiments.measurements.identity import Device, device, programs
 from experiments.measurements.loading import numbered, too_long
 from experiments.measurements.rows import Line, Step, may_matter
@@ -11,7 +12,9 @@ from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
+    r"|NCCL_ALGO|NCCL_PROTO|CCL version|rccl-tests"
 )
+_ITERATIONS = re.compile(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s")
 _RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
 _THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
 _STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
@@ -41,6 +44,20 @@ class Run:
     lines: list[Line] = field(default_factory=list)
     closed: bool = False
     named_after: list[str] = field(default_factory=list)
+    iterations: int | None = None
+    capped: bool = False
+    unit: str = "line"
+    own: Said = field(default_factory=dict)
+    own_after: Said = field(default_factory=dict)
+    exported: Said = field(default_factory=dict)
+
+    def next(self) -> "Run":
+        """The test after this one, with what was said of it in advance."""
+        return Run(named=self.named_after, own=self.own_after)
+
+    def said(self) -> Said:
+        """What the log says of this test's environment: its own settings before those exported for all."""
+        return self.exported | self.own
 
 
 @dataclass
@@ -50,6 +67,7 @@ class Sections:
     runs: list[Run] = field(default_factory=lambda: [Run()])
     orphans: list[int] = field(default_factory=list)
     long: list[int] = field(default_factory=list)
+    exported: Said = field(default_factory=dict)
 
     def tables(self) -> Iterator[tuple[Run, Header]]:
         """The tests that came as far as a table."""
@@ -90,6 +108,8 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
 def _read_mark(sections: Sections, line: int, content: str) -> bool:
     """Read a line with something to say about a test; whether it was a header, hence surely no row."""
     header = find_header(line, content)
+    if header is None:
+        _read_settings(sections, content)
     if header is not None:
         _open(sections, header)
     elif any(mark in content for mark in _PREAMBLE) or _lists_device(sections.runs[-1], content):
@@ -99,6 +119,20 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
     return header is not None
 
 
+def _read_settings(sections: Sections, content: str) -> None:
+    """What a line says of the library and forced choices: of its own test, of the next, or of all that follow."""
+    run = sections.runs[-1]
+    if "nccl-library=" in content:
+        run = _preamble(sections)
+        run.own.pop("library", None)
+    for name, value, scope in settings(content):
+        if scope == "all":
+            sections.exported[name] = {value} if value else set()
+            continue
+        here = run.header is None or (scope == "this" and not run.closed)
+        (run.own if here else run.own_after).setdefault(name, set()).add(value)
+
+
 def _lists_device(run: Run, content: str) -> bool:
     """Whether a line is of a list of devices; a piece of such a line counts only where a list can be."""
     found = device(content)
@@ -106,15 +140,15 @@ def _lists_device(run: Run, content: str) -> bool:
 
 
 def _open(sections: Sections, header: Header) -> None:
-    if sections.runs[-1].header is not None:
-        sections.runs.append(Run(named=sections.runs[-1].named_after))
-    sections.runs[-1].header = header
+    run = _preamble(sections)
+    run.header = header
+    run.exported = dict(sections.exported)
 
 
 def _preamble(sections: Sections) -> Run:
     """The test that is being announced: a new one if the current one has its table already."""
     if sections.runs[-1].header is not None:
-        sections.runs.append(Run(named=sections.runs[-1].named_after))
+        sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
 
@@ -125,6 +159,8 @@ def _read_preamble(run: Run, content: str) -> None:
         run.started = next(iter(programs(content)), None)
     if threads := _THREADS.search(content):
         run.threads = int(threads[1]) * int(threads[2])
+    if iterations := _ITERATIONS.search(content):
+        run.iterations = int(iterations[1])
     if step := _STEP.search(content):
         amount = int(step[1])
         run.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
@@ -140,6 +176,7 @@ def _read_remark(run: Run, content: str) -> None:
         run.places = ("in-place", "out-of-place")
     elif note := _REDUCED.search(content):
         run.notes.append(note[0].strip())
+        run.capped = True
     elif run.header is None:
         run.nranks |= {int(count) for count in _RANKS.findall(content)}
     (run.named if run.header is None else run.named_after).extend(programs(content))

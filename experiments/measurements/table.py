@@ -39,6 +39,10 @@ _COLUMNS: dict[str, Callable[[str], bool]] = {
     "busbw": _number,
     "wrong": _number,
     "error": _number,
+    "i_min": _number,
+    "i_max": _number,
+    "i_p99": _number,
+    "i_cv%": _number,
 }
 
 
@@ -70,12 +74,14 @@ def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement as printed: time, algbw, busbw and #wrong ("N/A" where there is none)."""
+    """One measurement as printed: time, algbw, busbw, #wrong, least time and cv in percent ("N/A": there is none)."""
 
     time: str
     algbw: str
     busbw: str
     wrong: str
+    least: str = "N/A"
+    cv: str = "N/A"
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,7 @@ def find_header(line: int, text: str) -> Header | None:
         return None
     ends = tuple(end for _, end in spans(rest))
     per_second = 1e3 if "bytes" in rest.split() else 1e6
-    return Header(line, columns, ends, _pattern(text[: start.start()]), per_second, "cputime" in rest.split())
+    return Header(line, columns, ends, prefix_pattern(text[: start.start()]), per_second, "cputime" in rest.split())
 
 
 def _mended(header: str) -> str:
@@ -172,7 +178,7 @@ def _is_table(columns: tuple[str, ...]) -> bool:
     return alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
 
 
-def _pattern(prefix: str) -> re.Pattern[str]:
+def prefix_pattern(prefix: str) -> re.Pattern[str]:
     """Digits vary from line to line (time stamps), the rest of a launcher's prefix does not."""
     parts = re.split(r"([0-9]+)", prefix)
     varied = "".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts)
@@ -198,6 +204,6 @@ def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Spa
 
 
 def _cell(columns: tuple[str, ...], tokens: list[str]) -> Cell:
-    counted = columns[3:4] == ("wrong",)
-    time, algbw, busbw = tokens[:3]
-    return Cell(time, algbw, busbw, tokens[3] if counted else "N/A")
+    ends = columns.index("time", 1) if "time" in columns[1:] else len(columns)
+    named = dict(zip(columns[:ends], tokens, strict=False))
+    return Cell(*(named.get(name, "N/A") for name in ("time", "algbw", "busbw", "wrong", "i_min", "i_cv%")))

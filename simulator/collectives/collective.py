@@ -26,7 +26,8 @@ class Collective:
 
     `busbw` is nccl-tests' factor from algbw to busbw. No schedule without in-network reduction moves less than
     `volume` in all, no rank sends less than `sends` or receives less than `receives` (a rank that is not the root).
-    Sizes follow nccl-tests: V is the output of an all-gather, the input of a reduce-scatter, a rank's send buffer else.
+    Sizes follow nccl-tests: V is the output of an all-gather, the input of a reduce-scatter, the root's buffer in a
+    gather or scatter, a rank's send buffer else.
     """
 
     name: str
@@ -104,6 +105,14 @@ def _broadcast(before: Data) -> Promise:
     return _everywhere(before[0], len(before))
 
 
+def _gather(before: Data) -> Promise:
+    return _only(0, _all_gather(before)[1][0], len(before))
+
+
+def _scatter(before: Data) -> Promise:
+    return _owned(before), np.broadcast_to(before[0], before.shape)
+
+
 def _all_to_all(before: Data) -> Promise:
     ranks, slots = before.shape
     _owned(before)
@@ -140,5 +149,7 @@ REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, _others, _
 ALL_GATHER = Collective("all_gather", _all_gather, _rest, _others, _share, _rest)
 REDUCE = Collective("reduce", _reduce, _one, _others, _one, _none)
 BROADCAST = Collective("broadcast", _broadcast, _one, _others, _none, _one)
+GATHER = Collective("gather", _gather, _rest, _rest, _share, _none)
+SCATTER = Collective("scatter", _scatter, _rest, _rest, _none, _share)
 ALL_TO_ALL = Collective("all_to_all", _all_to_all, _rest, _others, _rest, _rest)
 SEND_RECV = Collective("send_recv", _send_recv, _one, float, _one, _one)

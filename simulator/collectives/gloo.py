@@ -1,20 +1,51 @@
-"""Gloo's all-reduce: a ring of segments, two in flight, each sent only when its receiver is ready for it.
+"""Gloo's operations: what goes through its rings in segments, and what goes straight to its rank.
 
-After `ring` in gloo/allreduce.cc and `Pair::send`, `Pair::recv` in gloo/transport/tcp/pair.cc.
+After allreduce.cc, reduce.cc, allgather.cc, broadcast.cc, scatter.cc, gather.cc and alltoall.cc of gloo, and its
+transport/tcp/pair.cc: data leave when the receiver has said that it is ready for them. The root is rank 0. A
+reduce-scatter is none of its own: ProcessGroupGloo of PyTorch copies each rank's chunk out of an all-reduce.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from simulator import cost_models
 from simulator.builder import ScheduleBuilder
-from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.all_to_all import pairwise_all_to_all
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    GATHER,
+    REDUCE,
+    SCATTER,
+    SEND_RECV,
+    Algorithm,
+)
+from simulator.collectives.shift import shift_send_recv
+from simulator.cost_models import log2_ceil
+from simulator.rendezvous import rendezvous
 from simulator.schedule import Schedule
 from topologies.topology import Ints
 
+SEGMENT = 2.0**20
+"""Bytes that a segment of an all-reduce or a reduce has at most."""
+
+
+def segments(ranks: int, nbytes: float) -> int:
+    """Segments of a chunk that gloo cuts V = `nbytes` into: at least two, of at most 1 MiB.
+
+    >>> segments(4, 2.0**20), segments(4, 2.0**24)
+    (2, 4)
+    """
+    return max(2, -int(-nbytes // (ranks * SEGMENT)))
+
 
 def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
-    """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments` segments a chunk: gloo
-    takes two, or as many of at most 1 MiB as are needed.
+    """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments` segments a chunk.
 
     A rank goes through its segments in order. Before it posts the receive and the send of one it waits until those of
     the one before the last are done, for it has two inboxes; before the first all-gathered it waits for all. To post a
@@ -23,21 +54,94 @@ def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Sch
     >>> gloo_ring_all_reduce(4, 4096.0).volume
     24576.0
     """
-    slots = ranks * segments
-    ring = ScheduleBuilder(ranks, nbytes, slots=slots)
-    rank = np.arange(ranks)
-    behind, ahead = (rank - 1) % ranks, (rank + 1) % ranks
-    done: list[Ints] = []
-    for phase, move, first in (("reduce-scatter", ring.reduce, rank + 1), ("all-gather", ring.copy, rank)):
-        ring.phase(phase)
-        before = done[-2:]
-        for segment in range(slots - segments):
-            waits = done[-2:-1] if segment > 1 else before
-            posted = np.stack([column for sent in waits for column in (sent[ahead], sent)], axis=1) if waits else ()
-            ready = ring.signal(rank, ahead, after=posted)
-            after = np.column_stack((ready[behind], posted)) if waits else ready[behind, None]
-            done.append(move(rank, behind, slot=(first * segments + segment) % slots, after=after))
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
+    reduced = _pass(ring, ring.reduce, -1, segments, first=1)
+    ring.phase("all-gather")
+    _pass(ring, ring.copy, -1, segments, first=0, before=reduced)
     return ring.build()
+
+
+def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
+    """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which receives all at once.
+
+    Of chunks of more than two segments gloo passes all but the last two once more than it need: to ranks that have no
+    use for them, since it counts two segments a chunk where it ends.
+    """
+    ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
+    reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)
+    ring.phase("gather")
+    others = np.arange(1, ranks)
+    ready = ring.signal(0, others, after=[sent[rank] for sent in reduced for rank in (0, 1 % ranks)])
+    ring.copy(others, 0, slot=others * segments, count=segments, after=ready[:, None])
+    return ring.build()
+
+
+def gloo_ring_all_gather(ranks: int, nbytes: float) -> Schedule:
+    """Round a ring from rank r to r + 1, chunks in halves, two in flight."""
+    ring = ScheduleBuilder(ranks, nbytes, slots=2 * ranks, phase="all-gather")
+    _pass(ring, ring.copy, 1, 2, first=0)
+    return ring.build()
+
+
+def gloo_broadcast(ranks: int, nbytes: float) -> Schedule:
+    """A binomial tree whose ranks send to all their children at once; in round i rank r < 2^i sends to r + 2^i."""
+    tree = ScheduleBuilder(ranks, nbytes, phase="broadcast")
+    for level in range(log2_ceil(ranks)):
+        child = np.arange(1 << level, min(2 << level, ranks))
+        tree.copy(child - (1 << level), child, slot=0)
+    return rendezvous(tree.build())
+
+
+def gloo_scatter(ranks: int, nbytes: float) -> Schedule:
+    """The root sends every rank its chunk, all at once."""
+    direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="scatter")
+    direct.copy(0, np.arange(1, ranks), slot=np.arange(1, ranks))
+    return rendezvous(direct.build())
+
+
+def gloo_gather(ranks: int, nbytes: float) -> Schedule:
+    """Every rank sends its chunk to the root, all at once."""
+    direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="gather")
+    direct.copy(np.arange(1, ranks), 0, slot=np.arange(1, ranks))
+    return rendezvous(direct.build())
+
+
+def gloo_all_to_all(ranks: int, nbytes: float) -> Schedule:
+    """All blocks posted at once, peers in the order r+1, r+2, ..."""
+    return rendezvous(pairwise_all_to_all(ranks, nbytes))
+
+
+def gloo_send_recv(ranks: int, nbytes: float) -> Schedule:
+    """Every rank sends to the next and receives from the one before, both posted at once."""
+    return rendezvous(shift_send_recv(ranks, nbytes))
+
+
+def _pass(
+    ring: ScheduleBuilder,
+    move: Callable[..., Ints],
+    step: int,
+    segments: int,
+    *,
+    first: int,
+    further: int = 0,
+    before: list[Ints] | None = None,
+) -> list[Ints]:
+    """Rank r passes chunk r + `first`, then what it has received, to rank r + `step`, segment by segment, until it has
+    passed on all chunks but one, and `further` segments.
+
+    Returns the last two transfers of every rank, shape (ranks,) each; `before` are those to be waited for at first.
+    """
+    rank = np.arange(ring.ranks)
+    behind, ahead = (rank + step) % ring.ranks, (rank - step) % ring.ranks
+    done = before or []
+    for segment in range((ring.ranks - 1) * segments + further):
+        waits = done[-2:-1] if segment > 1 else before or []
+        posted = np.array([column for sent in waits for column in (sent[ahead], sent)]).T
+        ready = ring.signal(rank, ahead, after=posted)
+        after = np.column_stack((ready[behind], posted)) if waits else ready[behind, None]
+        chunk = (rank + first - step * (segment // segments)) % ring.ranks
+        done = [*done, move(rank, behind, slot=chunk * segments + segment % segments, after=after)][-2:]
+    return done
 
 
 ALGORITHMS = (
@@ -47,5 +151,48 @@ ALGORITHMS = (
         gloo_ring_all_reduce,
         cost_models.GLOO_RING,
         "gloo's: a ring of segments, each sent when its receiver says that it is ready",
+    ),
+    Algorithm(
+        "gloo_reduce",
+        REDUCE,
+        gloo_ring_reduce,
+        cost_models.GLOO_REDUCE,
+        "gloo's: a reduce-scatter round a ring, then all chunks straight to rank 0",
+    ),
+    Algorithm(
+        "gloo_all_gather",
+        ALL_GATHER,
+        gloo_ring_all_gather,
+        cost_models.GLOO_ALL_GATHER,
+        "gloo's: a ring of half chunks, two in flight",
+    ),
+    Algorithm(
+        "gloo_broadcast",
+        BROADCAST,
+        gloo_broadcast,
+        cost_models.GLOO_BROADCAST,
+        "gloo's: a binomial tree, to all children at once",
+    ),
+    Algorithm(
+        "gloo_scatter",
+        SCATTER,
+        gloo_scatter,
+        cost_models.GLOO_SCATTER,
+        "gloo's: rank 0 sends every chunk straight to its rank",
+    ),
+    Algorithm("gloo_gather", GATHER, gloo_gather, cost_models.GLOO_GATHER, "gloo's: every chunk straight to rank 0"),
+    Algorithm(
+        "gloo_all_to_all",
+        ALL_TO_ALL,
+        gloo_all_to_all,
+        cost_models.GLOO_ALL_TO_ALL,
+        "gloo's: every block straight to its rank",
+    ),
+    Algorithm(
+        "gloo_send_recv",
+        SEND_RECV,
+        gloo_send_recv,
+        cost_models.GLOO_SEND_RECV,
+        "gloo's: every rank sends to the next",
     ),
 )

@@ -4,7 +4,8 @@ import numpy as np
 
 from simulator import cost_models
 from simulator.builder import ScheduleBuilder
-from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor
 from simulator.schedule import Schedule
 
@@ -31,6 +32,32 @@ def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     return vector.build()
 
 
+def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
+    """log2 q exchanges of half of what is left; off powers of two some ranks fold in before and out after, in pairs.
+
+    An exchange begins when both have ended the one before, with what they sent and what they received.
+
+    >>> recursive_halving_reduce_scatter(4, 4096.0).sent().tolist()
+    [3072.0, 3072.0, 3072.0, 3072.0]
+    """
+    rounds, first = log2_floor(ranks), chunks(ranks)
+    place, rank = np.arange(1 << rounds), first[:-1]
+    extra = first[: ranks - len(rank)] + 1
+    vector = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="fold")
+    done = np.full((len(rank), 2), -1)
+    done[: len(extra), 0] = vector.reduce(extra, extra - 1, slot=0, count=ranks)
+    vector.phase("reduce-scatter")
+    for level in reversed(range(rounds)):
+        peer = place ^ (1 << level)
+        begin, after = _half(peer, level), np.hstack((done, done[peer]))
+        slot, end = first[begin], first[begin + (1 << level)]
+        sent = vector.reduce(rank, rank[peer], slot=slot, count=end - slot, after=after)
+        done = np.stack((sent, sent[peer]), axis=1)
+    vector.phase("unfold")
+    vector.copy(extra - 1, extra, slot=extra, after=done[: len(extra)])
+    return vector.build()
+
+
 def _half(rank: np.ndarray, level: int) -> np.ndarray:
     """The first slot of the 2^level that `rank` is left with."""
     return rank >> level << level
@@ -43,5 +70,12 @@ ALGORITHMS = (
         halving_doubling_all_reduce,
         cost_models.HALVING_DOUBLING,
         "Rabenseifner: recursive halving, then recursive doubling",
+    ),
+    Algorithm(
+        "recursive_halving_reduce_scatter",
+        REDUCE_SCATTER,
+        recursive_halving_reduce_scatter,
+        cost_models.RECURSIVE_HALVING_REDUCE_SCATTER,
+        "exchange half of what is left with the rank 2^k away",
     ),
 )

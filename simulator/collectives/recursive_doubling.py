@@ -4,9 +4,10 @@ import numpy as np
 
 from simulator import cost_models
 from simulator.builder import ScheduleBuilder
-from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
 from simulator.cost_models import log2_floor
 from simulator.schedule import Schedule
+from topologies.topology import Ints
 
 
 def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
@@ -29,6 +30,43 @@ def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     return exchange.build()
 
 
+def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
+    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as :func:`chunks` says.
+
+    An exchange begins when both have ended the one before, with what they sent and what they received.
+
+    >>> recursive_doubling_all_gather(4, 4096.0).sent().tolist()
+    [3072.0, 3072.0, 3072.0, 3072.0]
+    """
+    rounds, first = log2_floor(ranks), chunks(ranks)
+    place, rank = np.arange(1 << rounds), first[:-1]
+    extra = first[: ranks - len(rank)] + 1
+    gather = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="fold")
+    done = np.full((len(rank), 2), -1)
+    done[: len(extra), 0] = gather.copy(extra, extra - 1, slot=extra)
+    gather.phase("all-gather")
+    for level in range(rounds):
+        peer, begin = place ^ (1 << level), place >> level << level
+        slot, after = first[begin], np.hstack((done, done[peer]))
+        sent = gather.copy(rank, rank[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after)
+        done = np.stack((sent, sent[peer]), axis=1)
+    gather.phase("unfold")
+    gather.copy(extra - 1, extra, slot=0, count=ranks, after=done[: len(extra)])
+    return gather.build()
+
+
+def chunks(ranks: int) -> Ints:
+    """The first chunk of each of q = 2^⌊log2 p⌋ ranks, which is the rank's number, and p after them; shape (q + 1,).
+
+    Off powers of two the first p - q of them have two chunks: their own, and that of the rank which folds into them.
+
+    >>> chunks(6).tolist()
+    [0, 2, 4, 5, 6]
+    """
+    place = np.arange((1 << log2_floor(ranks)) + 1, dtype=np.int32)
+    return place + np.minimum(place, ranks + 1 - len(place))
+
+
 ALGORITHMS = (
     Algorithm(
         "recursive_doubling",
@@ -36,5 +74,12 @@ ALGORITHMS = (
         recursive_doubling_all_reduce,
         cost_models.RECURSIVE_DOUBLING,
         "exchange everything with the rank 2^k away",
+    ),
+    Algorithm(
+        "recursive_doubling_all_gather",
+        ALL_GATHER,
+        recursive_doubling_all_gather,
+        cost_models.RECURSIVE_DOUBLING_ALL_GATHER,
+        "exchange all chunks so far with the rank 2^k away",
     ),
 )

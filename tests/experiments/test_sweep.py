@@ -21,7 +21,7 @@ def machine(ranks: int, servers: int = 0) -> Topology:
 
 def one(algorithm: Algorithm, topology: Topology, ranks: int = 4, rules: Rules = DEFAULT) -> Row:
     case = Case(algorithm, ranks, topology, rules)
-    return judge(case, case.simulate(V))
+    return judge(case, case.run(V))
 
 
 def test_every_algorithm_passes_on_a_switch() -> None:
@@ -55,7 +55,7 @@ def test_other_rules_of_time_claim_no_closed_form_and_beat_no_bound(rules: Rules
 def test_a_fitted_algorithm_chooses_for_the_machine() -> None:
     case = Case(find("rings"), 8, find_topology("dgx1").build(8))
     assert len(case.chosen) == 6
-    assert judge(case, case.simulate(V)).verdict == "not claimed: 6 rings"
+    assert judge(case, case.run(V)).verdict == "not claimed: 6 rings"
 
 
 def test_a_broken_assumption_is_reported_and_not_hidden() -> None:

@@ -17,8 +17,10 @@ from simulator.collectives.collective import (
     ALL_REDUCE,
     ALL_TO_ALL,
     BROADCAST,
+    GATHER,
     REDUCE,
     REDUCE_SCATTER,
+    SCATTER,
     SEND_RECV,
     Collective,
 )
@@ -82,6 +84,8 @@ def test_an_all_reduce_on_every_shape(shape: Callable[..., Topology], expected: 
         # Whoever is not the root gives V or gets V, through three ports; the root gets it or gives it.
         (REDUCE, [2, 12, 12, 12]),
         (BROADCAST, [2, 12, 12, 12]),
+        (SCATTER, [2, 9, 3, 9]),
+        (GATHER, [2, 3, 9, 9]),
         (ALL_TO_ALL, [2, 9, 9, 9]),
         (SEND_RECV, [2, 12, 12, 12]),
     ],

@@ -18,6 +18,7 @@ from topologies.topology import Topology
 
 EXAMPLES: dict[str, tuple[str, object]] = {
     "nodes": ("3", 3),
+    "per_node": ("4", 4),
     "network": ("leaf_spine", "leaf_spine"),
     "nics": ("4", 4),
     "port": ("hdr", "hdr"),
@@ -46,6 +47,7 @@ SHAPE_KEYS = {
     "tree": [*LINK_KEYS, "branching"],
     "grid": [*LINK_KEYS, "dims", "periodic"],
     "torus": [*LINK_KEYS, "dims"],
+    "nodes": [*LINK_KEYS, "per_node"],
     "leaf_spine": [*LINK_KEYS, "ports_per_leaf", "spines", "oversubscription"],
     "fat_tree": [*LINK_KEYS, "k"],
     "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],

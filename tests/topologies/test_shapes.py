@@ -24,6 +24,7 @@ from topologies.shapes import (
     hypercube,
     leaf_spine,
     line,
+    nodes,
     ring,
     star,
     torus,
@@ -71,6 +72,7 @@ LINKS: dict[str, Callable[[int], int]] = {
     "torus": lambda p: 2 * torus_wires(square(p)),
     "hypercube": lambda p: p * int(log2(p)),
     "leaf_spine": lambda p: 2 * (p + ceil(p / leaf_size(p)) * leaf_size(p)),
+    "nodes": lambda p: 2 * p + (2 * p + 2 * ceil(p / 8) if p > 8 else 0),
     "fat_tree": lambda p: 2 * fat_tree_wires(p),
     "dragonfly": lambda p: 2 * dragonfly_wires(p),
 }
@@ -121,6 +123,7 @@ DIAMETERS: dict[str, Callable[[int], int]] = {
     "line": lambda p: p - 1,
     "ring": lambda p: p // 2,
     "tree": heap_diameter,
+    "nodes": lambda p: 2 if p <= 8 else 6,
     "star": lambda p: 2,
     "full_mesh": lambda p: 1,
     "full_mesh_one_port": lambda p: 1,
@@ -153,8 +156,23 @@ def test_diameters(shape: str, ranks: int) -> None:
 @pytest.mark.parametrize(("shape", "ranks"), CASES)
 def test_every_wire_runs_both_ways(shape: str, ranks: int) -> None:
     graph = full_bandwidth(shape, ranks).graph
-    assert all(graph.has_edge(other, one) for one, other in graph.edges)
+    assert all(
+        graph.has_edge(other, one) or (shape == "nodes" and any(end.startswith(("in", "out")) for end in (one, other)))
+        for one, other in graph.edges
+    )
     assert nx.is_strongly_connected(graph)
+
+
+def test_ranks_of_a_node_meet_at_its_switch_and_leave_by_its_port() -> None:
+    topology = nodes(8, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-12, per_node=3)
+    names = topology.device_names
+    here, there = ([names[topology.target[k]] for k in topology.route(0, rank)] for rank in (2, 7))
+    assert (here, there) == (["node0", "gpu2"], ["out0", "network", "in2", "gpu7"])
+    assert topology.node[topology.placement].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    alone = nodes(3, bandwidth=1e9, per_node=1)
+    assert set(alone.link_kinds) == {"network"}
+    assert len(alone.route(0, 2)) == 2
+    assert set(nodes(3, bandwidth=1e9, per_node=4).link_kinds) == {"node"}
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -3,13 +3,15 @@
 import csv
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.measurements import COLLECTIVES, Point, read
+from experiments.measurements import COLLECTIVES, Curve, Point, read
 from experiments.measurements.curves import parse_csv, read_csv
 from topologies.errors import InputError
 
@@ -45,7 +47,8 @@ def test_a_log_may_be_called_csv(tmp_path: Path) -> None:
 
 def test_columns_come_in_any_order_with_blanks_and_line_ends(tmp_path: Path) -> None:
     text = "iters, time_us ,algbw_GBps, size_bytes\r\n20, 30,0.0341, 1024\r\n\r\n20, 20.5,0.00039, 8\r\n"
-    assert read(written(tmp_path, "run.csv", text)).curves[0].points == POINTS
+    (curve,) = read(written(tmp_path, "run.csv", text)).curves
+    assert curve.points == tuple(replace(point, repetitions=20) for point in POINTS)
 
 
 def test_in_place_times_may_be_missing_here_and_there(tmp_path: Path) -> None:
@@ -65,6 +68,68 @@ def test_columns_may_name_collective_and_ranks(tmp_path: Path) -> None:
     ]
 
 
+COLUMNS = (
+    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
+    "backend,device,dtype,library,topology,source\n"
+)
+RUNS = f"""{COLUMNS}allreduce,Ring,ll128,8,2,8,0,2,1,4,3,0.5,20,0,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
+allreduce,Ring,ll128,8,2,8,1,1,,,,,,,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
+allreduce,Ring,ll128,8,2,16,0,3,,,,,,7,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
+allreduce,tree,,8,3,8,0,2,,,,,,,gloo,,,,,
+"""
+
+
+def test_all_columns_of_measured_runs(tmp_path: Path) -> None:
+    result = read(written(tmp_path, "runs.csv", RUNS))
+    ring, tree = result.curves
+    assert result.skipped == ()
+    assert ring == Curve(
+        "all_reduce",
+        8,
+        2,
+        (Point(8, 2e-6, 0, 0.5, 20, 1e-6, 4e-6, 3e-6), Point(16, 3e-6, 7)),
+        (Point(8, 1e-6),),
+        "host a",
+        ("in-place times for 1 of 2 sizes",),
+        "ring",
+        "LL128",
+        "NCCL 2.29.2",
+        4,
+        "nccl",
+        "NVIDIA H100",
+        "float32",
+        "star",
+    )
+    assert (tree.algorithm, tree.backend, tree.gpus_per_node) == ("tree", "gloo", None)
+    assert tree.source == str(tmp_path / "runs.csv")
+
+
+def test_columns_not_known_are_named_once(tmp_path: Path) -> None:
+    text = "size_bytes,time_us,mood,algorithm,weather\n8,1,good,ring,fair\n8,1,bad,tree,foul\n"
+    assert read(written(tmp_path, "run.csv", text)).skipped == ("2 columns with names not known here: mood, weather",)
+
+
+def test_older_columns_tell_least_and_mean_time(tmp_path: Path) -> None:
+    text = "size_bytes,time_us,algbw_GBps,busbw_GBps,time_min_us,time_mean_us,iters\n8,2,,,1,3,9\n"
+    assert read(written(tmp_path, "run.csv", text)).curves[0].points == (
+        Point(8, 2e-6, repetitions=9, min_s=1e-6, mean_s=3e-6),
+    )
+
+
+def test_a_barrier_has_no_size(tmp_path: Path) -> None:
+    (curve,) = read(written(tmp_path, "run.csv", "collective,size_bytes,time_us\nbarrier,0,7\n")).curves
+    assert (curve.collective, curve.points) == ("barrier", (Point(0, 7e-6),))
+
+
+def test_many_curves_are_read_soon(tmp_path: Path) -> None:
+    row = "all_reduce,ring,LL,{0},1,{1},0,{2},1,2,3,0.1,20,0,gloo,cpu,float32,torch,star,here\n"
+    rows = [row.format(ranks, size, ranks + size) for ranks in range(1, 101) for size in range(1, 101)]
+    began = time.monotonic()
+    result = read(written(tmp_path, "runs.csv", COLUMNS + "".join(rows)))
+    assert time.monotonic() - began < 5
+    assert [(curve.ranks, len(curve.points)) for curve in result.curves] == [(ranks, 100) for ranks in range(1, 101)]
+
+
 INDEX = 'case,collective,ranks,nodes,algorithm,note\nrun,sendrecv,8,2,Ring,"4 pairs, one way"\nodd,what,many,,,\n'
 
 
@@ -75,7 +140,25 @@ def test_an_index_beside_the_file_or_one_up_says_the_rest(tmp_path: Path, where:
     written(folder / where, "index.csv", INDEX)
     (curve,) = read(written(folder, "run.csv", PLAIN)).curves
     assert (curve.collective, curve.ranks, curve.nodes) == ("send_recv", 8, 2)
-    assert curve.notes == ("algorithm: Ring", "note: 4 pairs, one way")
+    assert (curve.algorithm, curve.notes) == ("ring", ("algorithm: Ring", "note: 4 pairs, one way"))
+
+
+FULL_INDEX = (
+    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,intra,inter,nccl_or_mpi_version,algorithm,note\n"
+    "run,F01 One,all_reduce,16,4,4,H100,NVLink4,4x NDR200,2.18.3,NCCL_PROTO=LL128,\n"
+    'off,F01 One,all_reduce,16,4,4,H100,NVLink4,,NCCL 2.8.4-1,"label NVLS, NOT effective",\n'
+    "own,F04 Two,all_reduce,64,64,1,,,,Cray MPICH (_over = the authors own),rabenseifner_over,\n"
+)
+
+
+def test_an_index_says_all_of_a_curve(tmp_path: Path) -> None:
+    written(tmp_path, "index.csv", FULL_INDEX)
+    run, off, own = (read(written(tmp_path, f"{case}.csv", PLAIN)).curves[0] for case in ("run", "off", "own"))
+    assert (run.algorithm, run.protocol, run.library, run.gpus_per_node) == ("", "LL128", "NCCL 2.18.3", 4)
+    assert (run.device, run.family, run.machine) == ("H100", "F01 One", "H100; NVLink4; 4x NDR200")
+    assert (off.algorithm, off.library) == ("", "NCCL 2.8.4-1")
+    assert off.notes[1] == "the label of the algorithm had no effect: the library chose"
+    assert (own.algorithm, own.library) == ("halving_doubling", "Cray MPICH, the authors' own algorithm")
 
 
 def test_an_index_that_says_nonsense_is_noted(tmp_path: Path) -> None:
@@ -83,6 +166,11 @@ def test_an_index_that_says_nonsense_is_noted(tmp_path: Path) -> None:
     (curve,) = read(written(tmp_path, "odd.csv", PLAIN)).curves
     assert (curve.collective, curve.ranks, curve.nodes) == ("unknown", None, None)
     assert curve.notes == ("collective 'what' of index.csv is none that is known here",)
+
+
+def test_a_number_of_thousands_of_digits_in_an_index_is_none(tmp_path: Path) -> None:
+    written(tmp_path, "index.csv", f"case,collective,ranks\nrun,all_reduce,{'1' * 5000}\n")
+    assert read(written(tmp_path, "run.csv", PLAIN)).curves[0].ranks is None
 
 
 def test_an_index_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
@@ -156,10 +244,24 @@ def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
         ("size_bytes,time_us\n8.5,1\n", "line 2: size_bytes '8.5': expected a whole number of bytes"),
         ("size_bytes,time_us\n64M,1\n", "line 2: size_bytes '64M' is not a number"),
         ("size_bytes,time_us\n8,1\n8,2\n", "line 3: size_bytes 8 a second time: expected each size once"),
+        (
+            "size_bytes,time_us,rate\n8,1,5\n8,2,9\n",
+            "line 3: size_bytes 8 a second time: expected each size once (put what rate says under topology)",
+        ),
         ("size_bytes,time_us\n8\n", "line 2: 1 values under 2 columns"),
         ("size_bytes,time_us\n8,1,2\n", "line 2: 3 values under 2 columns"),
         ("size_bytes,time_us,inplace_time_us\n8,1,x\n", "line 2: inplace_time_us 'x' is not a number"),
         ("size_bytes,time_us,ranks\n8,1,two\n", "line 2: ranks 'two': expected a whole number above 0"),
+        ("size_bytes,time_us,in_place\n8,1,yes\n", "line 2: in_place 'yes': expected 0 or 1"),
+        ("size_bytes,time_us,in_place\n8,1,1\n8,1,1\n", "line 3: size_bytes 8 a second time"),
+        ("size_bytes,time_us,cv\n8,1,-1\n", "line 2: cv '-1': expected a finite number above 0"),
+        ("size_bytes,time_us,repetitions\n8,1,0\n", "line 2: repetitions '0': expected a whole number above 0"),
+        ("size_bytes,time_us,wrong\n8,1,1.5\n", "line 2: wrong '1.5': expected a whole number"),
+        ("size_bytes,time_us,min_us\n8,1,fast\n", "line 2: min_us 'fast' is not a number"),
+        ("size_bytes,time_us,nodes\n8,1,0\n", "line 2: nodes '0': expected a whole number above 0"),
+        ("size_bytes,time_us\n" + "9" * 5000 + ",1\n", "line 2: size_bytes '" + "9" * 40 + "'"),
+        ("size_bytes,time_us\n1e300,1\n", "line 2: size_bytes '1e300': expected a whole number of bytes below 1e18"),
+        ("size_bytes,time_us,ranks\n8,1," + "9" * 5000 + "\n", "line 2: ranks '" + "9" * 40 + "'"),
         ("size_bytes,time_us,collective\n8,1,foo\n", "line 2: collective 'foo': expected one of all_reduce, "),
         ('size_bytes,time_us\n8,"' + "x" * 200_000 + "\n", "not a CSV: field larger than field limit"),
         ("size_bytes,time_us\n8,1\0\n", "line 2: a NUL byte"),

@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,11 +73,16 @@ def only(text: str) -> Curve:
     return curve
 
 
+def timed(size: int, us: float, wrong: int | None = 0) -> Point:
+    return Point(size, us / 1e6, wrong, repetitions=20)
+
+
 def expected(times: tuple[str, ...], wrong: int | None = 0) -> tuple[Point, ...]:
-    return tuple(Point(size, float(us) / 1e6, wrong) for size, us in zip(SIZES, times, strict=True))
+    return tuple(timed(size, float(us), wrong) for size, us in zip(SIZES, times, strict=True))
 
 
 WHOLE = Curve("all_reduce", 4, 2, expected(TIMES), expected(IN_PLACE), "x.log:11", ())
+WHOLE = replace(WHOLE, gpus_per_node=2, device="NVIDIA H100", dtype="float")
 
 
 def same(text: str) -> None:
@@ -167,7 +174,9 @@ def test_columns_are_found_by_name_not_by_position() -> None:
     for entry in rows():
         first, second = entry[:-31], entry[-31:]
         body.append(f"2025-10-14 01:02:03 {first}  11.11    2.5{second}  12.22    3.5")
-    assert only(log(*body).replace(HEADER, header)).points == WHOLE.points
+    curve = only(log(*body).replace(HEADER, header))
+    assert curve.points == tuple(replace(point, cv=0.025, min_s=11.11 / 1e6) for point in WHOLE.points)
+    assert {(point.cv, point.min_s) for point in curve.in_place} == {(0.035, 12.22 / 1e6)}
 
 
 def test_old_versions_print_errors_and_no_root() -> None:
@@ -175,8 +184,8 @@ def test_old_versions_print_errors_and_no_root() -> None:
     body += [row(33554432, "3319.4", "3318.2", start=" float     sum").replace("      0", "  1e-06")]
     body = [line.replace("      float", "   float") for line in body]
     curve = only(log(*body).replace(HEADER, OLD_HEADER))
-    assert curve.points == (Point(8, 41.36 / 1e6), Point(33554432, 3319.4 / 1e6))
-    assert curve.in_place[-1] == Point(33554432, 3318.2 / 1e6)
+    assert curve.points == (timed(8, 41.36, None), timed(33554432, 3319.4, None))
+    assert curve.in_place[-1] == timed(33554432, 3318.2, None)
 
 
 def test_the_oldest_versions_print_milliseconds() -> None:
@@ -215,7 +224,7 @@ def test_wrong_results_are_kept_and_noted() -> None:
     body = rows()
     body[1] = row(1024, "21.92", "21.05", wrong="208752")
     curve = only(log(*body).replace("0 OK", "16 FAILED"))
-    assert curve.points[1] == Point(1024, 21.92 / 1e6, 208752)
+    assert curve.points[1] == timed(1024, 21.92, 208752)
     assert "Out of bounds values : 16 FAILED" in curve.notes
     assert "wrong results out-of-place: 1 row with #wrong above 0: line 14" in curve.notes
 
@@ -228,6 +237,7 @@ def test_unchecked_results_have_no_wrong_count() -> None:
 def test_a_lowered_size_limit_is_noted() -> None:
     text = log().replace(PLACES, f"# Reducing maxBytes to 26549638485 due to memory limitation\n#\n{PLACES}")
     assert only(text).notes == ("Reducing maxBytes to 26549638485 due to memory limitation",)
+    assert [curve.capped for curve in parse(text + log()).curves] == [True, False]
 
 
 # Several tests in one file
@@ -263,7 +273,7 @@ def test_types_and_reductions_of_one_table_are_apart() -> None:
 def test_repeated_sizes_keep_the_median() -> None:
     body = [row(8, us, "19.88") for us in ("22.00", "20.00", "29.00")]
     curve = only(log(*body))
-    assert (curve.points, len(curve.in_place)) == ((Point(8, 22 / 1e6, 0),), 1)
+    assert (curve.points, len(curve.in_place)) == ((timed(8, 22),), 1)
     assert "sizes measured up to 3 times out-of-place: the (lower) median time of each is kept" in curve.notes
 
 
@@ -404,6 +414,100 @@ def test_ranks_of_one_group_when_the_job_is_split() -> None:
         text = text.replace(f"Rank  {rank} Group  0", f"Rank  {rank} Group  {rank % 2}")
     assert (only(text).ranks, only(text).nodes) == (4, 4)
     assert only(text).notes[0] == "8 ranks in groups of 4; ranks of one group"
+
+
+# What the log says of the library and its environment
+
+
+def version(text: str) -> str:
+    return f"# nccl-tests version 2.17.8 nccl-headers=22902 nccl-library=22902\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("before", "library"),
+    [
+        ("node1:1:2 [0] NCCL INFO NCCL version 2.18.3+cuda12.1\n", "NCCL 2.18.3+cuda12.1"),
+        ("NCCL version 2.4.7+cuda10.1\n", "NCCL 2.4.7+cuda10.1"),
+        ("RCCL version : 2.22.3-develop:abc\n", "RCCL 2.22.3-develop"),
+        ("# rccl-tests: Version develop:a7809b3\n", "RCCL"),
+        ("# nccl-tests version 2.13.6 nccl-headers=2804 nccl-library=2804\n", "NCCL 2.8.4"),
+        ("# nccl-tests version 2.13.6 nccl-library=22902\nNCCL version 2.29.2+cuda13.0\n", "NCCL 2.29.2+cuda13.0"),
+        ("", ""),
+    ],
+)
+def test_the_library_is_the_one_that_the_log_names(before: str, library: str) -> None:
+    assert only(before + log()).library == library
+
+
+def test_two_versions_in_one_test_are_none() -> None:
+    curve = only("NCCL version 2.18.3\n" + version(log()).replace("22902", "21903"))
+    assert curve.library == "NCCL 2.19.3"  # the first stands before the test that says its own
+    curve = only(log().replace("# Using", "NCCL version 2.18.3\nNCCL version 2.19.3\n# Using"))
+    assert curve.library == ""
+    assert curve.notes[-1] == "library unknown: the log names NCCL 2.18.3 and NCCL 2.19.3"
+
+
+def test_each_test_has_its_own_version() -> None:
+    curves = parse(version(log()) + version(log()).replace("22902", "21903") + log()).curves
+    assert [curve.library for curve in curves] == ["NCCL 2.29.2", "NCCL 2.19.3", ""]
+
+
+@pytest.mark.parametrize(
+    ("before", "forced"),
+    [
+        ("mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=LL128 ./all_reduce_perf -b 8\n", ("ring", "LL128")),
+        ("NCCL_ALGO=Tree mpirun ./all_reduce_perf\n", ("tree", "")),
+        ("+ export 'NCCL_PROTO=Simple'\n", ("", "Simple")),
+        ("n1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to allreduce:tree\n" * 4, ("tree", "")),
+        ("export NCCL_ALGO=Ring\nunset NCCL_ALGO\n", ("", "")),
+        ("NCCL_ALGO=$ALGO NCCL_PROTO=${P} mpirun -x NCCL_ALGO ./all_reduce_perf\n", ("", "")),
+    ],
+)
+def test_what_the_environment_forced(before: str, forced: tuple[str, str]) -> None:
+    curve = only(before + log())
+    assert (curve.algorithm, curve.protocol) == forced
+    assert curve.notes == ()
+
+
+def test_what_leaves_a_choice_is_noted() -> None:
+    curve = only("NCCL_ALGO=Ring,Tree mpirun ./all_reduce_perf\n" + log())
+    assert (curve.algorithm, curve.notes) == ("", ("NCCL_ALGO=Ring,Tree leaves NCCL the choice",))
+    curve = only("mpirun -x NCCL_PROTO=LL\n[0] NCCL INFO NCCL_PROTO set by environment to Simple\n" + log())
+    assert (curve.protocol, curve.notes) == ("", ("NCCL_PROTO is LL and Simple in the log: not known which",))
+
+
+def test_a_setting_is_of_its_own_test_and_an_export_of_all() -> None:
+    info = "[0] NCCL INFO NCCL_PROTO set by environment to LL\n"
+    tests = ["export NCCL_PROTO=Simple\n", "NCCL_ALGO=Tree mpirun\n", info, "NCCL_ALGO=Ring mpirun\n"]
+    curves = parse("".join(before + log() for before in tests)).curves
+    assert [(curve.algorithm, curve.protocol) for curve in curves] == [
+        ("", "Simple"),
+        ("tree", "Simple"),
+        ("", "LL"),
+        ("ring", "Simple"),
+    ]
+
+
+def test_a_setting_told_late_is_of_the_table_above() -> None:
+    body = rows()
+    late = log(*body[:2], "[0] NCCL INFO NCCL_ALGO set by environment to Ring", *body[2:])
+    first, second = parse(late + log()).curves
+    assert (first.algorithm, second.algorithm) == ("ring", "")
+
+
+def test_a_forced_algorithm_is_one_of_the_collective() -> None:
+    gather = log(*shaped(0.75, "float    none      -1"), name="all_gather")
+    assert only("NCCL_ALGO=Ring srun\n" + gather).algorithm == "ring_all_gather"
+    curve = only("NCCL_ALGO=Tree srun\n" + gather)
+    assert (curve.algorithm, curve.notes) == ("", ("NCCL_ALGO=Tree has no effect on all_gather",))
+
+
+def test_devices_tell_ranks_a_node_and_models() -> None:
+    assert (only(log(ranks=4)).gpus_per_node, only(log(ranks=4)).device) == (2, "NVIDIA H100")
+    uneven = log().replace("Pid   4203 on      node2", "Pid   4203 on      node1")
+    assert (only(uneven).nodes, only(uneven).gpus_per_node) == (2, None)
+    mixed = only(log().replace("[0x01] NVIDIA H100", "[0x01] NVIDIA A100"))
+    assert (mixed.device, mixed.notes) == ("", ("2 models of GPU: NVIDIA A100, NVIDIA H100",))
 
 
 # Rows that are not to be used
@@ -565,7 +669,16 @@ def test_a_large_file_of_garbage_is_refused_soon(piece: str) -> None:
 FULL = log(*rows()[:3], row(16777216, "1311.4", "1302.7", wrong="77")) + log(
     *shaped(0.75, "float    none      -1", "N/A"), name="alltoall"
 )
-TRUTH = {point for curve in parse(FULL).curves for point in (*curve.points, *curve.in_place)}
+
+
+def told(curves: Sequence[Curve]) -> set[Point]:
+    """All points, but for the number of iterations: its line may be lost while the rows are not."""
+    points = [point for curve in curves for point in (*curve.points, *curve.in_place)]
+    assert {point.repetitions for point in points} <= {None, 8, 20, 24, 100}
+    return {replace(point, repetitions=None) for point in points}
+
+
+TRUTH = told(parse(FULL).curves)
 PREFIXES = ["", " 0: ", "[1,0]<stdout>:", "node1: ", "2024-05-01 10:00:00 ", "12 ", "7", "# ", "x", "   3   "]
 
 
@@ -576,7 +689,7 @@ def check(text: str) -> None:
     except InputError as error:
         curves, refused = (), str(error)
     assert "\n" not in refused
-    assert {point for curve in curves for point in (*curve.points, *curve.in_place)} <= TRUTH
+    assert told(curves) <= TRUTH
 
 
 def torn(line: str, column: int, foreign: str) -> list[str]:
@@ -680,16 +793,18 @@ def test_real_logs_are_read_in_full(name: str, curves: list[tuple[str, int, int,
 @needs_logs
 def test_real_logs_have_the_values_printed() -> None:
     (alps,) = read(LOGS / "alps_gh200_p16_aws-ofi-1.9.2.log").curves
-    assert alps.points[0] == Point(8, 58.31 / 1e6, 0)
-    assert Point(16777216, 3136.5 / 1e6, 208752) in alps.points
-    assert alps.points[-1] == Point(4294967296, 87178 / 1e6, 0)
+    assert alps.points[0] == Point(8, 58.31 / 1e6, 0, repetitions=24)
+    assert Point(16777216, 3136.5 / 1e6, 208752, repetitions=24) in alps.points
+    assert alps.points[-1] == Point(4294967296, 87178 / 1e6, 0, repetitions=24)
     assert "Out of bounds values : 16 FAILED" in alps.notes
+    assert (alps.device, alps.gpus_per_node, alps.dtype, alps.library) == ("NVIDIA GH200 120GB", 4, "float", "")
     (abci,) = read(LOGS / "abci_v100_p32.log").curves
-    assert abci.points[0] == Point(4, 41.36 / 1e6, None)
+    assert abci.points[0] == Point(4, 41.36 / 1e6, None, repetitions=100)
     assert "inferred" in abci.notes[0]
     h100 = read(LOGS / "h100_one_node.log").curves
-    assert h100[3].in_place[-1] == Point(17179869184, 36437.3 / 1e6, None)
+    assert h100[3].in_place[-1] == Point(17179869184, 36437.3 / 1e6, None, repetitions=20)
     assert h100[0].notes == ("Reducing maxBytes to 26549638485 due to memory limitation",)
+    assert all((curve.capped, curve.library) == (True, "NCCL 2.29.2") for curve in h100)
 
 
 @needs_logs
@@ -697,9 +812,9 @@ def test_real_logs_have_the_values_printed() -> None:
 @given(st.sampled_from([name for name, _ in REAL]), st.data())
 def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -> None:
     text = (LOGS / name).read_text()
-    truth = {point for curve in parse(text).curves for point in (*curve.points, *curve.in_place)}
+    truth = told(parse(text).curves)
     try:
         cut = parse(text[: data.draw(st.integers(0, len(text)))])
     except InputError:
         return
-    assert {point for curve in cut.curves for point in (*curve.points, *curve.in_place)} <= truth
+    assert told(cut.curves) <= truth

@@ -1,15 +1,15 @@
-"""Gloo's ring: segments that are sent when their receiver is ready."""
+"""Gloo's operations: segments round a ring and what goes straight to its rank, sent when the receiver is ready."""
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import semantics
 from simulator.collectives import find
-from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.gloo import gloo_ring_all_reduce
+from simulator.collectives.collective import ALL_REDUCE, REDUCE, Algorithm
+from simulator.collectives.gloo import ALGORITHMS, gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import simulate
 from simulator.fabric import observe
 from simulator.timeline import Timeline
@@ -42,14 +42,61 @@ def test_a_small_step_costs_two_latencies(ranks: int) -> None:
     assert simulate(schedule, star(ranks, bandwidth=float("inf"), latency=0.5)).makespan == 2 * (ranks - 1) * 2
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
 @given(st.integers(3, 9), st.floats(0, 1e-2), st.floats(0, 1e-2), st.floats(1e3, 1e9))
-def test_where_signals_have_wires_of_their_own_it_takes_its_closed_form(
-    ranks: int, latency: float, gap: float, nbytes: float
+@settings(max_examples=25)
+def test_where_signals_have_wires_of_their_own_each_takes_its_closed_form(
+    algorithm: Algorithm, ranks: int, latency: float, gap: float, nbytes: float
 ) -> None:
     """On a mesh data go one way and signals the other."""
     mesh = full_mesh(ranks, bandwidth=1e9, latency=latency, gap=gap)
-    timeline = simulate(gloo_ring_all_reduce(ranks, nbytes), mesh)
-    assert timeline.makespan == pytest.approx(COST.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+    timeline = simulate(algorithm.build(ranks, nbytes), mesh)
+    assert timeline.makespan == pytest.approx(algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["broadcast", "scatter", "gather", "all_to_all", "send_recv"])
+@given(st.integers(2, 9), st.floats(0, 1e-2), st.floats(1e3, 1e9))
+@settings(max_examples=25)
+def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
+    name: str, ranks: int, latency: float, nbytes: float
+) -> None:
+    algorithm = find(f"gloo_{name}")
+    timeline = simulate(algorithm.build(ranks, nbytes), star(ranks, bandwidth=1e9, latency=latency))
+    assert timeline.makespan == pytest.approx(algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_broadcast_to_all_children_at_once_takes_half_as_many_messages_more_as_there_are_levels(levels: int) -> None:
+    """Level by level the root's port carries L, L - 1, ... copies side by side: L(L + 1)/2 messages instead of L."""
+    ranks = 1 << levels
+    timeline = simulate(find("gloo_broadcast").build(ranks, 1.0), star(ranks, bandwidth=1.0), sharing="fair")
+    assert timeline.makespan == pytest.approx(levels * (levels + 1) / 2)
+
+
+def test_a_broadcast_goes_from_r_to_r_and_a_power_of_two() -> None:
+    tree = find("gloo_broadcast").build(6, 1.0)
+    data = tree.source >= 0
+    assert [*zip(tree.rank[data].tolist(), tree.peer[data].tolist(), strict=True)] == [
+        *((0, 1), (0, 2), (1, 3)),
+        *((0, 4), (1, 5)),
+    ]
+
+
+def test_segments_have_at_most_a_mebibyte_and_a_chunk_two_of_them() -> None:
+    assert [segments(4, mebibytes * 2.0**20) for mebibytes in (1e-6, 8, 8.1, 16, 17)] == [2, 2, 3, 4, 5]
+
+
+@given(any_ranks, st.integers(2, 5), st.integers(0, 1000))
+def test_a_reduce_of_long_chunks_sends_all_segments_but_two_once_too_often(ranks: int, parts: int, seed: int) -> None:
+    schedule = gloo_ring_reduce(ranks, 60.0, segments=parts)
+    semantics.check(schedule, REDUCE, seed)
+    needed = (ranks - 1) * 60 * (1 + 1 / ranks)
+    assert schedule.volume == pytest.approx(needed + 60 * (parts - 2) / parts)
+
+
+def test_a_reduce_of_two_ranks_by_hand() -> None:
+    # Twice 1 s to say ready and 1 s on the way, 8 bytes in two segments, then 8 at once.
+    assert simulate(gloo_ring_reduce(2, 16.0), star(2, bandwidth=2.0, latency=0.5)).makespan == 2 + 4 + 2 + 4
 
 
 def test_through_a_switch_signals_wait_behind_whole_segments() -> None:

@@ -1,0 +1,264 @@
+"""Predicted beside measured operations of gloo: `python -m experiments.benchmarks gloo [FILE.csv]`.
+
+On links of known rate and delay one number is fitted: the software that a message meets on its way. What it is fitted
+to is never what a prediction is held against: more ranks, or the sizes between.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments import output
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
+from simulator.engines import Sharing, simulate
+from simulator.rendezvous import rendezvous
+from simulator.schedule import Schedule
+from topologies.errors import InputError
+from topologies.shapes import star
+from topologies.topology import Topology
+from topologies.units import format_bytes, format_seconds
+
+COMMITTED = Path("examples/lab/gloo.csv")
+PAYLOAD = 1448 / 1514
+"""Of an Ethernet frame of 1500 bytes: what TCP carries of it."""
+QUIET = 0.05
+"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not judged."""
+MOST_RANKS = 64
+COLUMNS = ("collective", "ranks", "size_bytes", "time_us", "cv", "rate_bps", "delay_s")
+SLOWEST = 1e-3
+"""Seconds of software a message at the most."""
+HAND_WRITTEN = {
+    "ring": "ring",
+    "naive_conc": "naive",
+    "ps": "parameter_server",
+    "tree": "tree",
+    "recdouble": "recursive_doubling",
+    "halvdouble": "halving_doubling",
+}
+"""All-reduces over isend and irecv by their names in sweeps: our algorithms."""
+
+
+class Row(NamedTuple):
+    """A measured operation of `nbytes`, gloo's own or `algorithm` over isend and irecv: `rate` in bit/s, one-way
+    `delay` and median `measured` in seconds, and the coefficient of variation."""
+
+    collective: str
+    algorithm: str
+    ranks: int
+    nbytes: float
+    rate: float
+    delay: float
+    measured: float
+    variation: float
+
+    @property
+    def what(self) -> str:
+        """The name of what was run."""
+        return self.algorithm or self.collective
+
+
+class Rules(NamedTuple):
+    """What a prediction takes into account: how flows share a link, that ready signals take time, that segments have at
+    most 1 MiB, that frames have headers."""
+
+    sharing: Sharing = "fair"
+    signals: bool = True
+    segmented: bool = True
+    headers: bool = True
+
+
+RULES = Rules()
+WITHOUT = {
+    "all rules": RULES,
+    "signals for nothing": Rules(signals=False),
+    "two segments a chunk": Rules(segmented=False),
+    "one flow after the other": Rules(sharing="fifo"),
+    "no headers": Rules(headers=False),
+}
+"""The rules, and all but one of them."""
+
+
+def lab(ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD) -> Topology:
+    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two ranks."""
+    return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a sweep in our columns, or in the older ones of the first lab (p, median_s). Raises InputError."""
+    try:
+        lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        return [_row(line) for line in lines]
+    except KeyError as error:
+        raise InputError(f"{path}: no column {error}: a lab's sweep has {', '.join(COLUMNS)}") from None
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"{path} is no sweep of a lab: {error}") from None
+
+
+def _row(line: dict[str, str]) -> Row:
+    name, old = line["collective"], "median_s" in line
+    known = HAND_WRITTEN.get(name, "") if old else line.get("algorithm", "")
+    row = Row(
+        collective="all_reduce" if known else name,
+        algorithm=known and find(known).name,
+        ranks=int(line["p" if old else "ranks"]),
+        nbytes=float(line["size_bytes"]),
+        rate=float(line["rate_bps"]),
+        delay=float(line["delay_s"]),
+        measured=float(line["median_s"]) if old else float(line["time_us"]) * 1e-6,
+        variation=float(line["cv"]),
+    )
+    numbers = row[2:]
+    if not (2 <= row.ranks <= MOST_RANKS and min(numbers) >= 0 and all(numbers[:3]) and np.all(np.isfinite(numbers))):
+        raise ValueError(f"{dict(line)} has a number that none can be; ranks are 2 to {MOST_RANKS}")
+    return row
+
+
+def quiet(rows: Iterable[Row]) -> list[Row]:
+    """The rows to be judged: they vary little, and there is a schedule of what was run."""
+    return [row for row in rows if row.variation < QUIET and (row.algorithm or row.collective in _OWN)]
+
+
+def _straight(back: bool) -> Callable[[int, float], Schedule]:
+    def build(ranks: int, nbytes: float) -> Schedule:
+        message = ScheduleBuilder(ranks, nbytes)
+        message.copy(0, 1, slot=0)
+        if back:
+            message.copy(1, 0, slot=0)
+        return rendezvous(message.build())
+
+    return build
+
+
+def _in_segments(build: Callable[..., Schedule]) -> Callable[[int, float], Schedule]:
+    return lambda ranks, nbytes: build(ranks, nbytes, segments=segments(ranks, nbytes))
+
+
+_OWN: dict[str, Callable[[int, float], Schedule]] = {
+    "all_reduce": _in_segments(gloo_ring_all_reduce),
+    "reduce_scatter": _in_segments(gloo_ring_all_reduce),
+    "reduce": _in_segments(gloo_ring_reduce),
+    **{
+        name: find(f"gloo_{name}").build
+        for name in ("all_gather", "broadcast", "scatter", "gather", "all_to_all", "send_recv")
+    },
+    "sendrecv": _straight(back=False),
+    "pingpong": _straight(back=True),
+}
+"""Gloo's own operations; in the older sweeps also a message from rank 0 to rank 1, and one there and back."""
+_TWO_SEGMENTS = {"all_reduce": gloo_ring_all_reduce, "reduce_scatter": gloo_ring_all_reduce, "reduce": gloo_ring_reduce}
+
+
+@cache
+def schedule(collective: str, algorithm: str, ranks: int, nbytes: float, rules: Rules) -> Schedule:
+    """What gloo, or a program over isend and irecv, does."""
+    if algorithm:
+        built = rendezvous(find(algorithm).build(ranks, nbytes))
+    else:
+        own = _OWN if rules.segmented else _OWN | _TWO_SEGMENTS
+        built = own[collective](ranks, nbytes)
+    if rules.signals:
+        return built
+    return replace(built, rank=np.where(built.source < 0, built.peer, built.rank))
+
+
+def predict(row: Row, software: float, rules: Rules = RULES) -> float:
+    """Seconds of an operation, with `software` seconds for every message."""
+    built = schedule(row.collective, row.algorithm, row.ranks, row.nbytes, rules)
+    machine = lab(row.ranks, row.rate, row.delay, software, PAYLOAD if rules.headers else 1.0)
+    return simulate(built, machine, sharing=rules.sharing).makespan
+
+
+def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
+    """The software seconds a message with the least squares of the relative `errors`."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda software: float(np.square(errors(software)).sum()),
+        bounds=(0.0, SLOWEST),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return float(found.x)
+
+
+def errors(rows: Iterable[Row], software: float, rules: Rules = RULES) -> list[float]:
+    """Predicted over measured - 1, of each row."""
+    return [predict(row, software, rules) / row.measured - 1 for row in rows]
+
+
+def by_ranks(rows: Sequence[Row]) -> list[bool]:
+    """Which rows are fitted if the largest number of ranks is not seen; all if there is but one."""
+    counts = {row.ranks for row in rows}
+    return [len(counts) == 1 or row.ranks < max(counts) for row in rows]
+
+
+def by_sizes(rows: Sequence[Row]) -> list[bool]:
+    """Which rows are fitted if every second size is not seen; the sizes of three ranks are a little below."""
+    sizes = sorted({round(np.log2(row.nbytes)) for row in rows})
+    return [sizes.index(round(np.log2(row.nbytes))) % 2 == 0 for row in rows]
+
+
+def held_out(rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES) -> tuple[float, list[Row], list[float]]:
+    """The software seconds fitted to some rows; the other rows, and their errors."""
+    seen = [row for row, mark in zip(rows, fitted, strict=True) if mark]
+    unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
+    software = fit_software(lambda each: errors(seen, each, rules))
+    return software, unseen, errors(unseen, software, rules)
+
+
+def table(path: Path) -> str:
+    """Held-out errors of gloo's own operations, of programs over isend and irecv, and without each of the rules."""
+    rows = read(path)
+    judged = quiet(rows)
+    own, written = ([row for row in judged if bool(row.algorithm) == hand] for hand in (False, True))
+    loud = sum(row.variation >= QUIET for row in rows)
+    parts = [
+        f"{path.name}: {len(rows)} rows, {len(judged)} judged; {loud} vary by {QUIET:.0%} or more, of "
+        f"{len(rows) - loud - len(judged)} there is no schedule"
+    ]
+    for title, some in (("gloo's own operations", own), ("over isend and irecv", written)):
+        if some:
+            parts += [_protocols(title, some), _operations(some)]
+    return "\n\n".join(parts)
+
+
+def _protocols(title: str, rows: Sequence[Row]) -> str:
+    lines = [
+        [title, "software", f"p = {max(row.ranks for row in rows)} unseen", "software", "every second size unseen"]
+    ]
+    for name, rules in WITHOUT.items():
+        cells = [name]
+        for fitted in (by_ranks(rows), by_sizes(rows)):
+            software, _, found = held_out(rows, fitted, rules)
+            cells += [format_seconds(round(software, 6)), _spread(found)]
+        lines.append(cells)
+    return output.align(lines)
+
+
+def _operations(rows: Sequence[Row]) -> str:
+    """The errors of each operation, with the constant that the smaller numbers of ranks give."""
+    software = held_out(rows, by_ranks(rows))[0]
+    lines = [["operation", "rows", "error", "", "worst", "ranks", "size", "rate", "delay"]]
+    for what in dict.fromkeys(row.what for row in rows):
+        some = [row for row in rows if row.what == what]
+        found = errors(some, software)
+        worst, row = max(zip(found, some, strict=True), key=lambda pair: abs(pair[0]))
+        place = [str(row.ranks), format_bytes(row.nbytes), f"{row.rate / 1e6:g}Mbit/s", format_seconds(row.delay)]
+        median = f"{np.median(np.abs(found)):.1%}"
+        lines.append([what, str(len(some)), median, f"{np.median(found):+.1%}", f"{worst:+.1%}", *place])
+    return output.align(lines)
+
+
+def _spread(found: Sequence[float]) -> str:
+    if not found:
+        return "none"
+    return f"{np.median(np.abs(found)):.1%}, mean {np.mean(np.abs(found)):.1%}, worst {max(map(abs, found)):.1%}"

@@ -1,0 +1,116 @@
+"""From measured curves to a profile with intervals and errors on what its fit has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.calibration.fit import Estimate, Fit, explore
+from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
+from experiments.calibration.libraries import GLOO, LIBRARIES, MPI, NCCL, Library
+from experiments.calibration.model import Machine, Model, as_nodes
+from experiments.calibration.observations import Points, Series, series
+from experiments.measurements import Curve
+from experiments.profiles.document import Calibrated, Error, Estimated, of
+from topologies.errors import InputError
+
+LEAST = 4
+"""Points below which nothing is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A fit of every point, what it says of the parameters, and its errors on points left out, by protocol."""
+
+    fit: Fit
+    estimates: Sequence[Estimate]
+    held_out: Sequence[HeldOut]
+
+
+def library_of(curves: Iterable[Curve]) -> Library:
+    """The library that the curves say they are of. Raises InputError if they say none, or several."""
+    found = {known.name for known in map(_library, curves) if known}
+    if len(found) != 1:
+        said = f"they are of {' and '.join(sorted(found))}" if found else "they do not say which library ran"
+        raise InputError(f"{said}: choose with --library {', '.join(LIBRARIES)}")
+    return LIBRARIES[found.pop().lower()]
+
+
+def _library(curve: Curve) -> Library | None:
+    words = f"{curve.library} {curve.backend}".lower()
+    if "gloo" in words:
+        return GLOO
+    if "mpi" in words or "omb" in words:
+        return MPI
+    return NCCL if "ccl" in words or "nccl" in curve.source.lower() else None
+
+
+def points(curves: Iterable[Curve], library: Library, *, in_place: bool = False) -> tuple[Points, list[str]]:
+    """What can be fitted, and a line for each curve that cannot."""
+    found: list[Series] = []
+    skipped: list[str] = []
+    for curve in curves:
+        try:
+            one = series(curve, library, in_place=in_place)
+        except InputError as error:
+            skipped.append(str(error))
+            continue
+        if len(one.sizes):
+            found.append(one)
+        else:
+            skipped.append(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
+    count = sum(len(one.sizes) for one in found)
+    if count < LEAST:
+        because = f": {skipped[0]}" if skipped else ""
+        raise InputError(f"{count} points to fit: expected at least {LEAST}{because}")
+    return Points(found), skipped
+
+
+def calibrate(
+    measured: Points,
+    library: Library,
+    machine: Machine = as_nodes,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Calibration:
+    """Fit every point, then leave points out by every protocol that the data allow."""
+    progress(0, 1 + len(PROTOCOLS))
+    whole = explore(Model(measured, library, machine))
+    results = []
+    for done, protocol in enumerate(PROTOCOLS, 1):
+        progress(done, 1 + len(PROTOCOLS))
+        results.append(held_out(whole, protocol))
+    progress(1, 1)
+    return Calibration(whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()])
+
+
+def document(
+    calibration: Calibration, name: str, machine: str, sources: Sequence[str], made: dict[str, str]
+) -> Calibrated:
+    """A calibration as what a profile's file holds."""
+    model = calibration.fit.model
+    estimates = {
+        one.parameter.name: Estimated(
+            value=one.value, low=_finite(one.low), high=_finite(one.high), unit=one.parameter.unit, open=one.open
+        )
+        for one in calibration.estimates
+    }
+    errors = {one.protocol: error(one) for one in calibration.held_out}
+    profile = model.profile(calibration.fit.inner, name, machine)
+    about = {"estimates": estimates, "errors": errors, "sources": list(sources), "made": made}
+    return of(profile, model.library.name, **about)
+
+
+def error(one: HeldOut) -> Error:
+    """Means over the points left out; of plateaus the median."""
+    middle = np.nanmedian if one.protocol == "plateau" else np.nanmean
+    values = {
+        name: None if np.isnan(column).all() else float(middle(column))
+        for name, column in zip(("model", "discrepancy", "baseline"), one[1:], strict=True)
+    }
+    return Error(points=int(np.count_nonzero(~np.isnan(one.model))), **values)
+
+
+def _finite(value: float) -> float:
+    return float(np.clip(value, -1e300, 1e300))

@@ -1,0 +1,79 @@
+"""What a fitted model leaves over and neighbouring points share: a Gaussian process on log(measured / model).
+
+After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured = model * discrepancy.
+A point's residual is taken to be like those of other sizes of its curve, of the same algorithm on other numbers of
+ranks, and of other algorithms on the same ranks, the less so the further they are apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.observations import Flags, Points
+from topologies.topology import Floats
+
+ROUNDS = 3
+FREEDOM = 4.0
+LEAST = 0.02
+FACTORS = (0.25, 0.5, 1.0, 2.0)
+LENGTHS = (8.0, 64.0, 512.0)
+
+
+class Likeness(NamedTuple):
+    """Standard deviations of log residuals: of what a curve, an algorithm, a number of ranks and all share, and of
+    noise; and factors in size and in ranks over which they forget each other by 1/e."""
+
+    curve: float = 0.15
+    algorithm: float = 0.15
+    ranks: float = 0.1
+    all: float = 0.1
+    noise: float = 0.05
+    size: float = 64.0
+    more: float = 4.0
+
+    def times(self, factor: float, size: float) -> Likeness:
+        """All deviations but the noise `factor` times as large, and another length in size."""
+        spread = {name: factor * getattr(self, name) for name in ("curve", "algorithm", "ranks", "all")}
+        return self._replace(**spread, size=size)
+
+
+USUAL = Likeness()
+
+
+def discrepancy(points: Points, residuals: Floats, keep: Flags) -> Floats:
+    """The residual to be expected at every point, from those that `keep` chooses. Outliers count less (Student's t).
+
+    How large and how long likenesses are is what makes the residuals known most likely, of a few choices.
+    """
+    likeness = max(
+        (USUAL.times(factor, size) for factor in FACTORS for size in LENGTHS),
+        key=lambda one: _likelihood(_covariance(points, one)[np.ix_(keep, keep)], one.noise, residuals[keep]),
+    )
+    like = _covariance(points, likeness)
+    known, wanted = like[np.ix_(keep, keep)], residuals[keep]
+    weight = np.ones(len(wanted))
+    for _ in range(ROUNDS):
+        weights = np.linalg.solve(known + np.diag(likeness.noise**2 / weight), wanted)
+        surprise = (wanted - known @ weights) / likeness.noise
+        weight = np.maximum(LEAST, 1 / (1 + surprise**2 / FREEDOM))
+    return np.asarray(like[:, keep] @ weights)
+
+
+def _likelihood(known: Floats, noise: float, wanted: Floats) -> float:
+    """The log likelihood of residuals, up to a constant, with one in twenty clipped as outliers."""
+    limit = max(3 * noise, float(np.quantile(np.abs(wanted), 0.95)))
+    clipped = np.clip(wanted, -limit, limit)
+    root = np.linalg.cholesky(known + noise**2 * np.eye(len(wanted)))
+    return float(-0.5 * np.sum(np.linalg.solve(root, clipped) ** 2) - np.log(np.diag(root)).sum())
+
+
+def _covariance(points: Points, likeness: Likeness) -> Floats:
+    size, ranks = np.log(points.size), np.log(points.ranks)
+    near = np.exp(-np.abs(size[:, None] - size) / np.log(likeness.size))
+    far = np.abs(ranks[:, None] - ranks)
+    close = np.exp(-far / np.log(likeness.more))
+    same = likeness.curve**2 * (points.curve[:, None] == points.curve)
+    kin = likeness.algorithm**2 * (points.label[:, None] == points.label) * close
+    return np.asarray(near * (same + kin + likeness.ranks**2 * (far == 0) + likeness.all**2 * close))

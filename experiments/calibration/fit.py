@@ -1,0 +1,135 @@
+"""Fits of a machine's parameters to measured times: relative, robust, with intervals, and honest about what is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.model import Model, Parameter
+from experiments.calibration.observations import Flags
+from topologies.topology import Floats
+
+SCALE = 0.15
+"""The relative error from which a point counts less than its square."""
+ROUNDS = 8
+SPREADS = (0.5,)
+"""How far from its start, in factors of e, a fit looks for paths before it begins."""
+CLOSE = 1e-3
+"""How far the paths known may be from a simulation, relatively, when a fit ends."""
+STARTS = 3
+WIDE, ALIKE = 1.0, 0.99
+"""A parameter is not identified if its 95% interval is wider than its value, or if it goes with another so closely."""
+
+
+class Estimate(NamedTuple):
+    """A parameter's value and 95% interval, and why it is not identified, if it is not."""
+
+    parameter: Parameter
+    value: float
+    low: float
+    high: float
+    open: str
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Where a fit ended: the parameters as the fit counts them, and predicted seconds of all points of its model."""
+
+    model: Model
+    inner: Floats
+    kept: Flags
+    short: float
+
+    @property
+    def predicted(self) -> Floats:
+        """Seconds of every point, fitted or not."""
+        return self.model.predict(self.inner)
+
+    @property
+    def residuals(self) -> Floats:
+        """log(measured / predicted) of every point."""
+        return np.asarray(np.log(self.model.points.seconds / self.predicted))
+
+    def estimates(self) -> list[Estimate]:
+        """Every parameter with what the data say of it."""
+        return _estimates(self)
+
+
+def explore(model: Model) -> Fit:
+    """Fit all points, simulate where the fit ended, keep the paths found there, and fit again until nothing is new."""
+    everything = np.ones(len(model.points), dtype=np.bool_)
+    random = np.random.default_rng(1)
+    for spread in (*SPREADS, 0.0):
+        model.explore(model.start + random.normal(0, spread, len(model.start)) * (spread > 0))
+    inner, short = model.start, 1.0
+    for _ in range(ROUNDS):
+        inner = _solve(model, everything, inner)
+        short = model.explore(inner)
+        if short < CLOSE:
+            break
+    return Fit(model, inner, everything, short)
+
+
+def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
+    """Fit the points that `keep` chooses, by the paths known."""
+    return Fit(model, _solve(model, keep, start), keep, 0.0)
+
+
+def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
+    from scipy.optimize import least_squares
+
+    chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
+
+    def residuals(inner: Floats) -> Floats:
+        misfit = np.log(model.predict(inner, chosen)) - measured
+        return np.concatenate((misfit, model.weight * (inner - model.start)))
+
+    random = np.random.default_rng(0)
+    starts = [model.start] if start is None else [start, model.start]
+    starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))]
+    ends = [least_squares(residuals, one, loss="soft_l1", f_scale=SCALE, max_nfev=60) for one in starts]
+    return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
+
+
+def _estimates(end: Fit) -> list[Estimate]:
+    from scipy.stats import t
+
+    model, chosen = end.model, np.flatnonzero(end.kept)
+    design = _design(model, end.inner, chosen)
+    error = np.log(model.predict(end.inner, chosen)) - np.log(model.points.seconds[chosen])
+    weight = 1 / np.sqrt(1 + (error / SCALE) ** 2)
+    free = max(1, len(chosen) - len(model.parameters))
+    variance = float((weight * error**2).sum()) / free
+    normal = design.T @ (weight[:, None] * design)
+    norms = np.sqrt(np.diag(normal))
+    unseen = norms < 1e-6
+    covariance = variance * np.linalg.pinv(normal + np.diag(np.where(unseen, 1.0, 1e-9 * norms**2)), hermitian=True)
+    half = np.where(unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0)))
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
+    alike[:, unseen] = 0
+    return [_estimate(model, end.inner, half, alike, k) for k in range(len(half))]
+
+
+def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:
+    """Derivatives of log time by every parameter, shape (points, parameters), by central differences."""
+    columns, step = [], 1e-4
+    for k in range(len(inner)):
+        ahead, behind = inner.copy(), inner.copy()
+        ahead[k] += step
+        behind[k] -= step
+        columns.append((np.log(model.predict(ahead, chosen)) - np.log(model.predict(behind, chosen))) / (2 * step))
+    return np.stack(columns, axis=1)
+
+
+def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) -> Estimate:
+    parameter, width = model.parameters[k], float(half[k])
+    value, low, high = (parameter.outer(float(inner[k]) + shift) for shift in (0.0, -width, width))
+    wide = width > WIDE if parameter.unit == "power" else high - low > WIDE * value
+    twin = int(np.argmax(alike[k]))
+    why = "its interval is wider than its value" if wide else ""
+    if alike[k, twin] > ALIKE:
+        why = f"it goes with {model.parameters[twin].name}"
+    return Estimate(parameter, value, low, high, "no point depends on it" if np.isinf(width) else why)

@@ -1,0 +1,107 @@
+"""How well a model predicts what its fit has not seen: sizes, rank counts and plateaus, beside a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.discrepancy import discrepancy
+from experiments.calibration.fit import Fit, fit
+from experiments.calibration.observations import Flags, Points
+from topologies.topology import Floats
+
+PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
+
+
+class HeldOut(NamedTuple):
+    """|predicted / measured - 1| of unseen points, shape (points,), nan where a point was never left out: of the fitted
+    `model`, of the model with its `discrepancy`, and of the `baseline`."""
+
+    protocol: str
+    model: Floats
+    discrepancy: Floats
+    baseline: Floats
+
+
+def held_out(whole: Fit, protocol: str) -> HeldOut:
+    """Leave points out as `protocol` says, fit the others from scratch, and predict what was left out.
+
+    "sizes": every size in turn, in all curves at once. "ranks": the largest number of ranks. "collectives": every
+    collective in turn. "plateau": the largest size of each curve.
+    """
+    model, points = whole.model, whole.model.points
+    errors = np.full((3, len(points)), np.nan)
+    for left in _folds(points, protocol):
+        if left.all():
+            continue
+        again = fit(model, ~left)
+        predicted = again.predicted
+        expected = np.exp(discrepancy(points, again.residuals, ~left))
+        for row, seconds in enumerate((predicted, predicted * expected, _baseline(points, left))):
+            errors[row, left] = np.abs(seconds[left] / points.seconds[left] - 1)
+    return HeldOut(protocol, *errors)
+
+
+def _folds(points: Points, protocol: str) -> Iterator[Flags]:
+    if protocol == "sizes":
+        yield from (points.size == size for size in np.unique(points.size))
+    elif protocol == "ranks":
+        yield points.ranks == points.ranks.max()
+    elif protocol == "collectives":
+        collective = np.array([curve.collective for curve in points.curves])[points.curve]
+        yield from (collective == name for name in np.unique(collective))
+    else:
+        yield points.largest
+
+
+def _baseline(points: Points, left: Flags) -> Floats:
+    """One α and one β a curve, from its own other points; a curve left out whole takes those of its kind at the largest
+    fitted number of ranks, rescaled by the algorithm's closed form; nan where there is none."""
+    seconds = np.full(len(points), np.nan)
+    for c in np.unique(points.curve[left]):
+        here = points.curve == c
+        seen = here & ~left
+        if np.count_nonzero(seen) >= 2:
+            seconds[here] = affine(points.size[seen], points.seconds[seen])(points.size[here])
+        elif not seen.any():
+            seconds[here] = _rescaled(points, int(c), ~left)
+    return seconds
+
+
+def _rescaled(points: Points, c: int, seen: Flags) -> Floats:
+    curve = points.curves[c]
+    others = [k for k in np.unique(points.curve[seen]) if points.curves[k].label == curve.label]
+    if not others:
+        return np.full(len(curve.sizes), np.nan)
+    nearest = max(others, key=lambda k: points.curves[k].ranks)
+    other = points.curves[nearest]
+    here = seen & (points.curve == nearest)
+    line = affine(points.size[here], points.seconds[here])
+    alpha, slope = line(np.zeros(1))[0], line(np.ones(1))[0] - line(np.zeros(1))[0]
+    steps = _steps(curve.algorithms[0], curve.ranks) / _steps(other.algorithms[0], other.ranks)
+    volume = _bytes(curve.algorithms[0], curve.ranks) / _bytes(other.algorithms[0], other.ranks)
+    return np.asarray(alpha * steps + slope * volume * curve.sizes)
+
+
+def _steps(algorithm: str, ranks: int) -> float:
+    from simulator.collectives import find
+
+    return float(find(algorithm).cost.steps(ranks))
+
+
+def _bytes(algorithm: str, ranks: int) -> float:
+    """Bytes on a rank's port, in units of V."""
+    from simulator.collectives import find
+
+    return float(find(algorithm).cost.volume(ranks, 1.0)) / ranks
+
+
+def affine(sizes: Floats, seconds: Floats) -> Callable[[Floats], Floats]:
+    """The line of least squares of relative errors with α, 1/β ≥ 0."""
+    from experiments.calibration.links import solve
+
+    design = np.stack((np.ones_like(sizes), sizes), axis=1) / seconds[:, None]
+    alpha, slope = solve(design, np.ones_like(seconds))
+    return lambda size: np.asarray(alpha + slope * size)

@@ -1,0 +1,149 @@
+"""What is known of a library before anything is measured: its algorithms, its protocols, and about what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simulator.collectives import algorithms
+from topologies.errors import InputError
+
+US, GBPS = 1e-6, 1e9
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where a fit starts for a protocol: α of one step inside a node and between nodes, seconds, and 1/β, s/B; and by
+    how much α counts more in an algorithm (inside, between). With `one_rate` the GPU's own stores, flags between them,
+    are what limits it, and 1/β is one number for all links."""
+
+    name: str
+    latency: Mapping[str, float]
+    slowness: Mapping[str, float]
+    factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    one_rate: bool = False
+
+    def rate(self, kind: str) -> str:
+        """The name of the parameter that is 1/β of links of `kind`."""
+        return f"{self.name} 1/β" if self.one_rate else f"{self.name} {kind} 1/β"
+
+    def factor(self, algorithm: str, reach: str) -> float:
+        """By how much α counts more in `algorithm`, inside a "node" or in the "network"."""
+        return self.factors.get(algorithm, {}).get(reach, 1.0)
+
+
+@dataclass(frozen=True)
+class Library:
+    """`chooses`: the algorithms of each collective where none is forced. `spelled`: what it calls an algorithm that has
+    another name here. `few`: what it takes instead of an algorithm if there are fewer elements than ranks. `memory`:
+    whether ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: the memory that an algorithm
+    allocates anew each time, in units of V."""
+
+    name: str
+    launch: float
+    protocols: tuple[Prior, ...]
+    chooses: Mapping[str, tuple[str, ...]]
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    few: Mapping[str, str] = field(default_factory=dict)
+    memory: bool = False
+    scratch: Mapping[str, float] = field(default_factory=dict)
+
+    def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
+        """The algorithms here that may have run a collective; none if it is not known."""
+        known = algorithms()
+        words = (self.spelled.get(forced, forced),) if forced else self.chooses.get(collective, ())
+        names = (name for word in words for name in (word, f"{word}_{collective}"))
+        return tuple(name for name in names if name in known and known[name].collective.name == collective)
+
+
+def _step(node: float, network: float) -> dict[str, float]:
+    """α of each of the two links that a step crosses inside a node, and of the two between nodes."""
+    return {"node": node / 2 * US, "network": network / 2 * US}
+
+
+def _rates(node: float, network: float) -> dict[str, float]:
+    return {"node": 1 / (node * GBPS), "network": 1 / (network * GBPS)}
+
+
+def _tree(node: float, network: float) -> dict[str, dict[str, float]]:
+    return {"double_tree": {"node": node, "network": network}}
+
+
+_CHOSEN = {
+    "all_gather": ("ring_all_gather",),
+    "reduce_scatter": ("ring_reduce_scatter",),
+    "all_to_all": ("pairwise",),
+    "send_recv": ("shift",),
+    "broadcast": ("chain_broadcast",),
+    "reduce": ("chain_reduce",),
+}
+
+NCCL = Library(
+    "NCCL",
+    6.6 * US,
+    (
+        Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7), True),
+        Prior("LL128", _step(1.9, 4.0), _rates(50, 50), _tree(1.25 / 1.9, 8.5 / 4.0), True),
+        Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
+    ),
+    _CHOSEN | {"all_reduce": ("ring", "double_tree")},
+    {"tree": "double_tree"},
+)
+"""Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in proportion (src/graph/
+tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a node of 2020 to 2023."""
+
+MPI = Library(
+    "MPI",
+    1.0 * US,
+    (
+        Prior("short", _step(0.6, 2.5), _rates(2, 0.5)),
+        Prior("eager", _step(1.2, 5.0), _rates(6, 2)),
+        Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12)),
+    ),
+    _CHOSEN
+    | {
+        "all_reduce": ("recursive_doubling", "halving_doubling", "ring"),
+        "all_gather": ("recursive_doubling_all_gather", "ring_all_gather", "neighbor_exchange"),
+        "broadcast": ("tree_broadcast", "chain_broadcast"),
+        "reduce": ("tree_reduce",),
+    },
+    {
+        "allgather_reduce": "halving_doubling",
+        "neighbor": "neighbor_exchange",
+        "nonoverlapping": "tree",
+        "segmented_ring": "ring",
+    },
+    {"ring": "recursive_doubling"},
+    memory=True,
+    scratch={
+        "recursive_doubling": 1.0,
+        "halving_doubling": 1.0,
+        "tree": 1.0,
+        "ring_reduce_scatter": 1.0,
+        "recursive_halving_reduce_scatter": 2.0,
+    },
+)
+"""Three message protocols, of short messages that travel with their header, eager ones that are copied at both ends,
+and large ones that wait for their receiver. Open MPI's ring needs an element a rank and is recursive doubling else; its
+scratch is by ompi/mca/coll/base. `allgather_reduce` is what one set of measurements calls Rabenseifner's algorithm."""
+
+GLOO = Library(
+    "gloo",
+    50 * US,
+    (Prior("tcp", _step(60, 60), _rates(1, 1)),),
+    {
+        "all_reduce": ("gloo_ring",),
+        **{name: (f"gloo_{name}",) for name in ("broadcast", "all_gather", "reduce_scatter", "reduce", "all_to_all")},
+    },
+    memory=True,
+)
+
+LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, GLOO)}
+"""The libraries by name."""
+
+
+def library(name: str) -> Library:
+    """The library of a name. Raises InputError with the names if there is none."""
+    if name.lower() not in LIBRARIES:
+        raise InputError(f"{name!r} is no library that is known: there are {', '.join(LIBRARIES)}")
+    return LIBRARIES[name.lower()]

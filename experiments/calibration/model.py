@@ -1,0 +1,310 @@
+"""The times of many measured points as one function of a machine's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from experiments.calibration.libraries import Library, Prior
+from experiments.calibration.observations import Points
+from experiments.calibration.paths import Costs, Paths
+from simulator.collectives import find
+from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from topologies.shapes import nodes
+from topologies.topology import Floats, Topology
+
+BETWEEN = ("network", "ib", "ethernet")
+"""Kinds of link that lead from node to node."""
+NEGLIGIBLE = 1e-13
+"""Seconds: the least α that is simulated."""
+SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
+"""Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
+
+
+Machine = Callable[[int, int], Topology]
+"""From the number of ranks and of ranks a node to the machine."""
+
+
+def as_nodes(ranks: int, per_node: int) -> Topology:
+    """The machine as a library sees it: ranks behind one port each, in nodes behind one port each."""
+    return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
+
+
+def reach(kind: str) -> str:
+    """Whether links of a kind are inside a "node" or in the "network" between them."""
+    return "network" if kind in BETWEEN else "node"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a fit: its name, where it starts, in what it is measured, and the weight of the start. It is
+    fitted as a logarithm, or as it is where `unit` is "power"."""
+
+    name: str
+    start: float
+    unit: str
+    weight: float
+
+    @property
+    def inner(self) -> float:
+        """The start, as the fit counts."""
+        return self.start if self.unit == "power" else float(np.log(self.start))
+
+    def outer(self, inner: float) -> float:
+        """The value that the fit counts as `inner`."""
+        return inner if self.unit == "power" else float(np.exp(np.clip(inner, -300, 300)))
+
+
+class Model:
+    """Predicted seconds of `points` by a library whose protocols all go through the simulated schedules, on the machine
+    that `machine` makes of ranks and ranks a node.
+
+    `crowding`: whether α and β between nodes change with the number of nodes.
+    """
+
+    def __init__(self, points: Points, library: Library, machine: Machine = as_nodes, *, crowding: bool = True) -> None:
+        self.points, self.library = points, library
+        self.paths = _Known(points, library, machine)
+        self.kinds = self.paths.kinds
+        size = np.log(points.nodes)
+        self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
+        self.crowd = size - np.log(self.typical)
+        self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
+        self.parameters = tuple(self._parameters())
+        self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
+        self.start = np.array([parameter.inner for parameter in self.parameters])
+        self.weight = np.array([parameter.weight for parameter in self.parameters])
+
+    def _parameters(self) -> Iterator[Parameter]:
+        yield Parameter("launch", self.library.launch, "s", LIKELY)
+        for prior in self.library.protocols:
+            starts = {kind: self._start(prior, kind) for kind in self.kinds}
+            for kind, (latency, _) in starts.items():
+                yield Parameter(f"{prior.name} {kind} α", latency, "s", LOOSE)
+            for name, slowness in {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}.items():
+                yield Parameter(name, slowness, "s/B", LOOSE)
+        if self.library.memory:
+            yield Parameter("γ", 1 / 8e9, "s/B", LOOSE)
+            yield Parameter("γ beyond cache", 1 / 5e9, "s/B", LOOSE)
+            yield Parameter("copy", 1 / 15e9, "s/B", LIKELY)
+            yield Parameter("copy beyond cache", 1 / 8e9, "s/B", LIKELY)
+            yield Parameter("fresh memory", 1 / 4e9, "s/B", LIKELY)
+        if self.crowding:
+            yield Parameter("network α by nodes", 0.0, "power", SURE)
+            yield Parameter("network 1/β by nodes", 0.0, "power", SURE)
+
+    def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
+        """Where α and 1/β of a kind of link start: the prior's, or in that proportion what the machine says."""
+        if kind in prior.latency:
+            return prior.latency[kind], prior.slowness[kind]
+        latency, slowness = self.paths.figures[kind]
+        longer = prior.latency[reach(kind)] / self.library.protocols[0].latency[reach(kind)]
+        return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
+
+    def value(self, inner: Floats, name: str, otherwise: float = 0.0) -> float:
+        """A parameter by name; `otherwise` where the model has none of that name."""
+        k = self.index.get(name)
+        return otherwise if k is None else self.parameters[k].outer(float(inner[k]))
+
+    def predict(self, inner: Floats, keep: slice | np.ndarray = slice(None)) -> Floats:
+        """Seconds of the points that `keep` chooses, by the paths known so far, and the fastest algorithm."""
+        return np.asarray(self.times(inner, keep).min(axis=1))
+
+    def times(self, inner: Floats, keep: slice | np.ndarray = slice(None)) -> Floats:
+        """Seconds by each of the algorithms that may have run, infinite where there is none: (points, algorithms)."""
+        table, size = self.paths.table(), self.points.size[keep]
+        memory = self.memory(inner)
+        beyond = memory.beyond(size)
+        merge = (1 - beyond) * memory.reduction + beyond * memory.reduction_beyond
+        touch = (1 - beyond) * memory.copy + beyond * memory.copy_beyond
+        crowd = [np.exp(self.crowd[keep] * self.value(inner, f"network {what} by nodes")) for what in ("α", "1/β")]
+        scratch = table.scratch[keep]
+        before = memory.fresh * scratch * size[:, None] * memory.mapped(scratch, size[:, None])
+        best = np.full(scratch.shape, np.inf)
+        for number, prior in enumerate(self.library.protocols):
+            seconds = table.merged[keep][:, :, number] * (merge * size)[:, None, None]
+            for k, kind in enumerate(self.kinds):
+                latency = self.value(inner, f"{prior.name} {kind} α")
+                slowness = self.value(inner, prior.rate(kind))
+                grown = crowd if kind in BETWEEN else (np.ones(len(size)),) * 2
+                factor = table.factors[keep][:, :, number, k]
+                seconds = (
+                    seconds
+                    + table.latencies[keep][:, :, number, :, k] * (factor * (latency * grown[0])[:, None])[..., None]
+                )
+                seconds = seconds + table.bytes[keep][:, :, number, :, k] * (slowness * grown[1] * size)[:, None, None]
+            best = np.minimum(best, seconds.max(axis=2) + table.absent[keep])
+        touched = np.array([Profile.touched(self.points.curves[c].collective) for c in self.points.curve[keep]])
+        launch = self.value(inner, "launch") + touched * touch * size
+        return np.asarray(launch[:, None] + before + best)
+
+    def memory(self, inner: Floats) -> Memory:
+        """Seconds a byte of merging and copying."""
+        names = ("γ", "γ beyond cache", "copy", "copy beyond cache", "fresh memory")
+        return Memory(*(self.value(inner, name) for name in names))
+
+    def explore(self, inner: Floats) -> float:
+        """Simulate points at these parameters, keep the paths that explain them, and return by how much at most,
+        relatively, those known before were wrong."""
+        wrong = max(self._explore(place, inner) for place in self.paths.places())
+        self.paths.version += 1
+        return wrong
+
+    def _explore(self, place: Place, inner: Floats) -> float:
+        short, memory, last = 0.0, self.memory(inner), len(self.library.protocols) - 1
+        for number in range(last + 1):
+            ends = {0: place.sizes[:1], last: place.sizes[-1:]}
+            for size in ends.get(number, ()) if place.paths.large else place.sizes:
+                merge = memory.merge(float(size))
+                costs = self.costs(inner, number, place.nodes, place.algorithm, merge, place.paths)
+                before = place.paths.longest(costs, float(size), number)
+                found = place.paths.simulate(costs, float(size), number)
+                short = max(short, abs(1 - before / found))
+        return short
+
+    def costs(self, inner: Floats, number: int, size: int, algorithm: str, merge: float, paths: Paths) -> Costs:
+        """α and 1/β of the kinds that `paths` crosses, on `size` nodes."""
+        prior = self.library.protocols[number]
+        crowd = np.log(size / self.typical)
+        latency, slowness = [], []
+        for kind in paths.kinds:
+            grown = crowd * (kind in BETWEEN)
+            alpha = self.value(inner, f"{prior.name} {kind} α") * prior.factor(algorithm, reach(kind))
+            latency.append(max(NEGLIGIBLE, alpha * np.exp(grown * self.value(inner, "network α by nodes"))))
+            beta = self.value(inner, prior.rate(kind))
+            slowness.append(beta * np.exp(grown * self.value(inner, "network 1/β by nodes")))
+        return Costs(np.array(latency), np.array(slowness), merge)
+
+    def profile(self, inner: Floats, name: str, machine: str) -> Profile:
+        """The parameters as what a simulation takes."""
+        protocols = tuple(
+            Protocol(
+                prior.name,
+                {
+                    kind: Cost(
+                        self.value(inner, f"{prior.name} {kind} α"),
+                        0.0,
+                        1 / self.value(inner, prior.rate(kind)),
+                    )
+                    for kind in self.kinds
+                },
+                {
+                    name: {kind: factors[reach(kind)] for kind in self.kinds if reach(kind) in factors}
+                    for name, factors in prior.factors.items()
+                },
+            )
+            for prior in self.library.protocols
+        )
+        powers = [self.value(inner, f"network {what} by nodes") for what in ("α", "1/β")]
+        crowding = {kind: Crowding(self.typical, *powers) for kind in self.kinds if kind in BETWEEN and self.crowding}
+        return Profile(
+            name, machine, self.value(inner, "launch"), protocols, crowding, self.memory(inner), self.library.scratch
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
+
+    algorithm: str
+    nodes: int
+    paths: Paths
+    sizes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms, protocols,
+    paths, kinds), `merged` without the kinds, `factors` on α of shape (points, algorithms, protocols, kinds); and of shape
+    (points, algorithms) `absent`, infinite where a point has no such algorithm, else 0, and `scratch`, in units of V.
+    """
+
+    latencies: Floats
+    bytes: Floats
+    merged: Floats
+    factors: Floats
+    absent: Floats
+    scratch: Floats
+
+
+class _Known:
+    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes."""
+
+    def __init__(self, points: Points, library: Library, machine: Machine) -> None:
+        self.points, self.library = points, library
+        self.figures: dict[str, tuple[float, float]] = {}
+        self.of: dict[tuple[str, int, int], Paths] = {}
+        for curve in points.curves:
+            for name in self.names(curve.algorithms):
+                key = (name, curve.ranks, curve.per_node)
+                if key not in self.of:
+                    topology = machine(curve.ranks, curve.per_node)
+                    self._note(topology)
+                    self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
+        kinds = {kind for paths in self.of.values() for kind in paths.kinds}
+        self.kinds = tuple(kind for kind in self.figures if kind in kinds)
+        self.version = 0
+        self._table: tuple[int, Table] | None = None
+
+    def _note(self, topology: Topology) -> None:
+        """α and 1/β of the kinds of link that have a β."""
+        for kind in dict.fromkeys(topology.link_kinds):
+            links = np.flatnonzero(topology.link_kinds.are(kind))
+            if kind not in self.figures and np.isfinite(topology.bandwidth[links]).all():
+                slowest = float(topology.bandwidth[links].min())
+                self.figures[kind] = float(np.median(topology.latency[links])), 1 / slowest
+
+    def names(self, algorithms: tuple[str, ...]) -> tuple[str, ...]:
+        """Algorithms, and those that the library takes in their place for few elements."""
+        fallen = [self.library.few[name] for name in algorithms if name in self.library.few]
+        return tuple(dict.fromkeys((*algorithms, *fallen)))
+
+    def places(self) -> Iterator[Place]:
+        """Every algorithm where it was measured."""
+        for (name, ranks, per_node), paths in self.of.items():
+            curves = [one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node]
+            sizes = [one.sizes for one in curves if name in self.names(one.algorithms)]
+            yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
+
+    def table(self) -> Table:
+        """All known paths; made anew when there are more."""
+        count = self.version
+        if self._table is None or self._table[0] != count:
+            self._table = count, self._build()
+        return self._table[1]
+
+    def _build(self) -> Table:
+        points, kinds = self.points, len(self.kinds)
+        most = max(len(self.names(curve.algorithms)) for curve in points.curves)
+        deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
+        shape = (len(points), most, len(self.library.protocols), deep)
+        latencies, crossed, merged = np.zeros((*shape, kinds)), np.zeros((*shape, kinds)), np.zeros(shape)
+        factors = np.ones((len(points), most, len(self.library.protocols), kinds))
+        absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
+        for c, curve in enumerate(points.curves):
+            here = points.curve == c
+            for a, name in enumerate(self.names(curve.algorithms)):
+                paths = self.of[name, curve.ranks, curve.per_node]
+                columns = [self.kinds.index(kind) for kind in paths.kinds]
+                for q, point in product(range(shape[2]), np.flatnonzero(here)):
+                    if found := paths.rows(q, float(points.size[point])):
+                        rows = np.array(found)
+                        place = point, a, q, slice(len(rows))
+                        latencies[(*place, columns)] = rows[:, : len(columns)].T
+                        crossed[(*place, columns)] = rows[:, len(columns) : 2 * len(columns)].T
+                        merged[place] = rows[:, -1]
+                for q, prior in enumerate(self.library.protocols):
+                    factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
+                scratch[here, a] = self.library.scratch.get(name, 0.0)
+                absent[here, a] = self._absent(name, curve.algorithms, points, here)
+        return Table(latencies, crossed, merged, factors, absent, scratch)
+
+    def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
+        """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""
+        few = points.size[here] / 4 < points.ranks[here]
+        if name in algorithms:
+            return np.where(few & (name in self.library.few), np.inf, 0.0)
+        return np.where(few, 0.0, np.inf)

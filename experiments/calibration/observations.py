@@ -1,0 +1,90 @@
+"""Measured curves as a fit wants them: which algorithms may have run, where, how large, how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.calibration.libraries import Library
+from experiments.measurements import Curve
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks` ranks on `nodes`
+    nodes, by one of `algorithms`: the one that was forced, or those that the library may have chosen from.
+
+    `elements` is the size of an element in bytes.
+    """
+
+    name: str
+    collective: str
+    algorithms: tuple[str, ...]
+    ranks: int
+    nodes: int
+    sizes: Floats
+    seconds: Floats
+    elements: int = 4
+
+    @property
+    def per_node(self) -> int:
+        """Ranks of a node."""
+        return -(-self.ranks // self.nodes)
+
+    @property
+    def label(self) -> str:
+        """What curves have in common that differ in ranks alone."""
+        return f"{self.collective} {'|'.join(self.algorithms)}"
+
+    def at(self, keep: Flags) -> Series:
+        """The same with the sizes that `keep` says."""
+        return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
+
+
+def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
+    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library` chooses from.
+
+    Raises InputError where the curve leaves open what a fit needs.
+    """
+    known = library.algorithms(curve.collective, curve.algorithm)
+    if not known:
+        what = curve.algorithm or f"whatever {library.name} chooses"
+        raise InputError(f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out")
+    if not curve.ranks or curve.ranks < 2:
+        raise InputError(f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2")
+    points = [point for point in (curve.in_place if in_place else curve.points) if not point.wrong]
+    sizes = np.array([float(point.size) for point in points])
+    seconds = np.array([point.time_s for point in points])
+    return Series(curve.source, curve.collective, known, curve.ranks, curve.nodes or curve.ranks, sizes, seconds)
+
+
+class Points:
+    """The points of several series, one after the other, as columns."""
+
+    def __init__(self, curves: Iterable[Series]) -> None:
+        self.curves = tuple(curves)
+        if not self.curves:
+            raise InputError("no curve to fit: expected at least one with a known number of ranks")
+        self.curve = np.repeat(np.arange(len(self.curves)), [len(one.sizes) for one in self.curves])
+        self.size = np.concatenate([one.sizes for one in self.curves])
+        self.seconds = np.concatenate([one.seconds for one in self.curves])
+        self.ranks = np.array([one.ranks for one in self.curves])[self.curve]
+        self.nodes = np.array([one.nodes for one in self.curves])[self.curve]
+        self.label = np.array([one.label for one in self.curves])[self.curve]
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @property
+    def largest(self) -> Flags:
+        """The largest size of every curve."""
+        last = np.zeros(len(self), dtype=np.bool_)
+        last[np.flatnonzero(np.diff(self.curve, append=len(self.curves)))] = True
+        return last

@@ -1,0 +1,109 @@
+"""Critical paths as counts: the simulated time of a schedule as a function of α, β and γ, without simulating again.
+
+Under the rules of time a path's length is linear in every α, 1/β and γ, and as long as no queue is served in another
+order the makespan is the length of the longest one. So the paths that simulations have found say what the time is at
+parameters near by. Fits work on them, simulate where they end, drop the paths that are longer there than the simulation
+(their order is no more), keep those that it found, and go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.collectives import Algorithm
+from simulator.critical_path import sensitivities
+from simulator.engines import run
+from simulator.routed import route
+from topologies.topology import Floats, Topology
+
+LARGE = 100_000
+"""Operations from which a schedule is simulated for two points at a time only."""
+
+
+TOLERANCE = 1e-9
+"""By how much a path may be longer than the time that it explains."""
+
+
+class Costs(NamedTuple):
+    """α (seconds) and 1/β (s/B) of each kind of link, in the order of `Paths.kinds`, and γ (s/B)."""
+
+    latency: Floats
+    slowness: Floats
+    reduction: float
+
+
+class Paths:
+    """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind and bytes merged, the bytes
+    in units of V: shape (2 * kinds + 1,)."""
+
+    def __init__(self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]) -> None:
+        self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
+        schedule = algorithm.build(ranks, 1.0)
+        if algorithm.fit is not None:
+            schedule, topology, _, _ = algorithm.fit(topology, ranks, 1.0)
+        self.routed = route(schedule, topology)
+        self.links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in self.kinds]
+        self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
+
+    def rows(self, protocol: int, nbytes: float) -> list[Floats]:
+        """The paths found with a protocol at a size; those of large schedules are of all protocols and sizes."""
+        return list(self.found.get(self._place(protocol, nbytes), {}).values())
+
+    def _place(self, protocol: int, nbytes: float) -> tuple[int, float]:
+        return (0, 0.0) if self.large else (protocol, nbytes)
+
+    @property
+    def count(self) -> int:
+        """How many paths are known."""
+        return sum(len(rows) for rows in self.found.values())
+
+    @property
+    def large(self) -> bool:
+        """Whether a simulation takes long."""
+        return len(self.routed.schedule) > LARGE
+
+    def simulate(self, costs: Costs, nbytes: float, protocol: int = 0) -> float:
+        """The simulated seconds of V = `nbytes`; the path that explains them is kept."""
+        topology = self.routed.topology
+        latency, bandwidth = topology.latency.copy(), topology.medium_bandwidth.copy()
+        for links, alpha, slowness in zip(self.links, costs.latency, costs.slowness, strict=True):
+            latency[links], bandwidth[links] = alpha, 1 / slowness
+        gamma = np.full_like(topology.reduction, costs.reduction)
+        changed = replace(topology, latency=latency, medium_bandwidth=bandwidth, reduction=gamma)
+        routed = replace(
+            self.routed,
+            topology=changed,
+            schedule=self.routed.schedule.scaled(nbytes),
+            reduction=np.full_like(self.routed.reduction, costs.reduction),
+        )
+        timeline = run(routed)
+        counted = sensitivities(timeline)
+        row = np.array(
+            [
+                *(counted.latency[links].sum() for links in self.links),
+                *(counted.inverse_bandwidth[links].sum() / nbytes for links in self.links),
+                counted.reduction.sum() / nbytes,
+            ]
+        )
+        self._keep(row, costs, nbytes, protocol, timeline.makespan)
+        return timeline.makespan
+
+    def _keep(self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float) -> None:
+        rows = self.found.setdefault(self._place(protocol, nbytes), {})
+        for key, known in list(rows.items()):
+            if float(known @ _each(costs, nbytes)) > makespan * (1 + TOLERANCE):
+                del rows[key]
+        rows[np.round(row, 9).tobytes()] = row
+
+    def longest(self, costs: Costs, nbytes: float, protocol: int = 0) -> float:
+        """Seconds of the longest known path; 0 without any."""
+        return max((float(row @ _each(costs, nbytes)) for row in self.rows(protocol, nbytes)), default=0.0)
+
+
+def _each(costs: Costs, nbytes: float) -> Floats:
+    """What each count of a row costs."""
+    return np.concatenate((costs.latency, costs.slowness * nbytes, [costs.reduction * nbytes]))

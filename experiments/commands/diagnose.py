@@ -1,0 +1,194 @@
+"""`simctl diagnose`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from experiments import output
+from experiments.commands.machine import Machine
+from experiments.commands.sweep import FIGURES, parse_ranks
+from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
+from experiments.diagnosis.advice import advice
+from experiments.diagnosis.findings import Finding
+from experiments.measurements import Curve, Measurements, read_all
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+FEW = 4
+"""Curves up to which every size is printed; of more, only what was found."""
+
+
+def run(
+    logs: Sequence[Path],
+    machine: Machine | None,
+    family: str | None,
+    p: str | None,
+    in_place: bool,
+    plot: Path | None,
+    how: str,
+) -> int:
+    """Print what is found in each curve and between them; 1 if anything is abnormal."""
+    output.check_writable(plot, FIGURES)
+    measurements = read_all(logs, family)
+    curves = list(_curves(measurements, p, in_place))
+    if not curves:
+        raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
+    expected = simulated(partial(_laid_out, machine)) if machine else None
+    progress, results = output.Progress("curves"), []
+    for done, curve in enumerate(curves):
+        progress(done, len(curves))
+        results.append(diagnose(curve, expected))
+    progress(len(curves), len(curves))
+    differences = compare(curves)
+    if plot:
+        _draw(results, plot)
+    for line in measurements.skipped:
+        output.note(f"skipped {line}")
+    output.say(_render(results, differences, how))
+    return int(any(one.abnormal for one in results) or bool(differences))
+
+
+def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterator[Curve]:
+    ranks = _one(p) if p else None
+    for curve in measurements.curves:
+        if ranks and curve.ranks and ranks != curve.ranks:
+            raise InputError(f"{curve.source} has {curve.ranks} ranks: --p {ranks} contradicts it, leave it out")
+        points = curve.in_place if in_place else curve.points or curve.in_place
+        if points:
+            beside = () if in_place or not curve.points else curve.in_place
+            yield replace(curve, ranks=ranks or curve.ranks, points=points, in_place=beside)
+
+
+def _laid_out(machine: Machine, curve: Curve) -> Machine:
+    """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""
+    blueprint, ranks, nodes = machine.blueprint, curve.ranks or 0, curve.nodes or 1
+    if blueprint.kind == "shape" or machine.placement != "node" or nodes < 2 or ranks % nodes:
+        return machine
+    here, whole = ranks // nodes, blueprint.whole()
+    size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
+    if here >= size:
+        return machine
+    places = ",".join(str(node * size + place) for node in range(nodes) for place in range(here))
+    if "nodes" in blueprint.options:
+        return replace(machine, placement=places)
+    text = f"{machine.topology}{',' if blueprint.options else ':'}nodes={nodes}"
+    return replace(machine, topology=text, placement=places)
+
+
+def _one(text: str) -> int:
+    ranks = parse_ranks(text)
+    if len(ranks) != 1:
+        raise InputError(f"--p {text}: one number of ranks here")
+    return ranks[0]
+
+
+def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
+    """One picture, or one a curve with its number before the ending."""
+    from experiments.diagnosis.figure import diagnosis_figure
+
+    for number, one in enumerate(results, 1):
+        path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}{plot.suffix}")
+        output.write(path, diagnosis_figure(one, plot.suffix[1:]))
+        if len(results) > 1:
+            output.note(f"drew {path}")
+
+
+def _render(results: Sequence[Diagnosis], differences: Sequence[Difference], how: str) -> str:
+    if how == "json":
+        between = [_difference(one) for one in differences]
+        return output.to_json({"curves": [_record(one) for one in results], "differences": between})
+    if how == "csv":
+        return output.to_csv([row for one in results for row in _rows(one)]).rstrip("\n")
+    blocks = ["\n".join(_text(one, len(results) <= FEW)) for one in results]
+    return "\n".join([("\n\n" if len(results) <= FEW else "\n").join(blocks), *_between(differences), _total(results)])
+
+
+def _between(differences: Sequence[Difference]) -> Iterator[str]:
+    if differences:
+        yield "\nbetween set-ups"
+        yield from (f"  abnormal: {one.text}" for one in differences)
+        slower = Finding("slower set-up", (), 1.0, "")
+        yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
+
+
+def _total(results: Sequence[Diagnosis]) -> str:
+    sick = sum(one.abnormal for one in results)
+    return f"\n{sick} of {len(results)} curve{'s' if len(results) > 1 else ''} abnormal"
+
+
+def _text(one: Diagnosis, full: bool) -> Iterator[str]:
+    curve = one.curve
+    ranks = f"{curve.ranks} ranks" if curve.ranks else "ranks unknown"
+    about = ", ".join(word for word in (curve.collective, ranks, curve.algorithm, curve.protocol) if word)
+    yield f"{about}, {Path(curve.source).name}: {'abnormal' if one.abnormal else 'healthy'}"
+    yield from (f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings)
+    if not full:
+        return
+    if curve.capped:
+        yield "  note: the benchmark itself lowered its largest size for lack of memory: no fault"
+    yield from (f"  {fact}" for fact in one.facts)
+    yield from (f"  try: {line}" for line in one.advice)
+    yield output.align(list(_table(one)))
+
+
+def _table(one: Diagnosis) -> Iterator[list[str]]:
+    head = ["  size", "time", "busbw" if one.curve.ranks else "algbw", "regime"]
+    yield [*head, *(("expected", "of it", "algorithm") if one.expected else ()), ""]
+    for row in _rows(one):
+        size, time, rate = float(row["size_B"] or 0), float(row["time_s"] or 0), float(row["busbw_Bps"] or 0)
+        cells = [f"  {format_bytes(size)}", format_seconds(time), format_bandwidth(rate), str(row["regime"])]
+        if one.expected:
+            seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
+            cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]
+        yield [*cells, str(row["abnormal"])]
+
+
+def _rows(one: Diagnosis) -> Iterator[dict[str, output.Value]]:
+    """A record a point; `abnormal` and `notes` are the kinds of what was found there."""
+    expected, fraction = one.expected, one.fraction
+    for k, (size, seconds) in enumerate(zip(one.samples.size, one.samples.seconds, strict=True)):
+        yield {
+            "source": one.curve.source,
+            "collective": one.curve.collective,
+            "ranks": one.curve.ranks,
+            "size_B": float(size),
+            "time_s": float(seconds),
+            "busbw_Bps": float(one.busbw[k]),
+            "regime": one.regimes[k],
+            "fitted_s": float(one.envelope(one.samples.size[k : k + 1])[0]),
+            "expected_s": float(expected.seconds[k]) if expected else None,
+            "bound_s": float(expected.bound[k]) if expected else None,
+            "fraction": float(fraction[k]) if fraction is not None else None,
+            "algorithm": expected.algorithm[k] if expected else None,
+            "abnormal": "; ".join(found.kind for found in one.findings if found.alarm and k in found.places),
+            "notes": "; ".join(found.kind for found in one.findings if not found.alarm and k in found.places),
+        }
+
+
+def _record(one: Diagnosis) -> dict[str, object]:
+    return {
+        "source": one.curve.source,
+        "collective": one.curve.collective,
+        "ranks": one.curve.ranks,
+        "nodes": one.curve.nodes,
+        "abnormal": one.abnormal,
+        "capped": one.curve.capped,
+        "findings": [
+            found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]} for found in one.findings
+        ],
+        "protocols": [piece._asdict() for piece in one.envelope.pieces],
+        "facts": list(one.facts),
+        "advice": list(one.advice),
+        "points": list(_rows(one)),
+    }
+
+
+def _difference(one: Difference) -> dict[str, object]:
+    ranges = [{"from_B": low, "to_B": high, "factor": factor} for low, high, factor in one.ranges]
+    about = {"collective": one.slower.collective, "ranks": one.slower.ranks, "text": one.text}
+    return about | {"slower": one.slower.source, "faster": one.faster.source, "factor": one.factor, "ranges": ranges}

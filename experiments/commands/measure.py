@@ -1,0 +1,245 @@
+"""`simctl measure`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from experiments import output
+from experiments.runner.environment import TORCHRUN, Place, find_place, meeting_point
+from experiments.runner.failures import GRACE, MeasurementFailed
+from experiments.runner.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
+from experiments.runner.results import CELLS, Record, Row, key_of, read_rows
+from topologies.errors import InputError
+from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
+
+MOST = 1024
+"""Processes on one machine."""
+LONGEST = 86_400.0
+_INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
+_COPIES = 3
+"""Buffers of V that every rank needs at least: numbers to begin with, where they change, what must come out."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options, as text where they have units."""
+
+    backend: str = "gloo"
+    nproc: str | None = None
+    collectives: str = "all_reduce"
+    sizes: str = "4KiB..64MiB:x4"
+    device: str | None = None
+    dtype: str = "float32"
+    repetitions: int = 100
+    warmup: int = 2
+    budget: str = "1s"
+    timeout: str = "60s"
+    init: str | None = None
+    seed: int = 0
+
+
+def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
+    """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was measured."""
+    place = None if request.nproc else find_place(os.environ)
+    try:
+        plans = _plans(request, place)
+        record = Record(None) if place and place.rank else _record(out, resume)
+    except InputError:
+        if place and place.rank:
+            time.sleep(GRACE)  # rank 0 says it, unless torchrun ends it first because of us
+            return 2
+        raise
+    plans = [_without(plan, record) for plan in plans]
+    if record.path:
+        output.write(_meta(record.path), _provenance(request, plans, record.path, resume))
+    if place is None:
+        return _finished(record, how, lambda: _measure_here(plans, record))
+    code = _finished(record, how, lambda: _measure_as(place, plans[0], record))
+    if code:
+        os._exit(code)  # what ranks that are gone have left behind might block an orderly end
+    return code
+
+
+def _plans(request: Request, place: Place | None) -> list[Plan]:
+    """What to measure, for each number of ranks. Raises InputError for what cannot be."""
+    if find_spec("torch") is None:
+        raise InputError("measuring needs torch, which is not installed: pip install '.[torch]'")
+    counts = [place.ranks] if place else _counts(request.nproc)
+    plans = [_plan(request, ranks) for ranks in counts]
+    _check_memory(plans, place)
+    if place is None:
+        _check_init(plans)
+        _check_device(plans[counts.index(max(counts))])
+    return plans
+
+
+def _counts(nproc: str | None) -> list[int]:
+    if nproc is None:
+        raise InputError("how many ranks: --nproc 4 starts them here; torchrun and srun start them on many machines")
+    if TORCHRUN[0] in os.environ and TORCHRUN[1] in os.environ:
+        raise InputError(f"--nproc {nproc} in one of torchrun's processes: leave it out, torchrun has started them all")
+    counts = parse_counts(nproc)
+    if not all(1 <= count <= MOST for count in counts):
+        raise InputError(f"--nproc {nproc}: 1 to {MOST} processes")
+    return counts
+
+
+def _plan(request: Request, ranks: int) -> Plan:
+    device = request.device or ("cuda" if request.backend == "nccl" else "cpu")
+    for name, value, known in (
+        ("backend", request.backend, BACKENDS),
+        ("device", device, DEVICES),
+        ("dtype", request.dtype, tuple(ITEMS)),
+    ):
+        if value not in known:
+            raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(known)}")
+    if request.backend == "nccl" and device == "cpu":
+        raise InputError("backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo")
+    if request.init is not None and not _INIT.fullmatch(request.init):
+        raise InputError(f"init {request.init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE")
+    if request.repetitions < 1 or request.warmup < 1:
+        raise InputError(f"repetitions = {request.repetitions}, warmup = {request.warmup}: 1 or more")
+    names, sizes = parse_names(request.collectives), parse_sizes(request.sizes)
+    return Plan(
+        request.backend,
+        device,
+        request.dtype,
+        ranks,
+        request.init or "",
+        points(names, sizes, ranks, request.dtype),
+        request.repetitions,
+        request.warmup,
+        _seconds("budget", request.budget),
+        _seconds("timeout", request.timeout),
+        request.seed,
+    )
+
+
+def _seconds(name: str, text: str) -> float:
+    value = parse_seconds(text)
+    if not 0.1 <= value <= LONGEST:
+        raise InputError(f"{name} {text!r}: 100ms to {LONGEST:.0f}s")
+    return value
+
+
+def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for plan in plans:
+        largest, here = max(point.size_bytes for point in plan.points), 1 if place else plan.ranks
+        if plan.device == "cpu" and _COPIES * here * largest > memory:
+            raise InputError(
+                f"{format_bytes(largest)} at {here} rank(s) of this machine: more than fits into {format_bytes(memory)}"
+            )
+
+
+def _check_init(plans: Sequence[Plan]) -> None:
+    path = Path(plans[0].init.removeprefix("file://")) if plans[0].init.startswith("file://") else None
+    if path and (len(plans) > 1 or path.exists()):
+        raise InputError(f"init {plans[0].init!r}: a file that is not there yet, for one number of ranks")
+
+
+def _check_device(plan: Plan) -> None:
+    if plan.backend != "gloo" or plan.device != "cpu":
+        from experiments.runner.ranks import find_device
+
+        find_device(plan, plan.ranks - 1)
+
+
+def _record(out: Path | None, resume: bool) -> Record:
+    if resume and out is None:
+        raise InputError("--resume of which file: name it with --out")
+    if out is None:
+        return Record(None)
+    output.check_writable(out)
+    output.check_writable(_meta(out))
+    return Record(out, read_rows(out) if resume and out.exists() else [])
+
+
+def _without(plan: Plan, record: Record) -> Plan:
+    """The plan without what has been measured."""
+    known = {row.key for row in record.rows}
+    return replace(plan, points=tuple(point for point in plan.points if key_of(plan, point) not in known))
+
+
+def _measure_here(plans: Sequence[Plan], record: Record) -> None:
+    from experiments.runner.launch import launch
+
+    keep = _keep(record, sum(len(plan.points) for plan in plans))
+    for plan in plans:
+        if plan.points:
+            launch(plan, keep)
+
+
+def _measure_as(place: Place, plan: Plan, record: Record) -> None:
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if plan.init in ("", "env://"):
+        os.environ.update(meeting_point(os.environ))
+        plan = replace(plan, init="env://")
+    from experiments.runner.cluster import take_part
+
+    take_part(plan, place, _keep(record, len(plan.points)))
+
+
+def _keep(record: Record, total: int) -> Callable[[Row], None]:
+    """What is done with each point, of `total`."""
+    progress, before = output.Progress("points measured"), len(record.rows)
+
+    def keep(row: Row) -> None:
+        record.add(row)
+        progress(len(record.rows) - before, total)
+
+    return keep
+
+
+def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
+    """The exit code; whatever ends the work, the table of what was measured is printed."""
+    failure = None
+    try:
+        work()
+    except MeasurementFailed as error:
+        failure = str(error)
+    finally:
+        if record.rows:
+            output.say(output.render([asdict(row) for row in record.rows], CELLS, how))
+    wrong = sum(row.wrong > 0 for row in record.rows)
+    if wrong:
+        print(f"simctl: {wrong} of {len(record.rows)} points have wrong results", file=sys.stderr)  # noqa: T201
+    kept = f"{len(record.rows)} points are kept in {record.path}" if record.path and record.rows else ""
+    if failure or (failure is not None and kept):
+        print("simctl: " + "; ".join(filter(None, (failure, kept))), file=sys.stderr)  # noqa: T201
+    return 1 if wrong or failure is not None else 0
+
+
+def _meta(out: Path) -> Path:
+    """Where it is kept how a table was made."""
+    return out.with_name(f"{out.name}.meta.json")
+
+
+def _provenance(request: Request, plans: Sequence[Plan], out: Path, resume: bool) -> str:
+    """As of every table; of one that is resumed, what was known of it before is under `before`."""
+    asked = {name: value for name, value in asdict(request).items() if value is not None}
+    machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
+    ranks = ",".join(str(plan.ranks) for plan in plans)
+    made = json.loads(output.provenance(**asked, **machine, ranks=ranks, torch=_torch()))
+    if resume:
+        with suppress(OSError, ValueError):
+            made["before"] = json.loads(_meta(out).read_text())
+    return json.dumps(made, indent=1)
+
+
+def _torch() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "unknown"

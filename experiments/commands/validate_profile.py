@@ -1,0 +1,128 @@
+"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on unseen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments import output
+from experiments.calibration.calibrate import calibrate, error, points
+from experiments.calibration.libraries import Library, library
+from experiments.calibration.observations import Points, Series
+from experiments.calibration.prediction import Predicted, errors, predict
+from experiments.commands.calibrate import error_table, machine_for
+from experiments.commands.machine import Machine
+from experiments.commands.sweep import FIGURES
+from experiments.measurements import read_all
+from experiments.profiles import find
+from experiments.profiles.document import Calibrated, Error
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds, parse_number
+
+WORST = 5
+Judged = tuple[Series, list[Predicted]]
+
+
+def refuse(options: Sequence[str]) -> None:
+    """Raise InputError for options that are of the validation of a log."""
+    if options:
+        raise InputError(f"{options[0]} is for one log: a profile says it itself, leave it out")
+
+
+def run(
+    files: Sequence[Path],
+    family: str | None,
+    forced: bool,
+    in_place: bool,
+    tolerance: str | None,
+    plot: Path | None,
+    how: str,
+) -> int:
+    """Print both; 1 if a mean error is above the tolerance."""
+    limit = parse_number(tolerance) if tolerance else np.inf
+    output.check_writable(plot, FIGURES)
+    if len(files) < 2:
+        raise InputError(f"{files[0]}: --tolerance judges a profile: name the profile, then runs")
+    profile, kind = _profile(files[0])
+    measurements = read_all(files[1:], family)
+    curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
+    measured, skipped = points(curves, kind, in_place=in_place)
+    for line in (*measurements.skipped, *skipped):
+        output.note(f"skipped {line}")
+    judged = _judge(profile, measured)
+    found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
+    crossed = {one.protocol: error(one) for one in found.held_out}
+    if plot:
+        from experiments.calibration import figure
+
+        output.write(plot, figure.measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
+    output.say(_render(profile, judged, crossed, how))
+    means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
+    means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
+    return int(max(means) > limit)
+
+
+def _profile(path: Path) -> tuple[Calibrated, Library]:
+    profile = find(str(path))
+    return profile, library(profile.library)
+
+
+def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
+    """Every curve simulated under the profile as it is."""
+    simulated, kind = profile.simulated(), library(profile.library)
+    machine, progress, judged = Machine(profile.machine), output.Progress("curves"), []
+    for done, curve in enumerate(measured.curves):
+        progress(done, len(measured.curves))
+        topology = machine.laid_out(curve.ranks, curve.nodes)(curve.ranks)
+        judged.append((curve, predict(simulated, kind, curve, topology)))
+    progress(len(judged), len(judged))
+    return judged
+
+
+def _render(profile: Calibrated, judged: Sequence[Judged], crossed: dict[str, Error], how: str) -> str:
+    records: list[output.Record] = [
+        {
+            "curve": Path(curve.name).name,
+            "collective": curve.collective,
+            "ranks": curve.ranks,
+            "size_B": row.size,
+            "measured_s": row.measured,
+            "predicted_s": row.seconds,
+            "error": row.error,
+            "algorithm": row.algorithm,
+            "protocol": row.protocol,
+        }
+        for curve, rows in judged
+        for row in rows
+    ]
+    if how == "csv":
+        return output.to_csv(records).rstrip("\n")
+    if how == "json":
+        return output.to_json({"points": records, "unseen": {name: one.model_dump() for name, one in crossed.items()}})
+    again = (
+        f"the same kind of model, fitted to these runs without the points that it is judged by\n{error_table(crossed)}"
+    )
+    return "\n\n".join((_as_it_is(profile, judged), _worst(judged), again))
+
+
+def _as_it_is(profile: Calibrated, judged: Sequence[Judged]) -> str:
+    table = [["curve", "ranks", "sizes", "mean", "median", "worst"]]
+    for curve, rows in judged:
+        wrong = errors(rows)
+        shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
+        table.append([Path(curve.name).stem, str(curve.ranks), str(len(rows)), *shares])
+    everything = np.concatenate([errors(rows) for _, rows in judged])
+    middle = f"mean {everything.mean():.1%}, median {np.median(everything):.1%}"
+    total = f"|predicted / measured - 1| of {len(everything)} points: {middle}"
+    return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
+
+
+def _worst(judged: Sequence[Judged]) -> str:
+    rows = sorted(((row, curve) for curve, rows in judged for row in rows), key=lambda one: -abs(one[0].error))
+    table = [["worst points", "size", "measured", "predicted", "error", "by"]]
+    for row, curve in rows[:WORST]:
+        cells = [format_bytes(row.size), format_seconds(row.measured), format_seconds(row.seconds)]
+        table.append([Path(curve.name).stem, *cells, f"{row.error:+.1%}", f"{row.algorithm}, {row.protocol}"])
+    return output.align(table)

@@ -1,0 +1,110 @@
+"""Which points of a curve are abnormal, by the curve alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, Finding
+from experiments.diagnosis.samples import Places, Samples
+from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, runs, slow_runs
+from topologies.units import format_bytes, format_seconds
+
+
+def anomalies(samples: Samples) -> tuple[Finding, ...]:
+    """All findings, alarms first."""
+    shape = [*_slow(samples), *_end(samples)]
+    taken = {place for finding in shape for place in finding.places}
+    others = [*_places(samples), *_falls(samples, taken), *_switches(samples, taken)]
+    found = [*_wrong(samples), *shape, *others]
+    return tuple(sorted(found, key=lambda finding: not finding.alarm))
+
+
+def memory(samples: Samples) -> Places:
+    """The largest sizes of buffers on the host, where bandwidth falls for good: they no longer fit into the caches, or
+    the allocator maps them anew."""
+    return np.arange(0) if not samples.host or len(drops(samples)) else fallen(samples)[0]
+
+
+def span(samples: Samples, places: Places | tuple[int, ...]) -> str:
+    """The sizes at consecutive places in words."""
+    first, last = (format_bytes(samples.size[place]) for place in (places[0], places[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
+def _wrong(samples: Samples) -> Iterator[Finding]:
+    places = tuple(np.flatnonzero(samples.wrong).tolist())
+    if places:
+        sizes = ", ".join(format_bytes(samples.size[place]) for place in places)
+        yield Finding("wrong result", places, float(len(places)), f"wrong results at {sizes}")
+
+
+def _slow(samples: Samples) -> Iterator[Finding]:
+    down, over = descents(samples), excesses(samples)
+    for run in slow_runs(samples):
+        worst = int(run[np.argmax(np.maximum(down, over)[run])])
+        places, factor = tuple(run.tolist()), float(np.exp(max(down[worst], over[worst])))
+        falls = _against(samples, worst) if down[worst] > np.log(FALLS) else ""
+        allowed = f"{format_bytes(samples.size[worst])} takes {factor:.3g} times what the sizes on both sides allow"
+        if run[0] == 0:
+            text = f"{span(samples, run)}: {falls}, with no smaller size to compare"
+            yield Finding("slow start", places, factor, text, factor > ONE_SIDE)
+        else:
+            said = ", and ".join(part for part in (allowed if over[worst] > down[worst] else "", falls) if part)
+            yield Finding("bump", places, factor, f"{span(samples, run)}: {said}")
+
+
+def _against(samples: Samples, worst: int) -> str:
+    """The worst size beside the larger one that is fastest."""
+    faster = worst + 1 + int(np.argmin(samples.seconds[worst + 1 :]))
+    slow, fast = (format_bytes(samples.size[place]) for place in (worst, faster))
+    return f"{slow} takes {samples.seconds[worst] / samples.seconds[faster]:.3g} times as long as {fast}"
+
+
+def _end(samples: Samples) -> Iterator[Finding]:
+    """What happens to bandwidth at the largest sizes."""
+    places, factor = fallen(samples)
+    if not len(places):
+        return
+    best = int(np.argmax(samples.rate))
+    text = f"{span(samples, places)}: {factor:.3g} times less bandwidth than {format_bytes(samples.size[best])}"
+    sizes = tuple(places.tolist())
+    if len(memory(samples)):
+        yield Finding("memory", sizes, factor, f"{text}: buffers leave the caches, or are mapped anew", alarm=False)
+    else:
+        yield Finding("plateau drops", sizes, factor, text, alarm=bool(len(drops(samples))))
+
+
+def _places(samples: Samples) -> Iterator[Finding]:
+    """Where times in place and out of place disagree."""
+    ratio = samples.in_place / samples.seconds
+    allowed = np.log(BOTH_SIDES) + 2 * samples.noise
+    places = np.flatnonzero(np.abs(np.log(ratio)) > allowed)
+    if len(places):
+        worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
+        sizes = ", ".join(format_bytes(samples.size[place]) for place in places)
+        pair = f"{format_seconds(samples.seconds[worst])} and {format_seconds(samples.in_place[worst])}"
+        text = f"{sizes}: out of place and in place disagree, {pair} at {format_bytes(samples.size[worst])}"
+        yield Finding("in place differs", tuple(places.tolist()), float(max(ratio[worst], 1 / ratio[worst])), text)
+
+
+def _falls(samples: Samples, taken: set[int]) -> Iterator[Finding]:
+    """Where time falls as size grows, by no more than where a library changes its algorithm."""
+    down = descents(samples)
+    for run in runs(down > np.log(FALLS)):
+        worst = int(run[np.argmax(down[run])])
+        if worst not in taken:
+            text = f"{span(samples, run)}: {_against(samples, worst)}"
+            yield Finding("time falls", tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False)
+
+
+def _switches(samples: Samples, taken: set[int]) -> Iterator[Finding]:
+    for place in jumps(samples):
+        if place in taken:
+            continue
+        growth = float(samples.seconds[place] / samples.seconds[place - 1])
+        step = float(samples.size[place] / samples.size[place - 1])
+        sizes = f"{format_bytes(samples.size[place - 1])} to {format_bytes(samples.size[place])}"
+        text = f"{sizes}: time grows {growth:.3g} times, size {step:.3g}: the library's choice for it is slower"
+        yield Finding("costly switch", (int(place),), growth / step, text, alarm=False)

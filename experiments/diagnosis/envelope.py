@@ -1,0 +1,100 @@
+"""A curve as up to three protocols, one after the other, each with an α and a β of the whole collective."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.diagnosis.samples import NOISE
+from topologies.topology import Floats, Ints
+
+PIECES = 3
+MOST = 96
+"""Points that a fit looks at; of more, so many evenly spread ones."""
+
+
+class Piece(NamedTuple):
+    """T = `latency` + `per_byte` * V from the size `start` to `end`, in bytes, seconds and seconds a byte."""
+
+    start: float
+    end: float
+    latency: float
+    per_byte: float
+
+    def share(self, nbytes: Floats | float) -> Floats:
+        """The part of the time that grows with size, 0 to 1."""
+        moving = self.per_byte * np.asarray(nbytes)
+        return np.asarray(moving / (self.latency + moving))
+
+    @property
+    def half(self) -> float:
+        """n1/2: the bytes at which half of the bandwidth is reached."""
+        return self.latency / self.per_byte if self.per_byte > 0 else float("inf")
+
+
+class Envelope(NamedTuple):
+    """The pieces by size, at least one."""
+
+    pieces: tuple[Piece, ...]
+
+    def piece(self, nbytes: Floats) -> Ints:
+        """Which piece each size is in, shape of `nbytes`."""
+        starts = np.array([piece.start for piece in self.pieces])
+        return np.asarray(np.maximum(np.searchsorted(starts, nbytes, side="right") - 1, 0))
+
+    def __call__(self, nbytes: Floats) -> Floats:
+        """Seconds of each size; between two pieces those of the faster one."""
+        columns = [np.array([getattr(piece, name) for piece in self.pieces]) for name in ("end", "latency", "per_byte")]
+        end, latency, per_byte = columns
+        place = self.piece(nbytes)
+        following = np.minimum(place + (nbytes > end[place]), len(self.pieces) - 1)
+        lines = (latency[which] + per_byte[which] * nbytes for which in (place, following))
+        return np.asarray(np.minimum(*lines))
+
+
+def fit(nbytes: Floats, seconds: Floats) -> Envelope:
+    """The pieces with the least relative squared error; one more only if Schwarz's criterion (BIC) pays for it."""
+    chosen = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), MOST)).astype(int))
+    size, time = nbytes[chosen], seconds[chosen]
+    lines, error = _lines(size, time)
+    best = min(_segmented(error), key=lambda cuts: _criterion(error, cuts, len(size)))
+    return Envelope(tuple(Piece(float(size[i]), float(size[j - 1]), *lines[i, j].tolist()) for i, j in pairwise(best)))
+
+
+def _lines(size: Floats, time: Floats) -> tuple[Floats, Floats]:
+    """α and 1/β of the points from i to j - 1, shape (n, n + 1, 2), and their relative squared error, (n, n + 1)."""
+    u, v = 1 / time, size / time
+    sums = [np.concatenate(([0.0], np.cumsum(column))) for column in (u, v, u * u, u * v, v * v, np.ones_like(u))]
+    su, sv, suu, suv, svv, count = (column[None, :] - column[:-1, None] for column in sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        determinant = suu * svv - suv * suv
+        sound = determinant > 1e-9 * suu * svv
+        a = np.where(sound, (svv * su - suv * sv) / determinant, 0.0)
+        b = np.where(sound, (suu * sv - suv * su) / determinant, sv / svv)
+        a, b = np.where(b < 0, su / suu, np.maximum(a, 0.0)), np.where(a < 0, sv / svv, np.maximum(b, 0.0))
+    error = count - 2 * (a * su + b * sv) + a * a * suu + 2 * a * b * suv + b * b * svv
+    return np.stack((a, b), axis=2), np.where(count >= 2, np.maximum(error, 0.0), np.inf)
+
+
+def _segmented(error: Floats) -> list[list[int]]:
+    """The best cuts into one, two, ... pieces, each with both ends: [0, ..., n]."""
+    points = error.shape[0]
+    if points < 2:
+        return [[0, points]]
+    cost, back, found = error[0], [], [[0, points]]
+    for _ in range(1, min(PIECES, points // 2)):
+        total = np.where(np.isnan(error), np.inf, cost[:-1, None] + error)
+        back.append(np.argmin(total, axis=0))
+        cost = total.min(axis=0)
+        cuts = [points]
+        for step in reversed(back):
+            cuts.append(int(step[cuts[-1]]))
+        found.append([0, *reversed(cuts)])
+    return found
+
+
+def _criterion(error: Floats, cuts: list[int], points: int) -> float:
+    left = sum(error[i, j] for i, j in pairwise(cuts)) if points > 1 else 0.0
+    return float(points * np.log(left / points + NOISE**2) + 3 * len(cuts) * np.log(points))

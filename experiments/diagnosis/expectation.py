@@ -1,0 +1,98 @@
+"""What a machine should give: the best that the simulator does there with what a library may run, and the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.diagnosis.samples import uses_mpi
+from experiments.measurements import Curve
+from experiments.sweep import DEFAULT, Case, Machine, Rules
+from simulator.bounds import best_bound
+from simulator.collectives import Algorithm, algorithms
+from topologies.errors import InputError
+from topologies.topology import Floats, Topology
+
+CANDIDATES: dict[str, tuple[str, ...]] = {
+    "all_reduce": ("rings", "nvls", "ring", "double_tree", "tree"),
+    "all_gather": ("rings_all_gather", "ring_all_gather"),
+    "reduce_scatter": ("rings_reduce_scatter", "ring_reduce_scatter"),
+    "broadcast": ("chain_broadcast", "tree_broadcast"),
+    "reduce": ("chain_reduce", "tree_reduce"),
+    "all_to_all": ("pairwise",),
+    "send_recv": ("shift",),
+}
+"""What NCCL and its kin run, by collective."""
+MPI: dict[str, tuple[str, ...]] = {
+    "all_reduce": ("ring", "recursive_doubling", "halving_doubling"),
+    "all_gather": ("ring_all_gather", "recursive_doubling_all_gather", "neighbor_exchange"),
+    "reduce_scatter": ("ring_reduce_scatter", "recursive_halving_reduce_scatter"),
+}
+"""What MPI libraries run, where that is something else."""
+FORCED = {"ring": ("rings", "ring"), "tree": ("double_tree", "tree"), "nvls": ("nvls",)}
+"""What else goes by the name of an algorithm that was forced."""
+MANY = 256
+"""Ranks beyond which only the first candidate that fits is simulated."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Shape (points,): the seconds that are expected and those that nothing can beat, and who expects them."""
+
+    seconds: Floats
+    algorithm: tuple[str, ...]
+    bound: Floats
+    limit: str
+    topology: Topology
+
+
+Expectation = Callable[[Curve, Floats], Expected | None]
+"""From a curve and its sizes in bytes to what is expected of it, or None where nothing can be said."""
+Machines = Callable[[Curve], Machine]
+"""From a curve to the machine with its ranks where they were."""
+
+
+def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
+    """Expects what the simulator does on the machine of a curve.
+
+    Raises InputError where the machine is too small for a curve.
+    """
+
+    def expect(curve: Curve, sizes: Floats) -> Expected | None:
+        if curve.ranks is None or curve.ranks < 2 or curve.collective not in CANDIDATES:
+            return None
+        cases = list(_cases(curve, curve.ranks, machines(curve), rules))
+        if not cases:
+            return None
+        times = np.array([[case.simulate(float(nbytes)).makespan for nbytes in sizes] for case in cases])
+        best = np.argmin(times, axis=0)
+        names = tuple(cases[k].algorithm.name for k in best)
+        topology, collective = cases[0].topology, cases[0].algorithm.collective
+        bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
+        return Expected(times.min(axis=0), names, np.array([b.seconds for b in bounds]), bounds[-1].name, topology)
+
+    return expect
+
+
+def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator[Case]:
+    for algorithm in _candidates(curve):
+        topology = machine(ranks, algorithm.servers)
+        try:
+            case = Case(algorithm, ranks, topology, rules)
+        except InputError:
+            continue
+        yield case
+        if ranks > MANY:
+            return
+
+
+def _candidates(curve: Curve) -> list[Algorithm]:
+    """What may have run: the algorithm that was forced, by its name here; else those of the collective."""
+    known = algorithms()
+    forced = FORCED.get(curve.algorithm, (curve.algorithm,))
+    names = [f"{name}{suffix}" for name in forced for suffix in ("", f"_{curve.collective}")]
+    chosen = [known[name] for name in names if name in known and known[name].collective.name == curve.collective]
+    usual = CANDIDATES | MPI if uses_mpi(curve) else CANDIDATES
+    return chosen or [known[name] for name in usual[curve.collective]]

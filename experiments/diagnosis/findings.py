@@ -1,0 +1,30 @@
+"""What is found in a curve, and the few thresholds that decide."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BOTH_SIDES = 1.5
+"""A size is abnormal that takes this many times what the sizes on both sides of it allow. Where a library changes its
+algorithm or protocol it may well do worse for a size or two: on healthy machines by up to 1.44 (NCCL's all-reduce) and
+1.52 in bandwidth (NCCL's broadcast), also when it is repeated in place."""
+ONE_SIDE = 2.0
+"""The same where one side is all there is: the smallest sizes (cold clocks, first use of buffers) and the largest one,
+of which nobody knows what would come next."""
+FALLS = 1.25
+"""Time that falls by this much as size grows is beyond noise: of sizes measured twice, 99 in 100 are nearer."""
+ATTACHED = 1.15
+"""A neighbour of an abnormal size belongs to it if it is slow by this much."""
+FAR_BELOW = 0.6
+"""A plateau is far below the machine's at this fraction: NCCL reaches 70 to 100% of what its simulation does."""
+
+
+class Finding(NamedTuple):
+    """Something about the points at `places` (indices): `factor` times slower, less or more than it should be. Where
+    `alarm` is false it is worth knowing, and no sign of a sick machine."""
+
+    kind: str
+    places: tuple[int, ...]
+    factor: float
+    text: str
+    alarm: bool = True

@@ -1,0 +1,146 @@
+"""What the plateau of bandwidth is made of: the ports of a node, or the links of a GPU, as far as they are known."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.diagnosis.samples import on_host
+from experiments.measurements import Curve
+from experiments.measurements.identity import bus_factor
+from topologies.topology import Topology
+from topologies.units import format_bandwidth
+
+FULL = 0.7
+"""A share of the line rate from which on links count as used."""
+_NAMED = {"EDR": 12.5, "HDR100": 12.5, "HDR200": 25.0, "HDR": 25.0, "NDR200": 25.0, "NDR": 50.0, "XDR": 100.0}
+_COUNT = re.compile(r"\b([0-9]{1,2})(?:x | per node)")
+_WORD = re.compile(
+    r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s per link)"
+)
+_PORTS = {1.25: "10 Gbit/s", 3.125: "25 Gbit/s", 12.5: "100 Gbit/s (EDR)", 25.0: "200 Gbit/s (HDR, Slingshot-11)"}
+_PORTS |= {50.0: "400 Gbit/s (NDR)", 100.0: "800 Gbit/s (XDR)"}
+_GPUS = {
+    "V100": ("NVLink 2", 6, 25.0),
+    "A100": ("NVLink 3", 12, 25.0),
+    "H100": ("NVLink 4", 18, 26.6),
+    "H200": ("NVLink 4", 18, 26.6),
+    "GB200": ("NVLink 5", 18, 50.0),
+    "B200": ("NVLink 5", 18, 50.0),
+    "MI300X": ("Infinity Fabric", 7, 64.0),
+    "MI355X": ("Infinity Fabric", 7, 76.8),
+    "RTX": ("PCIe x16", 1, 63.0),
+}
+"""Links of a GPU and GB/s of each on the wire, one way."""
+_PEERS = ("gpu", "nvswitch", "switch")
+
+
+class Links(NamedTuple):
+    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`: nobody guessed."""
+
+    name: str
+    number: int
+    rate: float
+    place: str
+    sure: bool = True
+
+
+class Plateau(NamedTuple):
+    """Bytes/s that leave each node or GPU at the best size, the links that carry them, and that in words."""
+
+    rate: float
+    links: Links | None
+    text: str
+
+
+def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | None:
+    """What the best algbw (bytes/s) of a curve says of links, or None where the ranks are unknown."""
+    if not curve.ranks or curve.ranks < 2:
+        return None
+    alone = nodes_of(curve, topology) == 1 or _network(curve).startswith("none")
+    rate = leaving(curve, algbw)
+    links = _of_topology(topology, alone) if topology else _of_gpu(curve) if alone else _of_network(curve, rate)
+    if links and links.place == "node":
+        links = _used(links, curve, rate)
+    place = links.place if links else "GPU" if alone else "node"
+    text = f"{format_bandwidth(rate)} a {place}"
+    return Plateau(rate, links, f"{text}: {_words(rate, links, on_host(curve))}" if links else text)
+
+
+def nodes_of(curve: Curve, topology: Topology | None) -> int:
+    """The number of nodes, by the file or else by where the machine puts the ranks."""
+    if curve.nodes or topology is None:
+        return curve.nodes or 1
+    node = topology.node[topology.placement[: curve.ranks]]
+    return max(len(np.unique(node[node >= 0])), 1)
+
+
+def leaving(curve: Curve, algbw: float) -> float:
+    """Bytes/s that leave a node if every byte crosses once, as rings and pairs do; a GPU where there is one node."""
+    ranks, nodes = curve.ranks or 2, curve.nodes or 1
+    if curve.collective == "all_to_all" and nodes > 1:
+        inside = ranks / nodes
+        return algbw * inside * (ranks - inside) / ranks
+    return algbw * bus_factor(curve.collective, ranks)
+
+
+def _used(links: Links, curve: Curve, rate: float) -> Links:
+    """No more links than a node has ranks, if that suffices."""
+    here = max((curve.ranks or 2) // (curve.nodes or 1), 1)
+    return links if rate > 1.05 * here * links.rate else links._replace(number=min(links.number, here))
+
+
+def _words(rate: float, links: Links, host: bool) -> str:
+    share = rate / (links.number * links.rate)
+    ports = f"{links.number} x {links.name} at {format_bandwidth(links.rate)}"
+    if share > 1.05:
+        return f"more than {ports}: the library reduces or copies inside nodes first"
+    if share >= FULL:
+        return f"{share:.0%} of {ports}, {'the limit' if links.sure else 'likely the limit'}"
+    used = max(1, int(np.ceil(rate / links.rate / 1.03)))
+    if links.place == "node" and rate / (used * links.rate) >= FULL and used < links.number:
+        return f"{share:.0%} of {ports}, as if {used} of {links.number} were used"
+    other = "copies and merging on the host may be the limit" if host else "algorithm or protocol may be the limit"
+    return f"{share:.0%} of {ports}: {other}"
+
+
+def _of_topology(topology: Topology, alone: bool) -> Links | None:
+    """What leaves the first rank's GPU, or its node."""
+    home = int(topology.placement[0])
+    node = int(topology.node[home])
+    if alone or node < 0:
+        out = np.flatnonzero(topology.source == home)
+    else:
+        out = np.flatnonzero((topology.node[topology.source] == node) & (topology.node[topology.target] != node))
+    kinds = list(topology.device_kinds)
+    peers = [link for link in out.tolist() if kinds[topology.target[link]] in _PEERS] or out.tolist()
+    if not peers:
+        return None
+    rate = float(topology.bandwidth[peers].max())
+    fastest = [link for link in peers if topology.bandwidth[link] >= 0.99 * rate]
+    kind = list(topology.link_kinds)[fastest[0]]
+    return Links(f"{kind} link", len(fastest), rate, "GPU" if alone or node < 0 else "node")
+
+
+def _of_gpu(curve: Curve) -> Links | None:
+    found = next((links for model, links in _GPUS.items() if model in curve.device.upper()), None)
+    return Links(found[0], found[1], found[2] * 1e9, "GPU", sure=False) if found else None
+
+
+def _network(curve: Curve) -> str:
+    """What an index says between nodes."""
+    return "".join(curve.machine.split("; ", 2)[2:])
+
+
+def _of_network(curve: Curve, rate: float) -> Links:
+    """The NICs that an index names; else the nearest usual ports."""
+    network, here = _network(curve), (curve.ranks or 2) // (curve.nodes or 1)
+    if found := _WORD.search(network):
+        speed = 1e9 * (_NAMED[found[1]] if found[1] else int(found[2]) / 8 if found[2] else float(found[3]))
+        count = int(said[1]) if (said := _COUNT.search(network)) else here if "per GPU" in network else 1
+        return Links(found[1] or (f"{found[2]} Gbit/s" if found[2] else "link"), count, speed, "node")
+    fitting = [(count, speed) for speed in _PORTS for count in (1, 2, 4, 8) if count * speed * 1e9 * 1.03 >= rate]
+    count, speed = min(fitting or [(8, 100.0)], key=lambda port: (rate < FULL * port[0] * port[1] * 1e9, *port))
+    return Links(f"port of {_PORTS[speed]}", count, speed * 1e9, "node", sure=False)

@@ -1,0 +1,111 @@
+"""The healthy shape: time does not fall as size grows, and bandwidth does not fall for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from experiments.diagnosis.findings import ATTACHED, BOTH_SIDES, FALLS, ONE_SIDE
+from experiments.diagnosis.samples import NOISE, Places, Samples
+from topologies.topology import Flags, Floats
+
+NEAR = 8.0
+"""The most that the sizes on both sides of a run differ by, unless time falls inside: over more, a slower algorithm of
+the library's own choice looks like a run, too."""
+LONGEST = 12
+
+
+def limit(samples: Samples) -> Floats:
+    """By how much the logarithm of a time may be off, shape (points,): noise beyond the usual counts twice."""
+    return np.asarray(np.log(BOTH_SIDES) + 2 * (samples.noise - NOISE))
+
+
+def descents(samples: Samples) -> Floats:
+    """log of time over the least time of a larger message, shape (points,); 0 for the largest."""
+    least = np.minimum.accumulate(samples.seconds[::-1])[::-1]
+    return np.append(np.log(samples.seconds[:-1] / least[1:]), 0.0)
+
+
+def excesses(samples: Samples) -> Floats:
+    """log of time over what both sides of a run of sizes allow, shape (points,), 0 for points that are in no such run.
+
+    A run is slow if each of its sizes takes longer than three extensions of its sides say: those of the trends on the
+    left and on the right (over one step or two, what allows more), and the straight line between the two. A protocol
+    that starts slow is on the right one's line, the knee of one α and β on the straight line.
+    """
+    x, y = np.log(samples.size), np.log(samples.seconds)
+    allowed, found = limit(samples), np.zeros(len(x))
+    jumps_up = np.flatnonzero(np.diff(y) > allowed[1:]) + 1
+    for first, last in _windows(x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)):
+        run = np.arange(first, last + 1)
+        over = y[run] - _allowed(x, y, run)
+        if (over > allowed[run]).all():
+            found[run] = np.maximum(found[run], over)
+    return found
+
+
+def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
+    """First and last place of each run from `starts` whose sides are near enough, or in which time falls."""
+    for first in starts.tolist():
+        for last in range(first, min(first + LONGEST, len(x) - 1)):
+            if x[last + 1] - x[first - 1] < np.log(NEAR) + 0.01 or falls[first : last + 1].any():
+                yield first, last
+
+
+def _allowed(x: Floats, y: Floats, run: Places) -> Floats:
+    left, right = int(run[0]) - 1, int(run[-1]) + 1
+    before = max((_slope(x, y, start, left) for start in range(max(left - 2, 0), left)), default=1.0)
+    after = min((_slope(x, y, right, end) for end in range(right + 1, min(right + 3, len(x)))), default=0.0)
+    share = (np.exp(x[run]) - np.exp(x[left])) / (np.exp(x[right]) - np.exp(x[left]))
+    chord = np.log(np.exp(y[left]) + share * max(np.exp(y[right]) - np.exp(y[left]), 0.0))
+    trends = y[left] + before * (x[run] - x[left]), y[right] - after * (x[right] - x[run])
+    return np.asarray(np.maximum(np.maximum(*trends), chord))
+
+
+def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
+    """d log T / d log V between two points, within what is healthy: from 0 to 1."""
+    return float(np.clip((y[end] - y[start]) / (x[end] - x[start]), 0.0, 1.0))
+
+
+def slow_runs(samples: Samples) -> list[Places]:
+    """The runs of sizes that take longer than larger ones, or than both sides allow; each with what is attached."""
+    down, over = descents(samples), excesses(samples)
+    slow = (down > limit(samples)) | (over > 0)
+    near = slow | (down > np.log(ATTACHED))
+    return [run for run in runs(near) if slow[run].any()]
+
+
+def runs(marked: Flags) -> list[Places]:
+    """The places of consecutive marked points."""
+    places = np.flatnonzero(marked)
+    return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
+
+
+def fallen(samples: Samples) -> tuple[Places, float]:
+    """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller ones, and the factor
+    at the last of them."""
+    best = np.maximum.accumulate(samples.rate)
+    low = best / samples.rate > BOTH_SIDES
+    start = len(low) - int(np.argmin(low[::-1])) if not low.all() else 0
+    return np.arange(start, len(low)), float(best[-1] / samples.rate[-1])
+
+
+def drops(samples: Samples) -> Places:
+    """The sizes of `fallen`, if there are two of them or the one is off by ONE_SIDE.
+
+    On the host memory does that, too, as caches are left one after the other and the allocator begins to map: there
+    bandwidth must fall by ONE_SIDE within a doubling of size.
+    """
+    places, factor = fallen(samples)
+    if samples.host:
+        steep = np.log(samples.rate[:-1] / samples.rate[1:]) > np.log(ONE_SIDE)
+        sudden = steep & (samples.size[1:] < 2.1 * samples.size[:-1])
+        return places if np.isin(np.flatnonzero(sudden) + 1, places).any() else places[:0]
+    return places if len(places) > 1 or factor > ONE_SIDE else places[:0]
+
+
+def jumps(samples: Samples) -> Places:
+    """The sizes at which time grows BOTH_SIDES times as much as size does."""
+    steps = np.diff(np.log(samples.seconds)) - np.diff(np.log(samples.size))
+    return np.flatnonzero(steps > np.log(BOTH_SIDES)) + 1

@@ -1,0 +1,87 @@
+"""Several files and folders of measurements, read as one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from experiments.measurements.about import INDEX, entries
+from experiments.measurements.measurement import Curve, Measurements
+from experiments.measurements.reading import read
+from topologies.errors import InputError
+
+_SUFFIXES = (".csv", ".json", ".log", ".out", ".txt")
+
+
+def read_all(paths: Iterable[Path], family: str | None = None) -> Measurements:
+    """The curves in files and folders, in the order given; `skipped` names the file that each line is about.
+
+    A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`), or, without an index,
+    for every .csv, .json, .log, .out and .txt in it; a file in a folder that cannot be read is skipped and named.
+    `family` keeps the curves of one series of an index: its whole name or its first word ("F01").
+    Raises InputError when a path is not there, a file given by its own name cannot be read, or nothing is left.
+    """
+    curves: list[Curve] = []
+    skipped: list[str] = []
+    paths = tuple(paths)
+    for path in paths:
+        for file in _files(path, family):
+            found = _read(file, forgiving=path.is_dir())
+            curves += found.curves
+            skipped += [f"{file}: {line}" for line in found.skipped]
+    kept = [curve for curve in curves if family is None or belongs(curve.family, family)]
+    if len(kept) < len(curves):
+        skipped.append(f"{len(curves) - len(kept)} of {len(curves)} curves: not of family {family}")
+    if not kept:
+        raise InputError(_nothing(paths, curves, skipped, family))
+    return Measurements(tuple(kept), tuple(skipped))
+
+
+def belongs(name: str, family: str) -> bool:
+    """Whether `family` is a family's whole name or its first word.
+
+    >>> belongs("F06 ABCI V100 nodes", "f06"), belongs("F06p ABCI point-to-point V100", "F06")
+    (True, False)
+    """
+    wanted = family.strip().lower()
+    return wanted in (name.lower(), name.lower().partition(" ")[0])
+
+
+def _files(path: Path, family: str | None) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    index = path / INDEX
+    if not index.is_file():
+        try:
+            inside = sorted(path.iterdir())
+        except OSError as error:
+            raise InputError(f"cannot read folder {path}: {error.strerror}") from None
+        yield from (file for file in inside if file.suffix.lower() in _SUFFIXES and file.is_file())
+        return
+    for case, entry in entries(index).items():
+        if family is None or belongs(entry.get("family", ""), family):
+            curve = path / "curves" / f"{case}.csv"
+            yield curve if curve.is_file() else path / f"{case}.csv"
+
+
+def _read(file: Path, forgiving: bool) -> Measurements:
+    try:
+        return read(file)
+    except InputError as error:
+        if not forgiving:
+            raise
+        return Measurements((), (f"not read: {error}",))
+
+
+def _nothing(paths: Sequence[Path], curves: Sequence[Curve], skipped: Sequence[str], family: str | None) -> str:
+    where = ", ".join(map(str, paths)) or "no file"
+    if not family:
+        why = f": {skipped[0]}" if skipped else ""
+        return f"no measurements in {where}{why}: expected logs, JSON or CSV files, or a folder of them"
+    there = {curve.family for curve in curves if curve.family}
+    there |= {
+        entry.get("family", "")
+        for path in paths
+        if (path / INDEX).is_file()
+        for entry in entries(path / INDEX).values()
+    }
+    return f"no curve of family {family!r} in {where}: expected one of {', '.join(sorted(there)) or 'no family there'}"

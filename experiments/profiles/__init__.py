@@ -1,0 +1,74 @@
+"""Measured machines as profiles: those that are shipped, by name, and those in files."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments import output
+from topologies.errors import InputError
+from topologies.readers.checks import LIMIT, check_text
+
+if TYPE_CHECKING:
+    from experiments.profiles.document import Calibrated
+
+ENDINGS = (".yaml", ".yml")
+
+
+def names() -> list[str]:
+    """The profiles that are shipped."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in files(__package__).iterdir() if is_profile(entry.name))
+
+
+def is_profile(name: str) -> bool:
+    """Whether a file's name is that of a profile."""
+    return name.endswith(ENDINGS)
+
+
+def find(text: str) -> Calibrated:
+    """The profile of a name, or in a file. Raises InputError for what is neither, or is no profile."""
+    if text in names():
+        return parse((files(__package__) / f"{text}.yaml").read_text(encoding="utf-8"), f"{text}.yaml")
+    if is_profile(text) or Path(text).is_file():
+        return read(Path(text))
+    near = get_close_matches(text, names(), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(f"{text[:80]!r} is no profile and no .yaml file: {hint}there are {', '.join(names())}")
+
+
+def read(path: Path) -> Calibrated:
+    """The profile in a file. Raises InputError, in one line that names file and place, for what is none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)[:80]!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"cannot read {str(path)[:80]!r}: {error}") from None
+    if len(data) > LIMIT:
+        raise InputError(f"{path.name} has {len(data)} bytes: a profile has at most {LIMIT}")
+    try:
+        return parse(data.decode("utf-8-sig"), path.name)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+
+
+def parse(text: str, name: str) -> Calibrated:
+    """The profile in the text of the YAML file `name`. Raises InputError as :func:`read` does."""
+    from experiments.profiles.document import calibrated
+    from topologies.readers import yaml_files
+    from topologies.readers.document import Location, spelt
+
+    def place(location: Location) -> str:
+        line = yaml_files.line_of(text, location)
+        return f"{name}{f' line {line}' if line else ''}, {spelt(location)}".removesuffix(", ")
+
+    return calibrated(yaml_files.load(check_text(text, name), name), place)
+
+
+def write(profile: Calibrated, path: Path) -> None:
+    """Write a profile, all of it or nothing. Raises InputError if that is not possible."""
+    from experiments.profiles.document import dumps
+
+    output.write(path, dumps(profile))

@@ -1,0 +1,149 @@
+"""A profile with where it is from and how far it can be trusted, as YAML and back.
+
+All numbers are SI: seconds, bytes a second, seconds a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from topologies.errors import InputError
+from topologies.readers.document import Location
+
+Place = Callable[[Location], str]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+Power = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+MOST = 64
+
+
+class Part(BaseModel):
+    """A mapping whose keys are all known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Link(Part):
+    """What a link of a kind costs."""
+
+    latency: Seconds
+    gap: Seconds = 0.0
+    bandwidth: Rate
+
+
+class Crowd(Part):
+    """How links of a kind slow down with the number of nodes."""
+
+    nodes: Annotated[float, Field(ge=1, le=1e9)]
+    latency: Power = 0.0
+    bandwidth: Power = 0.0
+
+
+class Host(Part):
+    """Seconds a byte of merging, copying and fresh memory, and the size of the cache in bytes."""
+
+    reduction: Seconds = 0.0
+    reduction_beyond: Seconds = 0.0
+    copy_: Annotated[Seconds, Field(alias="copy")] = 0.0
+    copy_beyond: Seconds = 0.0
+    fresh: Seconds = 0.0
+    cache: Rate = 2.0**24.5
+
+
+class Estimated(Part):
+    """A fitted parameter, its 95% interval, and why the data do not identify it, if they do not."""
+
+    value: float
+    low: float
+    high: float
+    unit: Word
+    open: Annotated[str, Field(max_length=200)] = ""
+
+
+class Error(Part):
+    """Mean |predicted / measured - 1| of `points` that the fit has not seen: of the model, of the model with its
+    discrepancy, and of one α and one β a curve."""
+
+    points: Annotated[int, Field(ge=0)]
+    model: float | None
+    discrepancy: float | None
+    baseline: float | None
+
+
+class Calibrated(Part):
+    """A profile in a file. `sources` say what was measured, `errors` are those on unseen sizes, ranks and plateaus."""
+
+    profile: Word
+    machine: Word
+    library: Word
+    launch: Seconds
+    protocols: Annotated[dict[Word, dict[Word, Link]], Field(min_length=1, max_length=MOST)]
+    factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
+    crowding: dict[Word, Crowd] = Field({})
+    memory: Host = Host()
+    scratch: dict[Word, Ratio] = Field({})
+    estimates: dict[Word, Estimated] = Field({})
+    errors: dict[Word, Error] = Field({})
+    sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
+    made: dict[Word, Annotated[str, Field(max_length=2000)]] = Field({})
+
+    def simulated(self) -> Profile:
+        """What a simulation takes."""
+        protocols = tuple(
+            Protocol(
+                name,
+                {kind: Cost(link.latency, link.gap, link.bandwidth) for kind, link in links.items()},
+                self.factors.get(name, {}),
+            )
+            for name, links in self.protocols.items()
+        )
+        crowding = {kind: Crowding(one.nodes, one.latency, one.bandwidth) for kind, one in self.crowding.items()}
+        host = self.memory
+        memory = Memory(host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache)
+        return Profile(self.profile, self.machine, self.launch, protocols, crowding, memory, self.scratch)
+
+
+def calibrated(content: object, place: Place) -> Calibrated:
+    """The profile that plain values describe. Raises InputError with the place of the first mistake."""
+    try:
+        return Calibrated.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        said = "no such key" if wrong[0]["type"] == "extra_forbidden" else wrong[0]["msg"][:200].lower()
+        raise InputError(f"{place(wrong[0]['loc'])}: {said}{more}") from None
+
+
+def of(profile: Profile, library: str, **about: Any) -> Calibrated:
+    """A fitted profile as a document; `about` is what else its fields say."""
+    protocols = {
+        one.name: {kind: Link(**cost._asdict()) for kind, cost in one.links.items()} for one in profile.protocols
+    }
+    factors = {one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols}
+    return Calibrated(
+        profile=profile.name,
+        machine=profile.machine,
+        library=library,
+        launch=profile.launch,
+        protocols=protocols,
+        factors={name: rows for name, rows in factors.items() if rows},
+        crowding={kind: Crowd(**crowd._asdict()) for kind, crowd in profile.crowding.items()},
+        memory=Host(**profile.memory._asdict()),
+        scratch=dict(profile.scratch),
+        **about,
+    )
+
+
+def dumps(profile: Calibrated) -> str:
+    """A profile as YAML that is read back as an equal one."""
+    import yaml
+
+    content = profile.model_dump(by_alias=True, exclude_defaults=True)
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return text

@@ -1,0 +1,64 @@
+"""Which rank this process is, by what started it: torchrun, srun or mpirun."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from topologies.errors import InputError
+
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+SRUN = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+MPIRUN = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")
+_PORTS = 20_000
+
+
+class Place(NamedTuple):
+    """A rank among `ranks`, and its number on its own machine."""
+
+    rank: int
+    ranks: int
+    local: int
+
+
+def find_place(environment: Mapping[str, str]) -> Place | None:
+    """The rank that this process was started as, or None. Raises InputError if what says so makes no sense."""
+    for names in (TORCHRUN, SRUN, MPIRUN):
+        if names[0] in environment and names[1] in environment:
+            texts = [environment.get(name, "0") for name in names]
+            if not all(re.fullmatch(r"\d{1,7}", text, re.ASCII) for text in texts):
+                raise InputError(f"{', '.join(names)} are {', '.join(map(repr, texts))}: whole numbers")
+            place = Place(*map(int, texts))
+            if not place.rank < place.ranks:
+                raise InputError(f"{names[0]} is {place.rank} and {names[1]} {place.ranks}: ranks run from 0")
+            return place
+    return None
+
+
+def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
+    """MASTER_ADDR and MASTER_PORT: as they are, else the first host of the Slurm step and a port by its job.
+
+    Raises InputError if neither says.
+    """
+    if "MASTER_ADDR" in environment and "MASTER_PORT" in environment:
+        return {name: environment[name] for name in ("MASTER_ADDR", "MASTER_PORT")}
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
+    address = environment.get("MASTER_ADDR") or (first_host(hosts) if hosts else None)
+    if address is None:
+        raise InputError("nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init tcp://HOST:PORT")
+    job = environment.get("SLURM_JOB_ID", "")
+    port = _PORTS + (int(job[-9:]) % _PORTS if job.isdecimal() else 0)
+    return {"MASTER_ADDR": address, "MASTER_PORT": environment.get("MASTER_PORT", str(port))}
+
+
+def first_host(hosts: str) -> str:
+    """The first host of a list as Slurm writes it.
+
+    >>> first_host("node[007-012,020],login1"), first_host("a1,b2")
+    ('node007', 'a1')
+    """
+    name = re.match(r"[^,\[]*", hosts)
+    assert name is not None
+    number = re.match(r"\[(\d+)[^\]]*\]([^,\[]*)", hosts[name.end() :])
+    return name[0] + (number[1] + number[2] if number else "")

@@ -1,0 +1,48 @@
+"""Chain: the ranks in a row, rank 0 at one end of it, V in pieces that follow one another."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import BROADCAST, REDUCE, Algorithm
+from simulator.schedule import Schedule
+
+PIECES = 8
+
+
+def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+    """Rank r passes each piece on to rank r + 1 as soon as it has it: NCCL's ring, when it broadcasts.
+
+    >>> chain_broadcast(4, 4096.0).sent().tolist()
+    [4096.0, 4096.0, 4096.0, 0.0]
+    """
+    chain = ScheduleBuilder(ranks, nbytes, slots=pieces, phase="broadcast")
+    for rank in range(ranks - 1):
+        chain.copy(rank, rank + 1, slot=np.arange(pieces))
+    return chain.build()
+
+
+def chain_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+    """Rank r adds its own to each piece on its way from rank r + 1 to rank r - 1."""
+    chain = ScheduleBuilder(ranks, nbytes, slots=pieces, phase="reduce")
+    for rank in range(ranks - 1, 0, -1):
+        chain.reduce(rank, rank - 1, slot=np.arange(pieces))
+    return chain.build()
+
+
+ALGORITHMS = (
+    Algorithm(
+        "chain_broadcast",
+        BROADCAST,
+        chain_broadcast,
+        cost_models.chain_broadcast(PIECES),
+        "passed on from rank to rank, in pieces",
+    ),
+    Algorithm(
+        "chain_reduce",
+        REDUCE,
+        chain_reduce,
+        cost_models.chain_reduce(PIECES),
+        "added to from rank to rank, in pieces, towards rank 0",
+    ),
+)

@@ -1,0 +1,133 @@
+"""Two binary trees over the nodes, each for half of V: who passes on in one has nobody below it in the other.
+
+After Sanders, Speck, Träff, Two-tree algorithms, Parallel Computing 35, 2009; it is what NCCL calls Tree. Inside a node
+the ranks are a chain, whose first rank stands in both trees.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
+from simulator.schedule import Schedule
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+PIECES = 32
+"""Of each half."""
+Numbers = npt.NDArray[np.int64]
+
+
+def double_tree_all_reduce(
+    ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, pieces: int = PIECES
+) -> Schedule:
+    """Each tree reduces its half of V to its root and broadcasts it from there, each of its `pieces` on its own.
+
+    Nodes have `per_node` ranks each, one after the other; the last may have fewer. With several `channels` each has an
+    equal share of V and two trees for it, and channel c begins its chains with the c-th rank of each node. Raises
+    InputError for none.
+
+    >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
+    [4096.0, 8192.0, 8192.0, 4096.0]
+    """
+    for name, value in (("per_node", per_node), ("channels", channels)):
+        if value < 1:
+            raise InputError(f"{name} is {value}: 1 or more")
+    return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, pieces)
+
+
+def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """The nodes of the machine, in the order of their first ranks, with a channel for each NIC of a node, but no more
+    than it has ranks; a device that is in no node is one of its own."""
+    node = _nodes(topology, ranks)
+    sizes = np.bincount(node)
+    nics = np.count_nonzero(topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]]))
+    channels = max(1, min(int(sizes.min()), int(nics)))
+    cost = cost_models.double_tree(PIECES, int(_ranked(node, channels)[1].max()), channels)
+    words = f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
+    return Fitted(_all_reduce(node, nbytes, channels, PIECES), topology, cost, (words,))
+
+
+def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:
+    """Over ranks of which `node` says the number of the node, shape (ranks,)."""
+    builder = ScheduleBuilder(len(node), nbytes, slots=2 * channels * pieces, phase="reduce")
+    parent, depth = _ranked(node, channels)
+    levels = range(1, int(depth.max()) + 1)
+    joins = [_joins(parent, depth == level, pieces) for level in levels]
+    for child, above, slot, channel in reversed(joins):
+        builder.reduce(child, above, slot=slot, channel=channel)
+    builder.phase("broadcast")
+    for child, above, slot, channel in joins:
+        builder.copy(above, child, slot=slot, channel=channel)
+    return builder.build()
+
+
+def _joins(parent: Numbers, chosen: npt.NDArray[np.bool_], pieces: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Who is joined to whom, each piece's slot and its channel: first pieces first, those of all trees by turns."""
+    tree, child = np.nonzero(chosen)
+    slot = len(parent) * np.arange(pieces)[:, None] + tree
+    return child, parent[tree, child], slot, tree // 2
+
+
+def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
+    """Parent (-1: none) and depth of every rank in the two trees of every channel, shape (2 * channels, ranks)."""
+    order, size = np.argsort(node, kind="stable"), np.bincount(node)
+    first = np.cumsum(size) - size
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - first[node[order]]
+    before = order[first[node] + (place - 1) % size[node]]
+    above, channel = np.tile(trees(len(size)), (channels, 1)), np.arange(2 * channels)[:, None] // 2
+    head = order[first + channel % size]
+    joined = np.where(above < 0, -1, np.take_along_axis(head, np.maximum(above, 0), axis=1))
+    behind = (place - channel) % size[node]
+    return np.where(behind > 0, before, joined[:, node]), _depths(above)[:, node] + behind
+
+
+def trees(nodes: int) -> Numbers:
+    """The parent (-1: none) of every node in the two trees, shape (2, nodes).
+
+    In the first the odd nodes are leaves, and node 0 is above them all. The second is the first turned round for an
+    even number, so that the even nodes are leaves; moved on by one for an odd number, where node 0 alone passes on
+    in both, for one node below it in each.
+
+    >>> trees(6).tolist()
+    [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]
+    """
+    node = np.arange(nodes)
+    lowest = node & -node
+    up = (node ^ lowest) | (lowest << 1)
+    first = np.where(up < nodes, up, node ^ lowest)
+    first[0] = -1
+    if nodes % 2:
+        return np.stack((first, np.roll(np.where(first < 0, -1, (first + 1) % nodes), 1)))
+    return np.stack((first, np.where(first < 0, -1, nodes - 1 - first)[::-1]))
+
+
+def _depths(above: Numbers) -> Numbers:
+    """Steps to the root of every node in both trees, shape (2, nodes)."""
+    depth, now = np.zeros_like(above), above
+    while (now >= 0).any():
+        depth += now >= 0
+        now = np.where(now < 0, -1, np.take_along_axis(above, np.maximum(now, 0), axis=1))
+    return depth
+
+
+def _nodes(topology: Topology, ranks: int) -> Numbers:
+    device = topology.placement[:ranks].astype(np.int64)
+    named = topology.node[device]
+    label = np.where(named < 0, len(topology.node) + device, named)
+    _, seen, inverse = np.unique(label, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(seen))[inverse])
+
+
+ALGORITHMS = (
+    Algorithm(
+        "double_tree",
+        ALL_REDUCE,
+        double_tree_all_reduce,
+        cost_models.double_tree(PIECES),
+        "half of V up and down each of two binary trees of nodes, in pieces",
+        fit=fit,
+    ),
+)

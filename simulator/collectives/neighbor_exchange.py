@@ -1,0 +1,42 @@
+"""Neighbour exchange: an all-gather of p/2 steps, in which every rank turns to its two neighbours by turns."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_GATHER, Algorithm
+from simulator.collectives.ring import ring_all_gather
+from simulator.schedule import Schedule
+
+
+def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:
+    """Ranks 2b and 2b + 1 exchange their chunks; then each hands on the two chunks that it got last, to the other side.
+
+    An odd number of ranks takes the ring instead, as Open MPI does.
+
+    >>> neighbor_exchange_all_gather(6, 600.0).steps
+    3
+    """
+    if ranks % 2:
+        return ring_all_gather(ranks, nbytes)
+    exchange = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="all-gather")
+    rank = np.arange(ranks)
+    sides = rank ^ 1, ((rank + 1 ^ 1) - 1) % ranks
+    exchange.copy(rank, sides[0], slot=rank)
+    pair = rank // 2
+    for step in range(1, ranks // 2):
+        peer = sides[step % 2]
+        exchange.copy(rank, peer, slot=2 * pair, count=2)
+        pair = pair[peer]
+    return exchange.build()
+
+
+ALGORITHMS = (
+    Algorithm(
+        "neighbor_exchange",
+        ALL_GATHER,
+        neighbor_exchange_all_gather,
+        cost_models.NEIGHBOR_EXCHANGE,
+        "two chunks at a time, to either neighbour by turns",
+    ),
+)

@@ -1,0 +1,156 @@
+"""What calibration learnt about a machine: what software adds, and α, g and β of each kind of link by protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.collectives.collective import Algorithm
+from simulator.engines import simulate
+from simulator.schedule import Schedule
+from simulator.timeline import Timeline
+from topologies.errors import InputError
+from topologies.topology import Floats, Topology
+
+Simulate = Callable[[Schedule, Topology], Timeline]
+"""How a schedule is simulated on a machine."""
+
+
+class Cost(NamedTuple):
+    """α and g in seconds and β in bytes/s of a link."""
+
+    latency: float
+    gap: float
+    bandwidth: float
+
+
+class Crowding(NamedTuple):
+    """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
+    of nodes to the power of `latency` and of `bandwidth`."""
+
+    nodes: float = 1.0
+    latency: float = 0.0
+    bandwidth: float = 0.0
+
+
+class Memory(NamedTuple):
+    """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of V; to get `fresh`
+    memory for scratch that the allocator gives back to the system after each call."""
+
+    reduction: float = 0.0
+    reduction_beyond: float = 0.0
+    copy: float = 0.0
+    copy_beyond: float = 0.0
+    fresh: float = 0.0
+    cache: float = 2.0**24.5
+
+    def beyond(self, nbytes: Floats | float) -> Floats:
+        """The share of the work that memory does, and not the cache: half of it at `cache` bytes, 94% at twice."""
+        return np.asarray(1 / (1 + (self.cache / np.asarray(nbytes)) ** 4))
+
+    def merge(self, nbytes: float) -> float:
+        """γ of a collective of V bytes."""
+        share = float(self.beyond(nbytes))
+        return (1 - share) * self.reduction + share * self.reduction_beyond
+
+    def touch(self, nbytes: float) -> float:
+        """Seconds a byte of a copy of V bytes."""
+        share = float(self.beyond(nbytes))
+        return (1 - share) * self.copy + share * self.copy_beyond
+
+    @staticmethod
+    def mapped(scratch: Floats | float, nbytes: Floats | float) -> Floats:
+        """Whether `scratch` * V bytes are mapped anew in each call: glibc maps what is larger than 32 MiB
+        (mallopt(3), M_MMAP_THRESHOLD), and gives back two blocks or more of over half a mebibyte at the heap's end."""
+        blocks, size = np.asarray(scratch), np.asarray(nbytes)
+        return np.asarray((blocks > 0) & ((size > 2**25) | ((blocks >= 2) & (size > 2**19))))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a library moves data: what a link of each kind costs, and by how much more its α counts in an algorithm, by
+    the algorithm's name and the link's kind."""
+
+    name: str
+    links: Mapping[str, Cost]
+    factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def factor(self, algorithm: str, kind: str) -> float:
+        """By how much α of links of `kind` is longer in `algorithm`."""
+        return self.factors.get(algorithm, {}).get(kind, 1.0)
+
+
+class Run(NamedTuple):
+    """A collective under a profile: the timeline of the fastest protocol, and what came before its first operation."""
+
+    protocol: str
+    timeline: Timeline
+    launch: float
+
+    @property
+    def seconds(self) -> float:
+        """From the call to the last finish."""
+        return self.launch + self.timeline.makespan
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
+    operation of a collective, and algorithms allocate `scratch` in units of V. Kinds of link that no protocol names
+    keep what the topology says."""
+
+    name: str
+    machine: str
+    launch: float
+    protocols: tuple[Protocol, ...]
+    crowding: Mapping[str, Crowding] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    scratch: Mapping[str, float] = field(default_factory=dict)
+
+    def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
+        """`topology` as `protocol` finds it. Raises InputError if the two have no kind of link in common."""
+        if not any(topology.link_kinds.are(kind).any() for kind in protocol.links):
+            raise InputError(
+                f"{topology.name} has no link of kind {' or '.join(protocol.links)}: {self.name} is of {self.machine}"
+            )
+        latency, bandwidth, gap = topology.latency.copy(), topology.medium_bandwidth.copy(), topology.medium_gap.copy()
+        size = _nodes(topology)
+        for kind, cost in protocol.links.items():
+            links = np.flatnonzero(topology.link_kinds.are(kind))
+            crowd = self.crowding.get(kind, Crowding(size))
+            slower = protocol.factor(algorithm, kind) * (size / crowd.nodes) ** crowd.latency
+            latency[links] = cost.latency * slower
+            bandwidth[links] = cost.bandwidth * (size / crowd.nodes) ** -crowd.bandwidth
+            gap[links] = cost.gap
+        reduction = np.maximum(topology.reduction, self.memory.merge(nbytes))
+        return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)
+
+    def simulate(
+        self, schedule: Schedule, topology: Topology, algorithm: Algorithm, simulate: Simulate = simulate
+    ) -> Run:
+        """Simulate every protocol, and keep the fastest."""
+        nbytes = schedule.nbytes_total
+        launch = self.launch + self.prepare(algorithm, nbytes)
+        machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
+        runs = [Run(name, simulate(schedule, machine), launch) for name, machine in machines.items()]
+        return min(runs, key=lambda run: run.seconds)
+
+    def prepare(self, algorithm: Algorithm, nbytes: float) -> float:
+        """Seconds in which ranks copy V to where they reduce it, and get fresh memory."""
+        scratch = self.scratch.get(algorithm.name, 0.0)
+        fresh = scratch * self.memory.fresh * float(self.memory.mapped(scratch, nbytes))
+        return nbytes * (self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh)
+
+    @staticmethod
+    def touched(collective: str) -> float:
+        """How often the library touches the whole buffer before it sends: once where it reduces, into its own copy."""
+        return float("reduce" in collective)
+
+
+def _nodes(topology: Topology) -> float:
+    """How many nodes the ranks are in; a rank outside of any is one."""
+    node = topology.node[topology.placement]
+    return float(len(np.unique(node[node >= 0])) + np.count_nonzero(node < 0))

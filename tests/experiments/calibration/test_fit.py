@@ -1,0 +1,113 @@
+"""Fits find the machine that made the measurements, say how sure they are, and what the data do not say."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from experiments.calibration.calibrate import calibrate, document
+from experiments.calibration.fit import explore
+from experiments.calibration.held_out import affine, held_out
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Points, Series
+
+Made = Callable[..., tuple[Model, np.ndarray]]
+
+
+def test_exact_measurements_are_reproduced(exact: tuple[Model, np.ndarray]) -> None:
+    model, _ = exact
+    found = explore(model)
+    assert np.abs(found.residuals).max() < 0.08
+    assert np.abs(found.residuals).mean() < 0.02
+    assert found.short < 1e-3
+
+
+def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
+    """The bandwidth between nodes of the protocol for large sizes, which many points depend on alone."""
+    model, truth = exact
+    found = explore(model)
+    assert found.model.value(found.inner, "Simple network 1/β") == pytest.approx(
+        model.value(truth, "Simple network 1/β"), rel=0.05
+    )
+
+
+def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(exact: tuple[Model, np.ndarray]) -> None:
+    found = explore(exact[0])
+    estimates = {one.parameter.name: one for one in found.estimates()}
+    for one in estimates.values():
+        assert one.low <= one.value <= one.high
+        if one.parameter.unit != "power" and one.high - one.low > one.value:
+            assert one.open
+    assert not estimates["Simple network 1/β"].open
+
+
+def test_what_no_point_depends_on_is_said(made: Made) -> None:
+    """Sizes so large that no fast-starting protocol is ever the fastest."""
+    model, _ = made((8,), ("ring",))
+    large = model.points.size > 1e8
+    points = Points([model.points.curves[0].at(large)])
+    found = explore(Model(points, NCCL))
+    said = {one.parameter.name: one.open for one in found.estimates()}
+    assert said["LL network α"] == "no point depends on it"
+
+
+def test_outliers_do_not_move_a_fit(made: Made) -> None:
+    model, _ = made()
+    seconds = model.points.seconds.copy()
+    seconds[::11] *= 5
+    curves = [
+        Series(**(vars(one) | {"seconds": seconds[model.points.curve == k]}))
+        for k, one in enumerate(model.points.curves)
+    ]
+    found = explore(Model(Points(curves), NCCL))
+    good = np.arange(len(seconds)) % 11 != 0
+    assert np.median(np.abs(found.residuals[good])) < 0.05
+
+
+def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
+    """The machine made every point, so that what is left out is found again; the baseline knows no protocols."""
+    model, _ = made((8, 16, 32))
+    whole = explore(model)
+    sizes, ranks = held_out(whole, "sizes"), held_out(whole, "ranks")
+    assert np.isfinite(sizes.model).all()
+    assert np.nanmean(sizes.model) < 0.5 * np.nanmean(sizes.baseline)
+    assert (~np.isnan(ranks.model) == (model.points.ranks == 32)).all()
+    assert np.nanmean(ranks.model) < 0.1
+    plateau = held_out(whole, "plateau")
+    assert (~np.isnan(plateau.model) == model.points.largest).all()
+
+
+def test_what_is_left_out_is_not_seen(made: Made) -> None:
+    """Nonsense in the points left out changes no prediction of them, only their errors."""
+    model, _ = made((8, 16))
+    seconds = np.where(model.points.ranks == 16, model.points.seconds * 7, model.points.seconds)
+    curves = [
+        Series(**(vars(one) | {"seconds": seconds[model.points.curve == k]}))
+        for k, one in enumerate(model.points.curves)
+    ]
+    other = Model(Points(curves), NCCL)
+    one, two = held_out(explore(model), "ranks"), held_out(explore(other), "ranks")
+    left = model.points.ranks == 16
+    assert np.nanmean(one.model) < 0.15
+    assert np.nanmean(two.model) == pytest.approx(6 / 7, abs=0.05)
+    assert np.isnan(two.model[~left]).all()
+
+
+def test_the_baseline_is_one_line_a_curve() -> None:
+    line = affine(np.array([1.0, 10.0, 100.0]), np.array([3.0, 12.0, 102.0]))
+    assert line(np.array([1000.0])) == pytest.approx([1002.0])
+
+
+def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
+    from experiments.profiles import parse
+    from experiments.profiles.document import dumps
+
+    model, _ = made((8, 16))
+    found = calibrate(model.points, NCCL)
+    profile = document(found, "made up", "nodes:per_node=4", ["nowhere"], {"simctl": "0"})
+    again = parse(dumps(profile), "made.yaml")
+    assert again == profile
+    assert again.simulated() == profile.simulated()
+    assert set(profile.errors) == {"sizes", "ranks", "plateau"}
+    assert profile.errors["sizes"].points == len(model.points)

@@ -1,0 +1,90 @@
+"""What a fit predicts by counted paths is what a simulation says, parameter by parameter."""
+
+import numpy as np
+import pytest
+
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.model import Model, as_nodes
+from experiments.calibration.observations import Points, Series
+from experiments.calibration.paths import Costs, Paths
+from experiments.calibration.prediction import predict
+from simulator.collectives import find
+from topologies.catalogue import find as machine
+from topologies.topology import Topology
+
+SIZES = np.geomspace(4.0**4, 4.0**14, 11)
+
+
+def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 2) -> Series:
+    return Series("made up", collective, names, ranks, count, SIZES, np.ones(len(SIZES)))
+
+
+@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda one: str(one.name))
+@pytest.mark.parametrize(
+    ("collective", "names"),
+    [
+        ("all_reduce", ("ring", "double_tree")),
+        ("all_reduce", ("recursive_doubling",)),
+        ("all_gather", ("ring_all_gather", "recursive_doubling_all_gather")),
+        ("reduce_scatter", ("recursive_halving_reduce_scatter",)),
+        ("broadcast", ("chain_broadcast",)),
+        ("all_to_all", ("pairwise",)),
+    ],
+)
+def test_paths_and_simulation_agree(library: object, collective: str, names: tuple[str, ...]) -> None:
+    """At parameters that no path was looked for at; the profile simulates every protocol and algorithm."""
+    assert library in (NCCL, MPI)
+    known = NCCL if library is NCCL else MPI
+    model = Model(Points([curve(collective, names), curve(collective, names, 12, 3)]), known)
+    inner = model.start + np.random.default_rng(1).uniform(-0.5, 0.5, len(model.start))
+    model.explore(inner)
+    assert model.explore(inner) < 1e-9
+    predicted = model.predict(inner)
+    profile = model.profile(inner, "made up", "nodes:per_node=4")
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, known, one, as_nodes(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+
+
+def test_a_path_is_counted_in_links_bytes_and_bytes_merged() -> None:
+    """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 3/4 V merged."""
+    paths = Paths(find("ring"), as_nodes(4, 1), 4, ("network",))
+    costs = Costs(np.array([1e-6]), np.array([1e-9]), 1e-10)
+    assert paths.simulate(costs, 4e3) == pytest.approx(12e-6 + 6e3 * 1e-9 + 3e3 * 1e-10, rel=1e-12)
+    (row,) = paths.rows(0, 4e3)
+    assert row == pytest.approx([12.0, 1.5, 0.75])
+    assert paths.longest(costs, 4e3) == pytest.approx(paths.simulate(costs, 4e3), rel=1e-12)
+
+
+def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
+    """Where queues are served in another order; what is left is never longer than what was simulated last."""
+    paths = Paths(find("double_tree"), as_nodes(16, 4), 16, ("node", "network"))
+    random = np.random.default_rng(0)
+    for _ in range(8):
+        costs = Costs(10.0 ** random.uniform(-7, -5, 2), 10.0 ** random.uniform(-11, -9, 2), 1e-11)
+        for nbytes in (1e3, 1e6, 1e9):
+            simulated = paths.simulate(costs, nbytes)
+            assert paths.longest(costs, nbytes) == pytest.approx(simulated, rel=1e-9)
+
+
+def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() -> None:
+    ring, doubling = (
+        Model(Points([Series("x", "all_reduce", (name,), 8, 8, np.array([4.0, 4096.0]), np.ones(2))]), MPI)
+        for name in ("ring", "recursive_doubling")
+    )
+    for model in (ring, doubling):
+        model.explore(model.start)
+    assert ring.predict(ring.start)[0] == doubling.predict(doubling.start)[0]
+    assert ring.predict(ring.start)[1] > doubling.predict(doubling.start)[1]
+
+
+def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
+    def hopper(ranks: int, per_node: int) -> Topology:
+        return machine("hgx_h100").build(ranks)
+
+    model = Model(Points([curve("all_reduce", ("ring",), 16)]), NCCL, hopper)
+    assert {"nvlink", "pcie", "ib"} <= set(model.kinds)
+    names = {parameter.name for parameter in model.parameters}
+    assert {"LL nvlink α", "Simple ib 1/β", "LL 1/β"} <= names
+    model.explore(model.start)
+    assert np.isfinite(model.predict(model.start)).all()

@@ -1,0 +1,139 @@
+"""What is spoilt is found where it was spoilt, and nothing else is."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.diagnosis.anomalies import anomalies, memory
+from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.samples import samples
+from experiments.measurements import Curve, Point
+from topologies.errors import InputError
+
+Spoil = Callable[[Curve, Iterable[int], float], Curve]
+
+
+def alarms(curve: Curve) -> list[Finding]:
+    return [finding for finding in anomalies(samples(curve)) if finding.alarm]
+
+
+def curve_of(times: list[float], first: int = 1024, step: int = 2) -> Curve:
+    points = tuple(Point(first * step**k, time * 1e-6) for k, time in enumerate(times))
+    return Curve("all_reduce", 8, 2, points, (), "made")
+
+
+def test_a_healthy_curve_raises_no_alarm(healthy: Curve) -> None:
+    assert alarms(healthy) == []
+
+
+@given(
+    alpha=st.floats(1e-7, 1e-3),
+    beta=st.floats(1e8, 1e12),
+    switches=st.lists(st.tuples(st.floats(1.0, 20.0), st.floats(1.0, 20.0)), max_size=2),
+    step=st.sampled_from([2, 8]),
+    noise=st.lists(st.floats(-0.03, 0.03), min_size=30, max_size=30),
+)
+def test_protocols_and_noise_of_three_percent_are_healthy(
+    alpha: float, beta: float, switches: list[tuple[float, float]], step: int, noise: list[float]
+) -> None:
+    protocols = [(alpha, beta)]
+    for slower, faster in switches:
+        protocols.append((protocols[-1][0] * slower, protocols[-1][1] * faster))
+    sizes = [4 * step**k for k in range(30 if step == 2 else 10)]
+    times = [min(a + size / b for a, b in protocols) * (1 + off) for size, off in zip(sizes, noise, strict=False)]
+    points = tuple(Point(size, time) for size, time in zip(sizes, times, strict=True))
+    assert alarms(Curve("all_reduce", 8, 2, points, (), "made")) == []
+
+
+@pytest.mark.parametrize("place", [3, 12, 17, 24])
+def test_a_single_slow_size_is_found(healthy: Curve, spoil: Spoil, place: int) -> None:
+    (found,) = alarms(spoil(healthy, [place], 2.5))
+    assert (found.kind, found.places) == ("bump", (place,))
+    assert found.factor > 1.8
+
+
+def test_a_bump_is_named_with_its_sizes(healthy: Curve, spoil: Spoil) -> None:
+    (found,) = alarms(spoil(healthy, range(10, 16), 5))
+    assert (found.kind, found.places) == ("bump", (10, 11, 12, 13, 14, 15))
+    assert found.text.startswith("8KiB to 256KiB: ")
+
+
+def test_time_that_falls_is_told_by_hand() -> None:
+    """Half a size later 20 us: the straight line between 10 us at 2 KiB and 20 us at 8 KiB allows 13.3 us at 4 KiB, the
+    trend on the right 20 us / 2^0.32 = 16 us."""
+    (found,) = alarms(curve_of([10, 10, 40, 20, 25, 50]))
+    assert found.places == (2,)
+    said = "4KiB takes 2.5 times what the sizes on both sides allow, and 4KiB takes 2 times as long as 8KiB"
+    assert found.text == f"4KiB: {said}"
+
+
+def test_a_library_may_choose_badly_at_a_switch() -> None:
+    found = anomalies(samples(curve_of([10, 13, 20, 39, 30, 33, 40, 70])))
+    assert [(one.kind, one.places, one.alarm) for one in found] == [("time falls", (3,), False)]
+
+
+def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
+    found = anomalies(samples(curve_of([30, 31, 35, 140, 150, 186, 265, 414, 820, 1640])))
+    assert [(one.kind, one.places, one.alarm) for one in found] == [("costly switch", (3,), False)]
+
+
+@pytest.mark.parametrize(("first", "alarm"), [(18, False), (30, True)])
+def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -> None:
+    (found,) = anomalies(samples(curve_of([first, 10, 10.5, 11, 13, 17])))
+    assert (found.kind, found.places, found.alarm) == ("slow start", (0,), alarm)
+
+
+@pytest.mark.parametrize(("last", "alarm"), [([80, 160, 700], True), ([80, 260, 520], True), ([80, 160, 500], False)])
+def test_a_plateau_that_drops_at_the_end(last: list[float], alarm: bool) -> None:
+    found = anomalies(samples(curve_of([10, 12, 20, 40, *last])))
+    assert [one.alarm for one in found if one.kind == "plateau drops"] == [alarm]
+
+
+def test_memory_is_a_regime_of_the_host() -> None:
+    made = samples(replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks"))
+    assert memory(made).tolist() == [4, 5]
+    assert [(one.kind, one.alarm) for one in anomalies(made)] == [("memory", False)]
+    assert alarms(curve_of([10, 30, 200, 1600, 25600, 204800], step=8))
+
+
+def test_not_even_memory_halves_bandwidth_within_a_doubling() -> None:
+    sick = replace(curve_of([10, 20, 40, 80, 400, 800]), device="host buffers")
+    assert [one.kind for one in alarms(sick)] == ["plateau drops"]
+
+
+def test_wrong_results_are_an_alarm_at_their_size(healthy: Curve) -> None:
+    points = (*healthy.points[:5], replace(healthy.points[5], wrong=3), *healthy.points[6:])
+    (found,) = alarms(replace(healthy, points=points))
+    assert (found.kind, found.places, found.text) == ("wrong result", (5,), "wrong results at 256B")
+
+
+def test_times_in_place_should_agree(healthy: Curve, spoil: Spoil) -> None:
+    assert alarms(replace(healthy, in_place=spoil(healthy, [7], 1.4).points)) == []
+    (found,) = alarms(replace(healthy, in_place=spoil(healthy, [7], 0.5).points))
+    assert (found.kind, found.places) == ("in place differs", (7,))
+
+
+def test_noise_that_is_known_excuses(healthy: Curve, spoil: Spoil) -> None:
+    sick = spoil(healthy, [12], 2.0)
+    assert alarms(sick)
+    assert not alarms(replace(sick, points=tuple(replace(point, cv=0.3) for point in sick.points)))
+
+
+def test_one_or_two_points_say_nothing() -> None:
+    assert anomalies(samples(curve_of([10]))) == ()
+    assert anomalies(samples(curve_of([10, 9]))) == ()
+
+
+def test_a_curve_without_times_is_an_error() -> None:
+    with pytest.raises(InputError, match="no times"):
+        samples(Curve("all_reduce", 8, 1, (), (), "empty.log"))
+
+
+def test_in_place_alone_is_judged(healthy: Curve) -> None:
+    made = samples(replace(healthy, points=(), in_place=healthy.points))
+    assert len(made.size) == len(healthy.points)
+    assert np.isnan(made.in_place).all()

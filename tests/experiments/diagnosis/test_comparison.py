@@ -1,0 +1,43 @@
+"""The slower of two set-ups is named, with sizes and factor."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from experiments.diagnosis import compare
+from experiments.diagnosis.comparison import labels
+from experiments.measurements import Curve
+
+Spoil = Callable[[Curve, Iterable[int], float], Curve]
+
+
+def test_the_slower_set_up_is_named(healthy: Curve, spoil: Spoil) -> None:
+    slow = replace(spoil(healthy, range(10, 15), 1.6), source="site/lab_set5_ar_p16.csv")
+    (found,) = compare([slow, replace(healthy, source="site/lab_set4_ar_p16.csv")])
+    assert found.slower is slow
+    ((low, high, factor),) = found.ranges
+    assert (low, high) == (8 << 10, 8 << 14)
+    assert factor == pytest.approx(1.6)
+    assert found.factor == pytest.approx(1.6 ** (5 / 28))
+    assert found.text == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
+
+
+def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
+    assert compare([healthy, spoil(healthy, range(28), 1.2)]) == ()
+    assert compare([healthy, spoil(healthy, [3, 9, 10, 20], 3)]) == ()
+    assert compare([healthy]) == ()
+
+
+@pytest.mark.parametrize(
+    "other", [{"ranks": 8}, {"algorithm": "tree"}, {"device": "V100"}, {"collective": "broadcast"}]
+)
+def test_only_like_is_compared_with_like(healthy: Curve, spoil: Spoil, other: dict[str, object]) -> None:
+    assert compare([healthy, replace(spoil(healthy, range(28), 3), **other)]) == ()  # type: ignore[arg-type]
+
+
+def test_files_of_different_names_keep_them(healthy: Curve) -> None:
+    assert labels(replace(healthy, source="a/run.log:10"), replace(healthy, source="b/my_other.log")) == (
+        "run.log:10",
+        "my_other.log",
+    )

@@ -1,0 +1,136 @@
+"""The command: tables, exit codes, pictures, and one line for a mistake."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.commands import diagnose as command
+from experiments.commands.machine import Machine
+from experiments.measurements import Curve, read, write_runs
+from topologies.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
+
+Spoil = Callable[[Curve, Iterable[int], float], Curve]
+
+
+def run(*logs: Path, machine: Machine | None = None, p: str | None = None, how: str = "table", **more: object) -> int:
+    options: dict[str, object] = {"in_place": False, "family": None, "plot": None} | more
+    return command.run(list(logs), machine, p=p, how=how, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def files(tmp_path: Path, healthy: Curve, spoil: Spoil) -> tuple[Path, Path]:
+    """A healthy run and one with a bump."""
+    good, bad = tmp_path / "net_set4_ar_p16.csv", tmp_path / "net_set5_ar_p16.csv"
+    good.write_text(write_runs([healthy]).replace("healthy_ar_p16.csv", good.name))
+    bad.write_text(write_runs([spoil(healthy, range(10, 15), 6)]).replace("healthy_ar_p16.csv", bad.name))
+    return good, bad
+
+
+def test_the_example_gives_what_ten_nodes_of_one_gpu_should(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(LOG, machine=Machine("hgx_h100:nodes=10", placement="round-robin"), how="json") == 0
+    (curve,) = json.loads(capsys.readouterr().out)["curves"]
+    assert not curve["abnormal"]
+    assert curve["points"][-1]["fraction"] == pytest.approx(1.02, abs=0.03)
+
+
+def test_a_file_that_knows_no_nodes_is_not_blamed_for_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(LOG, machine=Machine("hgx_h100")) == 0
+    assert "if the ranks fill 2 nodes one after the other (else: --placement)" in capsys.readouterr().out
+
+
+def test_a_bump_is_named_and_the_exit_code_is_1(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(files[1]) == 1
+    printed = capsys.readouterr().out
+    assert "abnormal: bump, 8KiB to 128KiB" in printed
+    assert "try: " in printed
+    assert run(files[0]) == 0
+
+
+def test_two_files_are_compared(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*files) == 1
+    assert "set5 is slower than set4: 6 times at 8KiB to 128KiB" in capsys.readouterr().out
+
+
+def test_a_folder_prints_a_line_a_curve(tmp_path: Path, healthy: Curve, capsys: pytest.CaptureFixture[str]) -> None:
+    for ranks in range(2, 8):
+        text = write_runs([healthy]).replace(",16,4,", f",{ranks},1,")
+        (tmp_path / f"made_ar_p{ranks}.csv").write_text(text)
+    assert run(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.endswith("healthy")]) == 6
+    assert lines[-1] == "0 of 6 curves abnormal"
+
+
+def test_csv_and_json_hold_every_point(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run(files[1], how="csv")
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 28
+    assert [row["abnormal"] for row in rows[9:16]] == ["", *["bump"] * 5, ""]
+    run(*files, how="json")
+    record = json.loads(capsys.readouterr().out)
+    assert [curve["abnormal"] for curve in record["curves"]] == [False, True]
+    assert record["curves"][1]["findings"][0]["sizes_B"][0] == 8192
+    assert record["differences"][0]["factor"] == pytest.approx(6 ** (5 / 28))
+
+
+def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
+    run(files[1], machine=Machine("star"), plot=tmp_path / "one.svg")
+    assert (tmp_path / "one.svg").read_text().count("<svg") == 1
+    run(*files, plot=tmp_path / "many.png")
+    assert all((tmp_path / f"many-{k}.png").read_bytes().startswith(b"\x89PNG") for k in (1, 2))
+
+
+@pytest.mark.parametrize("topology", ["hgx_h100", "hgx_h100:nodes=10", "hgx_h100:nics=8"])
+def test_ranks_are_where_the_file_says(tmp_path: Path, topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten nodes of one GPU have a NIC each, and ten GPUs of two nodes would have NVLink."""
+    path = tmp_path / "ten_ar_p10.csv"
+    path.write_text(write_runs([replace(read(LOG).curves[0], nodes=10)]))
+    assert run(path, machine=Machine(topology)) == 0
+    assert "48.89GB/s a node: 98% of 1 x ib link at 50GB/s, the limit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "size_bytes,time_us\n", "size_bytes,time_us\n8,abc\n", "\0" * 99, "no table"])
+def test_a_broken_file_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        run(path)
+    assert "\n" not in str(error.value)
+
+
+def test_other_mistakes_are_one_line(files: tuple[Path, Path], tmp_path: Path) -> None:
+    mistakes: list[dict[str, Any]] = [
+        {"p": "8"},
+        {"p": "2,4"},
+        {"in_place": True},
+        {"plot": tmp_path / "a.gif"},
+        {"machine": Machine("hgx_h100:nodes=1")},
+        {"family": "F01"},
+    ]
+    for mistake in mistakes:
+        with pytest.raises(InputError) as error:
+            run(files[0], **mistake)
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="nowhere"):
+        run(tmp_path / "nowhere.log")
+
+
+def test_the_command_line_exits_with_what_was_found(files: tuple[Path, Path]) -> None:
+    script = "from experiments.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "diagnose", str(files[1])], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "bump" in done.stdout
+    assert done.stderr == ""

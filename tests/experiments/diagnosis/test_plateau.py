@@ -1,0 +1,53 @@
+"""Rates of links are named from what is known of the machine."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.diagnosis.plateau import leaving, plateau
+from experiments.measurements import Curve, Point
+from topologies.catalogue import find
+
+CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
+
+
+@pytest.mark.parametrize(
+    ("machine", "busbw", "text"),
+    [
+        ("V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)", 11.9e9, "48% of 2 x EDR at 12.5GB/s, as if 1 of 2"),
+        ("V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)", 24.3e9, "97% of 2 x EDR at 12.5GB/s, the limit"),
+        ("H100; NVLink4; 4x NDR200 InfiniBand per node", 90e9, "90% of 4 x NDR200 at 25GB/s, the limit"),
+        ("A; B; Slingshot, 400 Gb/s class, 8 per node", 190e9, "95% of 4 x 400 Gbit/s at 50GB/s, the limit"),
+        ("A; B; 10 GbE TCP", 0.3e9, "24% of 1 x 10 Gbit/s at 1.25GB/s: algorithm or protocol"),
+        ("A; B; 10 GbE TCP", 3e9, "more than 1 x 10 Gbit/s"),
+        ("", 23e9, "92% of 1 x port of 200 Gbit/s (HDR, Slingshot-11) at 25GB/s, likely the limit"),
+    ],
+)
+def test_the_network_is_named(machine: str, busbw: float, text: str) -> None:
+    found = plateau(replace(CURVE, machine=machine), busbw / (2 * 15 / 16), None)
+    assert found is not None
+    assert text in found.text
+    assert found.text.startswith(f"{busbw / 1e9:.4g}GB/s a node" if busbw > 1e9 else "300MB/s a node")
+
+
+def test_a_node_alone_has_the_links_of_its_gpus() -> None:
+    alone = replace(CURVE, ranks=8, nodes=1, device="NVIDIA H100 80GB HBM3")
+    found = plateau(alone, 367e9 / 1.75, None)
+    assert found is not None
+    assert found.text == "367GB/s a GPU: 77% of 18 x NVLink 4 at 26.6GB/s, likely the limit"
+
+
+def test_a_topology_knows_its_links() -> None:
+    found = plateau(CURVE, 92e9 / (2 * 15 / 16), find("mn5_acc").build(16))
+    assert found is not None
+    assert found.text == "92GB/s a node: 92% of 4 x ib link at 25GB/s, the limit"
+
+
+def test_what_leaves_a_node() -> None:
+    """An all-to-all's share between nodes: each of 4 ranks sends 12/16 of its buffer to others' nodes."""
+    assert leaving(replace(CURVE, collective="all_to_all"), 1e9) == pytest.approx(4 * 12 / 16 * 1e9)
+    assert leaving(replace(CURVE, collective="broadcast"), 1e9) == 1e9
+
+
+def test_without_ranks_nothing_is_said() -> None:
+    assert plateau(replace(CURVE, ranks=None), 1e9, None) is None

@@ -1,0 +1,90 @@
+"""A whole diagnosis: by itself, and beside what a machine should give."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from experiments.diagnosis import Expected, diagnose, simulated
+from experiments.measurements import Curve, Point
+from topologies.catalogue import find
+from topologies.topology import Floats, Topology
+
+HGX = find("hgx_h100").build(8)
+
+Spoil = Callable[[Curve, Iterable[int], float], Curve]
+
+
+def machine(curve: Curve, ranks: int, _servers: int) -> Topology:
+    assert curve.ranks == ranks
+    return find("hgx_h100").build(ranks)
+
+
+def at(factor: float) -> Curve:
+    """Large all-reduces on eight H100 at `factor` of the 487 GB/s that NVLS gives."""
+    sizes = [1 << k for k in range(26, 34)]
+    points = tuple(Point(size, 20e-6 + size * 1.75 / (487e9 * factor)) for size in sizes)
+    return Curve("all_reduce", 8, 1, points, (), "made.csv", device="H100")
+
+
+def test_a_machine_that_gives_what_it_should(healthy: Curve) -> None:
+    one = diagnose(at(0.9), simulated(lambda curve: partial(machine, curve)))
+    assert not one.abnormal
+    assert one.fraction is not None
+    assert one.fraction[-1] == pytest.approx(0.9, abs=0.03)
+    assert one.expected is not None
+    assert one.expected.algorithm[-1] == "nvls"
+    assert (one.expected.bound <= one.expected.seconds).all()
+
+
+def test_a_plateau_far_below_is_an_alarm_with_advice() -> None:
+    one = diagnose(at(0.3), simulated(lambda curve: partial(machine, curve)))
+    assert [finding.kind for finding in one.findings] == ["far below in a node"]
+    assert any("NCCL_P2P_LEVEL" in line for line in one.advice)
+
+
+def test_what_is_expected_is_passed_in(healthy: Curve) -> None:
+    def expected(curve: Curve, sizes: Floats) -> Expected:
+        seconds = np.array([point.time_s for point in curve.points]) / 2
+        return Expected(seconds, ("ring",) * len(sizes), seconds / 2, "cut", HGX)
+
+    one = diagnose(healthy, expected)
+    assert one.fraction == pytest.approx(np.full(28, 0.5))
+    assert one.abnormal
+
+
+def test_points_that_beat_the_bound_ask_for_another_machine() -> None:
+    one = diagnose(at(3.0), simulated(lambda curve: partial(machine, curve)))
+    assert "beats the bound" in [finding.kind for finding in one.findings]
+
+
+def test_a_forced_algorithm_is_expected_to_be_that_one() -> None:
+    one = diagnose(replace(at(0.7), algorithm="ring"), simulated(lambda curve: partial(machine, curve)))
+    assert one.expected is not None
+    assert set(one.expected.algorithm) <= {"ring", "rings"}
+
+
+def test_without_ranks_nothing_is_expected() -> None:
+    assert diagnose(replace(at(1.0), ranks=None), simulated(lambda curve: partial(machine, curve))).expected is None
+
+
+def test_facts_tell_latency_a_step_and_the_plateau(healthy: Curve) -> None:
+    facts = diagnose(replace(healthy, algorithm="ring")).facts
+    assert facts[0].startswith("α 30.")
+    assert "a step of a ring (30 steps)" in facts[0]
+    assert facts[-1].startswith("plateau 91.6")
+
+
+def test_sick_sizes_do_not_bend_the_protocols(healthy: Curve, spoil: Spoil) -> None:
+    one = diagnose(spoil(healthy, range(10, 15), 6))
+    assert one.abnormal
+    clean = np.array([point.time_s for point in healthy.points])
+    assert one.envelope(one.samples.size) == pytest.approx(clean, rel=0.1)
+
+
+def test_slingshot_gets_its_own_advice(healthy: Curve, spoil: Spoil) -> None:
+    sick = spoil(replace(healthy, source="alps_ofi192.csv"), range(10, 15), 6)
+    assert any("FI_CXI" in line for line in diagnose(sick).advice)
+    assert any("UCX_RNDV_THRESH" in line for line in diagnose(replace(sick, library="OpenMPI 4")).advice)

@@ -1,0 +1,146 @@
+"""`simctl measure` with ranks that only pretend: what it keeps, resumes, prints and refuses."""
+
+from __future__ import annotations
+
+import json
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from experiments.commands import measure as command
+from experiments.commands.measure import Request, run
+from experiments.runner import launch as launching
+from experiments.runner.environment import MPIRUN, SRUN, TORCHRUN
+from experiments.runner.results import read_rows
+from topologies.errors import InputError
+
+PRETENDS = """
+import sys, threading
+from multiprocessing.connection import Connection
+import numpy as np
+from dataclasses import asdict
+from experiments.runner.failures import Complaint
+from experiments.runner.plan import Plan
+from experiments.runner.results import row_of
+pipe, rank, plan = Connection(int(sys.argv[1])), int(sys.argv[2]), Plan.from_json(sys.argv[3])
+about = {"device": "cpu", "library": "none", "source": "here"}
+for point in plan.points:
+    if point.algorithm == "naive":
+        pipe.send({"failed": Complaint(f"in {point}", "ValueError: no")})
+        threading.Event().wait()
+    row = row_of(plan, point, np.full((2, 3), 1e-3), 5 * (point.algorithm == "tree"), 1, about)
+    if rank == 0: pipe.send({"row": asdict(row)})
+pipe.send({"done": rank})
+threading.Event().wait()
+"""
+
+
+@pytest.fixture(autouse=True)
+def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "WORKER", PRETENDS)
+    monkeypatch.setattr(command, "find_spec", lambda name: ModuleSpec(name, None))
+    for name in ("MASTER_ADDR", *TORCHRUN, *SRUN, *MPIRUN):
+        monkeypatch.delenv(name, raising=False)
+
+
+def measured(out: Path) -> list[tuple[str, int, int]]:
+    return [(row.algorithm or row.collective, row.ranks, row.size_bytes) for row in read_rows(out)]
+
+
+def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    out = tmp_path / "runs.csv"
+    request = Request(nproc="2", collectives="ring", sizes="4KiB")
+    assert run(request, out, resume=True, how="table") == 0
+    first = read_rows(out)
+    more = Request(nproc="2,3", collectives="ring,broadcast", sizes="4KiB,8KiB")
+    assert run(more, out, resume=True, how="table") == 0
+    twos = [("ring", 2, 4096), ("ring", 2, 8192), ("broadcast", 2, 4096), ("broadcast", 2, 8192)]
+    threes = [("ring", 3, 4092), ("ring", 3, 8184), ("broadcast", 3, 4096), ("broadcast", 3, 8192)]
+    assert measured(out) == twos + threes
+    assert read_rows(out)[:1] == first
+    meta = json.loads((tmp_path / "runs.csv.meta.json").read_text())
+    assert (meta["parameters"]["ranks"], meta["before"]["parameters"]["ranks"]) == ("2,3", "2")
+    assert run(request, out, resume=False, how="table") == 0
+    assert measured(out) == [("ring", 2, 4096)]
+
+
+def test_wrong_results_are_counted_and_end_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Request(nproc="2", collectives="tree,ring", sizes="4KiB"), tmp_path / "runs.csv", False, "json") == 1
+    captured = capsys.readouterr()
+    assert [row["wrong"] for row in json.loads(captured.out)] == [5, 0]
+    assert "simctl: 1 of 2 points have wrong results" in captured.err
+
+
+def test_a_failure_keeps_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "runs.csv"
+    assert run(Request(nproc="2", collectives="ring,naive,shift", sizes="4KiB"), out, False, "table") == 1
+    assert measured(out) == [("ring", 2, 4096)]
+    captured = capsys.readouterr()
+    assert captured.err.startswith("simctl: rank 0 failed in naive of 4KiB: ValueError: no; ")
+    assert captured.out.splitlines()[1].split()[:4] == ["all_reduce", "ring", "2", "4KiB"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (Request(), "how many ranks: --nproc 4"),
+        (Request(nproc="0"), "1 to 1024"),
+        (Request(nproc="9999"), "1 to 1024"),
+        (Request(nproc="two"), "not a whole number"),
+        (Request("smoke", nproc="2"), "backend 'smoke'"),
+        (Request("nccl", nproc="2", device="cpu"), "nccl on cpu"),
+        (Request(nproc="2", device="tpu"), "device 'tpu'"),
+        (Request(nproc="2", dtype="fp8"), "dtype 'fp8'"),
+        (Request(nproc="200", dtype="bfloat16", sizes="4KiB"), "bfloat16 counts to 256"),
+        (Request(nproc="2", sizes="64M"), "no unit"),
+        (Request(nproc="2", sizes="1EB"), "more than fits"),
+        (Request(nproc="2", collectives="nvls"), "a switch that reduces"),
+        (Request(nproc="2", budget="0s"), "budget '0s'"),
+        (Request(nproc="2", timeout="2"), "no unit"),
+        (Request(nproc="2", timeout="200Ms"), "timeout '200Ms'"),
+        (Request(nproc="2", repetitions=0), "repetitions = 0"),
+        (Request(nproc="2", warmup=0), "warmup = 0"),
+        (Request(nproc="2", init="here"), "init 'here'"),
+        (Request(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
+        (Request(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
+        (Request(nproc="2", init=f"file://{__file__}"), "not there yet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(request_: Request, reason: str) -> None:
+    with pytest.raises(InputError, match=reason) as error:
+        run(request_, None, False, "table")
+    assert "\n" not in str(error.value)
+
+
+def test_files_are_tried_before_any_work(tmp_path: Path) -> None:
+    request = Request(nproc="2", sizes="4KiB")
+    with pytest.raises(InputError, match="--out"):
+        run(request, None, resume=True, how="table")
+    with pytest.raises(InputError, match="cannot write"):
+        run(request, tmp_path, resume=False, how="table")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="its columns are not those"):
+        run(request, tmp_path / "other.csv", resume=True, how="table")
+
+
+def test_without_torch_there_is_a_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
+        run(Request(nproc="2"), None, False, "table")
+
+
+def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(command, "GRACE", 0.0)
+    with pytest.raises(InputError, match="where ranks meet"):
+        run(Request(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
+    assert run(Request(sizes="64M"), None, False, "table") == 2
+    with pytest.raises(InputError, match="leave it out"):
+        run(Request(nproc="2"), None, False, "table")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(InputError, match="no unit"):
+        run(Request(sizes="64M"), None, False, "table")

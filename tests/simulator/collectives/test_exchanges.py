@@ -1,0 +1,68 @@
+"""All-gathers and a reduce-scatter by exchanges: with both neighbours, and with the rank 2^k away."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from simulator.collectives import find
+from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
+from simulator.collectives.neighbor_exchange import neighbor_exchange_all_gather
+from simulator.collectives.recursive_doubling import chunks, recursive_doubling_all_gather
+from simulator.collectives.ring import ring_all_gather
+from simulator.engines import simulate
+from topologies.shapes import star
+
+BUILDS = {
+    "recursive_doubling_all_gather": recursive_doubling_all_gather,
+    "recursive_halving_reduce_scatter": recursive_halving_reduce_scatter,
+    "neighbor_exchange": neighbor_exchange_all_gather,
+}
+BY_HAND = {
+    "recursive_doubling_all_gather": {2: 1, 3: 3, 4: 2, 5: 4, 8: 3, 9: 5, 16: 4},
+    "recursive_halving_reduce_scatter": {2: 1, 3: 3, 4: 2, 5: 4, 8: 3, 9: 5, 16: 4},
+    "neighbor_exchange": {2: 1, 3: 2, 4: 2, 6: 3, 7: 6, 8: 4, 16: 8},
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_small_message_takes_a_latency_a_step(name: str) -> None:
+    def seconds(ranks: int) -> float:
+        schedule = BUILDS[name](ranks, 1.0)
+        return simulate(schedule, star(ranks, bandwidth=float("inf"), latency=0.5)).makespan
+
+    assert {ranks: seconds(ranks) for ranks in BY_HAND[name]} == BY_HAND[name]
+
+
+@pytest.mark.parametrize("name", ["recursive_doubling_all_gather", "recursive_halving_reduce_scatter"])
+@pytest.mark.parametrize(("ranks", "seconds"), [(4, 3.0), (8, 7.0), (3, 6.0), (5, 11.0), (6, 13.0), (7, 14.0)])
+def test_chunks_on_the_longest_way_by_hand(name: str, ranks: int, seconds: float) -> None:
+    # A chunk a second. p = 3: 2 in the exchange; 5: 2 + 3; 6: 2 + 4; 7: 2 + 4; and p + 1 to fold and unfold.
+    schedule = BUILDS[name](ranks, float(ranks))
+    assert simulate(schedule, star(ranks, bandwidth=1.0)).makespan == seconds
+    assert find(name).cost.steps(ranks) == schedule.steps
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("ranks", [2, 4, 8, 32])
+def test_everyone_sends_what_is_least(name: str, ranks: int) -> None:
+    assert BUILDS[name](ranks, float(ranks)).sent().tolist() == [ranks - 1.0] * ranks
+
+
+def test_chunks_of_powers_of_two_are_one_each() -> None:
+    assert chunks(8).tolist() == list(range(9))
+    assert chunks(7).tolist() == [0, 2, 4, 6, 7]
+    assert chunks(1).tolist() == [0, 1]
+
+
+def test_neighbours_exchange_one_chunk_then_two_at_a_time() -> None:
+    schedule = neighbor_exchange_all_gather(8, 8.0)
+    assert Counter(schedule.nbytes.tolist()) == {1.0: 8, 2.0: 24}
+    assert set(((schedule.peer - schedule.rank) % 8).tolist()) == {1, 7}
+    assert [(schedule.peer[k::8] - schedule.rank[k::8]).tolist() for k in (0, 1)] == [[1, 7, 1, 7], [-1, 1, -1, 1]]
+
+
+def test_an_odd_number_of_neighbours_is_a_ring() -> None:
+    odd, ring = neighbor_exchange_all_gather(7, 7.0), ring_all_gather(7, 7.0)
+    assert np.array_equal(odd.peer, ring.peer)
+    assert np.array_equal(odd.source, ring.source)

@@ -1,0 +1,90 @@
+"""A profile changes what links cost, keeps the fastest protocol, and adds what software does first."""
+
+import numpy as np
+import pytest
+
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from topologies.errors import InputError
+from topologies.shapes import nodes, ring
+from topologies.topology import Topology
+
+RING = find("ring")
+LL = Protocol("LL", {"node": Cost(1e-6, 0.0, 4e9), "network": Cost(2e-6, 0.0, 2e9)}, {"tree": {"network": 3.0}})
+SIMPLE = Protocol("Simple", {"node": Cost(5e-6, 1e-6, 100e9), "network": Cost(9e-6, 0.0, 50e9)})
+
+
+def machine(ranks: int = 8, per_node: int = 4) -> Topology:
+    return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
+
+
+def links(topology: Topology, kind: str) -> tuple[set[float], set[float], set[float]]:
+    chosen = topology.link_kinds.are(kind)
+    columns = (topology.latency, topology.medium_gap, topology.medium_bandwidth)
+    return tuple(set(column[chosen].tolist()) for column in columns)  # type: ignore[return-value]
+
+
+def test_links_cost_what_the_protocol_says() -> None:
+    topology = Profile("x", "nodes", 0.0, (LL, SIMPLE)).apply(machine(), SIMPLE)
+    assert links(topology, "node") == ({5e-6}, {1e-6}, {100e9})
+    assert links(topology, "network") == ({9e-6}, {0.0}, {50e9})
+    assert links(topology, "port") == ({0.0}, {0.0}, {np.inf})
+
+
+def test_a_factor_counts_in_its_algorithm_alone() -> None:
+    profile = Profile("x", "nodes", 0.0, (LL,))
+    assert links(profile.apply(machine(), LL, "tree"), "network")[0] == {6e-6}
+    assert links(profile.apply(machine(), LL, "ring"), "network")[0] == {2e-6}
+    assert links(profile.apply(machine(), LL, "tree"), "node")[0] == {1e-6}
+
+
+def test_more_nodes_crowd_the_links_between_them() -> None:
+    profile = Profile("x", "nodes", 0.0, (LL,), {"network": Crowding(2.0, 1.0, 0.5)})
+    assert links(profile.apply(machine(8), LL), "network") == ({2e-6}, {0.0}, {2e9})
+    assert links(profile.apply(machine(32), LL), "network") == ({8e-6}, {0.0}, {1e9})
+    assert links(profile.apply(machine(32), LL), "node")[0] == {1e-6}
+
+
+def test_the_fastest_protocol_is_kept() -> None:
+    profile, schedule = Profile("x", "nodes", 3e-6, (LL, SIMPLE)), RING.build(8, 1.0)
+    small = profile.simulate(schedule.scaled(64.0), machine(), RING)
+    large = profile.simulate(schedule.scaled(2.0**30), machine(), RING)
+    assert (small.protocol, large.protocol) == ("LL", "Simple")
+    for run, protocol, nbytes in ((small, LL, 64.0), (large, SIMPLE, 2.0**30)):
+        alone = simulate(schedule.scaled(nbytes), profile.apply(machine(), protocol, "ring", nbytes))
+        assert run.timeline.makespan == alone.makespan
+        assert run.seconds == 3e-6 + alone.makespan
+
+
+def test_one_rank_a_node_is_hockneys_model() -> None:
+    """p ranks, one a node: 2(p-1) steps of 2α and V/p bytes, merged at γ in the first half."""
+    flat = Protocol("flat", {"network": Cost(2e-6, 0.0, 1e9)})
+    profile = Profile("x", "nodes", 0.0, (flat,), memory=Memory(1e-9, 1e-9))
+    found = profile.simulate(RING.build(4, 4e6), machine(4, 1), RING).seconds
+    assert found == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
+
+
+def test_memory_is_slower_beyond_the_cache() -> None:
+    memory = Memory(1.0, 3.0, 2.0, 6.0, cache=2.0**20)
+    assert memory.merge(2.0**10) == pytest.approx(1.0)
+    assert memory.merge(2.0**20) == 2.0
+    assert memory.merge(2.0**30) == pytest.approx(3.0)
+    assert memory.touch(2.0**20) == 4.0
+
+
+def test_scratch_is_mapped_anew_from_32_mib_or_half_a_mebibyte_in_two_blocks() -> None:
+    mapped = Memory.mapped(np.array([0.0, 1.0, 1.0, 2.0, 2.0]), np.array([2.0**30, 2.0**25, 2.0**26, 2.0**19, 2.0**20]))
+    assert mapped.tolist() == [False, False, True, False, True]
+
+
+def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
+    profile = Profile("x", "nodes", 1e-6, (LL,), memory=Memory(0.0, 0.0, 2.0, 2.0, 5.0), scratch={"ring": 1.0})
+    assert profile.prepare(RING, 100.0) == 200.0
+    assert profile.prepare(RING, 2.0**26) == 2.0**26 * 7.0
+    assert profile.prepare(find("ring_all_gather"), 2.0**26) == 0.0
+
+
+def test_a_machine_without_such_links_is_refused() -> None:
+    with pytest.raises(InputError, match="^ring has no link of kind node or network: x is of nodes:per_node=4$"):
+        Profile("x", "nodes:per_node=4", 0.0, (LL,)).apply(ring(4, bandwidth=1e9), LL)
