@@ -480,6 +480,7 @@ def diagnose(
     family: Annotated[str | None, typer.Option(help="Of a folder with an index: this series only.")] = None,
     p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the files do not say.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Judge the in-place times.")] = False,
+    profile: ProfileName = None,
     plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
     format: Output = Format.table,
 ) -> None:
@@ -490,7 +491,7 @@ def diagnose(
     if topology is None and (bandwidth or latency or gap):
         raise InputError("--bandwidth, --latency and --gap are of a shape's links: give --topology, or leave them out")
     machine = Machine(topology, bandwidth, latency, gap, None, placement) if topology else None
-    raise typer.Exit(command.run(logs, machine, family, p, in_place, plot, format.value))
+    raise typer.Exit(command.run(logs, machine, family, p, in_place, plot, format.value, profile))
 
 
 topo = typer.Typer(

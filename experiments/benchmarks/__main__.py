@@ -2,6 +2,7 @@
 
 `python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
 `python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it,
+`python -m experiments.benchmarks calibration FOLDER [FAMILY...]` fits families and predicts what was left out,
 `python -m experiments.benchmarks gloo [FILE.csv]` those of gloo's operations against a sweep of a lab's.
 """
 
@@ -195,6 +196,9 @@ BENCHMARKS = {"engine": engine, "machines": machines, "steps": steps, "commands"
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
         output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
+        sys.exit()
+    if sys.argv[1:2] == ["calibration"] and len(sys.argv) >= 3:
+        output.say(import_module("experiments.benchmarks.calibration").table(Path(sys.argv[2]), sys.argv[3:]))
         sys.exit()
     if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
         module = import_module("experiments.benchmarks.gloo")

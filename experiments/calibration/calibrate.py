@@ -44,7 +44,8 @@ def _library(curve: Curve) -> Library | None:
         return GLOO
     if "mpi" in words or "omb" in words:
         return MPI
-    return NCCL if "ccl" in words or "nccl" in curve.source.lower() else None
+    on_gpus = curve.machine and "cpu" not in curve.machine.lower()
+    return NCCL if "ccl" in words or "nccl" in curve.source.lower() or on_gpus else None
 
 
 def points(curves: Iterable[Curve], library: Library, *, in_place: bool = False) -> tuple[Points, list[str]]:

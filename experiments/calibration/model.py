@@ -217,9 +217,9 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms, protocols,
-    paths, kinds), `merged` without the kinds, `factors` on α of shape (points, algorithms, protocols, kinds); and of shape
-    (points, algorithms) `absent`, infinite where a point has no such algorithm, else 0, and `scratch`, in units of V.
+    """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms,
+    protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
+    algorithms) `absent`, infinite where a point has no such algorithm, else 0, and `scratch`, in units of V.
     """
 
     latencies: Floats

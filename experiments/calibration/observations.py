@@ -59,7 +59,8 @@ def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
         raise InputError(f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out")
     if not curve.ranks or curve.ranks < 2:
         raise InputError(f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2")
-    points = [point for point in (curve.in_place if in_place else curve.points) if not point.wrong]
+    chosen = curve.in_place if in_place else curve.points or curve.in_place
+    points = [point for point in chosen if not point.wrong]
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
     return Series(curve.source, curve.collective, known, curve.ranks, curve.nodes or curve.ranks, sizes, seconds)

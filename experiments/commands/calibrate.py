@@ -21,6 +21,8 @@ from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_seconds
 
 SOURCES = 1000
+HOPELESS = 1e4
+"""An interval whose ends are this factor apart says nothing, and is not shown."""
 
 
 def run(
@@ -97,7 +99,8 @@ def _parameters(estimates: dict[str, Estimated]) -> list[list[str]]:
     rows = [["parameter", "value", "95% from", "to", "not identified"]]
     for name, one in estimates.items():
         ends = sorted((one.low, one.high), reverse="β" in name and one.unit != "power")
-        cells = [_shown(name, one.unit, value) for value in (one.value, *ends)]
+        known = one.unit == "power" or one.high < HOPELESS * one.low
+        cells = [_shown(name, one.unit, one.value), *(_shown(name, one.unit, end) if known else "-" for end in ends)]
         rows.append([name if one.unit == "power" else name.replace("1/β", "β"), *cells, one.open])
     return rows
 

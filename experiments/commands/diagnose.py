@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from experiments import output
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice
+from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
 from experiments.measurements import Curve, Measurements, read_all
+from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -31,6 +31,7 @@ def run(
     in_place: bool,
     plot: Path | None,
     how: str,
+    profile: str | None = None,
 ) -> int:
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
     output.check_writable(plot, FIGURES)
@@ -38,7 +39,7 @@ def run(
     curves = list(_curves(measurements, p, in_place))
     if not curves:
         raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
-    expected = simulated(partial(_laid_out, machine)) if machine else None
+    expected = _expectation(machine, profile)
     progress, results = output.Progress("curves"), []
     for done, curve in enumerate(curves):
         progress(done, len(curves))
@@ -64,20 +65,15 @@ def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterat
             yield replace(curve, ranks=ranks or curve.ranks, points=points, in_place=beside)
 
 
+def _expectation(machine: Machine | None, profile: str | None) -> Expectation | None:
+    if profile is None:
+        return simulated(partial(_laid_out, machine)) if machine else None
+    found = find_profile(profile)
+    return profiled(found, partial(_laid_out, machine or Machine(found.machine)))
+
+
 def _laid_out(machine: Machine, curve: Curve) -> Machine:
-    """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""
-    blueprint, ranks, nodes = machine.blueprint, curve.ranks or 0, curve.nodes or 1
-    if blueprint.kind == "shape" or machine.placement != "node" or nodes < 2 or ranks % nodes:
-        return machine
-    here, whole = ranks // nodes, blueprint.whole()
-    size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
-    if here >= size:
-        return machine
-    places = ",".join(str(node * size + place) for node in range(nodes) for place in range(here))
-    if "nodes" in blueprint.options:
-        return replace(machine, placement=places)
-    text = f"{machine.topology}{',' if blueprint.options else ':'}nodes={nodes}"
-    return replace(machine, topology=text, placement=places)
+    return machine.laid_out(curve.ranks or 0, curve.nodes or 1)
 
 
 def _one(text: str) -> int:

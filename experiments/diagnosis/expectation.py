@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.calibration.libraries import library
 from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve
+from experiments.profiles.document import Calibrated
 from experiments.sweep import DEFAULT, Case, Machine, Rules
 from simulator.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
+from simulator.profile import Run
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -74,6 +77,34 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
         return Expected(times.min(axis=0), names, np.array([b.seconds for b in bounds]), bounds[-1].name, topology)
 
     return expect
+
+
+def profiled(profile: Calibrated, machines: Machines) -> Expectation:
+    """Expects what a calibrated machine does with the algorithms of its library: software and protocols included."""
+    kind, simulation = library(profile.library), profile.simulated()
+
+    def expect(curve: Curve, sizes: Floats) -> Expected | None:
+        if curve.ranks is None or curve.ranks < 2:
+            return None
+        machine, known = machines(curve), algorithms()
+        names = kind.algorithms(curve.collective, curve.algorithm)
+        cases = [Case(known[name], curve.ranks, machine(curve.ranks, 0), DEFAULT, simulation) for name in names]
+        if not cases:
+            return None
+        fastest = [_fastest(cases, float(nbytes)) for nbytes in sizes]
+        runs = [run for _, run in fastest]
+        topology, collective = runs[-1].timeline.routed.topology, cases[0].algorithm.collective
+        bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
+        chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
+        seconds = np.array([run.seconds for run in runs])
+        return Expected(seconds, chosen, np.array([b.seconds for b in bounds]), bounds[-1].name, topology)
+
+    return expect
+
+
+def _fastest(cases: list[Case], nbytes: float) -> tuple[str, Run]:
+    runs = [(case.algorithm.name, case.run(nbytes)) for case in cases]
+    return min(runs, key=lambda named: named[1].seconds)
 
 
 def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator[Case]:

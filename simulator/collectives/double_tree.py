@@ -14,8 +14,8 @@ from simulator.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-PIECES = 32
-"""Of each half."""
+PIECES, FINE = 8, 32
+"""Of each half: of a plain schedule, and of one that is made for a machine."""
 Numbers = npt.NDArray[np.int64]
 
 
@@ -44,9 +44,9 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     sizes = np.bincount(node)
     nics = np.count_nonzero(topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]]))
     channels = max(1, min(int(sizes.min()), int(nics)))
-    cost = cost_models.double_tree(PIECES, int(_ranked(node, channels)[1].max()), channels)
+    cost = cost_models.double_tree(FINE, int(_ranked(node, channels)[1].max()), channels)
     words = f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
-    return Fitted(_all_reduce(node, nbytes, channels, PIECES), topology, cost, (words,))
+    return Fitted(_all_reduce(node, nbytes, channels, FINE), topology, cost, (words,))
 
 
 def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from math import fsum
 from random import Random
 
@@ -237,21 +238,38 @@ def irregular(topology: Topology, seed: int) -> Topology:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [2, 5, 8])
-def test_the_path_of_every_algorithm_adds_up_to_its_makespan(
-    name: str, shape: Callable[..., Topology], ranks: int
-) -> None:
+@cache
+def built(name: str, ranks: int, nbytes: float) -> Schedule:
+    return find(name).build(ranks, nbytes)
+
+
+def check_sums(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     algorithm = find(name)
     regular = shape(ranks + algorithm.servers, bandwidth=1e9, latency=1e-6, gap=3e-7, reduction=2e-10)
     for topology in (regular, irregular(regular, ranks)):
-        timeline = simulate(algorithm.build(ranks, 1e5), topology)
+        timeline = simulate(built(name, ranks, 1e5), topology)
         path = critical_path(timeline)
         assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
         assert all(segment.seconds >= 0 for segment in path)
         assert fsum(parts(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
         assert fsum(worth(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_path_of_every_algorithm_adds_up_to_its_makespan(name: str) -> None:
+    """Ranks and shapes by turns: with another algorithm a shape has other ranks."""
+    for turn, shape in enumerate(SHAPES, NAMES.index(name)):
+        check_sums(name, shape, (2, 3, 5, 8)[turn % 4])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_the_path_of_every_algorithm_adds_up_on_every_shape(
+    name: str, shape: Callable[..., Topology], ranks: int
+) -> None:
+    check_sums(name, shape, ranks)
 
 
 def random_machine(random: Random, ranks: int, *, zeros: bool) -> Topology:
@@ -392,11 +410,22 @@ def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int
     assert check_differences(schedule, topology, rule) >= everything - 2, "there are hardly ever near ties"
 
 
+def check_sensitivities(name: str, shape: Callable[..., Topology], ranks: int) -> None:
+    regular = shape(ranks + find(name).servers, bandwidth=1.0, latency=1.0, gap=1.0, reduction=0.3)
+    assert check_differences(built(name, ranks, 20.0), irregular(regular, seed=7)) > 4 * ranks
+
+
+SIMPLE = (shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port)
+
+
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port])
-def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(
-    name: str, shape: Callable[..., Topology]
-) -> None:
-    algorithm = find(name)
-    regular = shape(5 + algorithm.servers, bandwidth=1.0, latency=1.0, gap=1.0, reduction=0.3)
-    assert check_differences(algorithm.build(5, 20.0), irregular(regular, seed=7)) > 20
+def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(name: str) -> None:
+    for turn, ranks in enumerate((2, 3, 4, 5), NAMES.index(name)):
+        check_sensitivities(name, SIMPLE[turn % 4], ranks)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SIMPLE)
+def test_sensitivities_of_every_algorithm_are_those_on_every_shape(name: str, shape: Callable[..., Topology]) -> None:
+    check_sensitivities(name, shape, 5)

@@ -80,7 +80,9 @@ def test_ranks_that_all_hang_are_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 PARENT = """
+import signal
 from experiments.runner import launch, plan
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background job
 launch.WORKER = {code!r}
 launch.launch(plan.Plan.from_json({plan!r}), print)
 """

@@ -46,6 +46,7 @@ worker.main()
 """
 
 
+@pytest.mark.exhaustive
 def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator import semantics
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.double_tree import double_tree_all_reduce, fit, trees
+from simulator.collectives.double_tree import FINE, double_tree_all_reduce, fit, trees
 from simulator.cost_models import log2_ceil
 from simulator.engines import simulate
 from topologies.clusters import cluster
@@ -89,7 +89,7 @@ def test_nodes_come_from_the_machine() -> None:
     fitted = fit(cluster("hgx_h100", 3), 20, 1e6)
     assert fitted.chosen == ("4 channels, two trees of 3 nodes each, chains of 8 ranks",)
     assert fitted.schedule.steps == fitted.cost.steps(20) == 2 * (7 + 2)
-    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4)
+    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4, pieces=FINE)
     for column in ("rank", "peer", "source", "nbytes", "lane", "indptr", "indices"):
         assert np.array_equal(getattr(fitted.schedule, column), getattr(plain, column)), column
 

@@ -155,9 +155,17 @@ def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Pa
     assert warnings_in(error) == 1, "one for the process, not one for each kernel"
 
 
-def test_an_unwritable_cache_is_told_and_the_source_left_alone(tree: Path) -> None:
-    answer, error = run(SIMULATE, tree, SIMCTL_CACHE_DIR="/dev/null/x")
-    assert answer == {"same": True, "makespan": 9.0, "hits": 0}
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (f"{CHAIN}\nanswer = compiled(_kernels.chain)(ones, line, before).tolist()", DEPTHS),
+        pytest.param(SIMULATE, {"same": True, "makespan": 9.0, "hits": 0}, marks=pytest.mark.exhaustive),
+    ],
+    ids=["a kernel", "a simulation"],
+)
+def test_an_unwritable_cache_is_told_and_the_source_left_alone(code: str, expected: object, tree: Path) -> None:
+    answer, error = run(code, tree, SIMCTL_CACHE_DIR="/dev/null/x")
+    assert answer == expected
     assert not cached(tree), "the folder of the source is nobody's cache"
     assert warnings_in(error) == 1
 
@@ -166,6 +174,17 @@ def test_an_unwritable_cache_is_told_and_the_source_left_alone(tree: Path) -> No
 
 
 def test_two_processes_that_start_cold_together_agree(tree: Path, tmp_path: Path) -> None:
+    cache = {"SIMCTL_CACHE_DIR": str(tmp_path / "cache")}
+    together = [start(COMPILE_ONE, tree, cache) for _ in range(2)]
+    for answer, error in [finish(process) for process in together]:
+        assert answer["depths"] == DEPTHS
+        assert warnings_in(error) == 0
+    answer, _ = run(COMPILE_ONE, tree, **cache)
+    assert (answer["depths"], answer["hits"]) == (DEPTHS, 1), "and a third finds a sound cache"
+
+
+@pytest.mark.exhaustive
+def test_two_cold_simulations_agree(tree: Path, tmp_path: Path) -> None:
     cache = {"SIMCTL_CACHE_DIR": str(tmp_path / "cache")}
     together = [start(SIMULATE, tree, cache) for _ in range(2)]
     for answer, error in [finish(process) for process in together]:

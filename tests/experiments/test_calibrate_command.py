@@ -1,0 +1,142 @@
+"""`calibrate`, `validate PROFILE` and `--profile`, as a user calls them."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.commands import calibrate, validate_profile
+from experiments.commands.machine import machine_of
+from experiments.commands.sweep import run as sweep
+from experiments.profiles import find, names, parse, read
+from topologies.errors import InputError
+
+HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
+
+
+def seconds(ranks: int, size: float) -> float:
+    """Microseconds of a ring on nodes of one rank: two protocols."""
+    steps, chunk = 2 * (ranks - 1), size / ranks
+    return min(5 + steps * (3 + chunk / 2000), 5 + steps * (12 + chunk / 12000))
+
+
+def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") -> Path:
+    rows = [
+        f"all_reduce,ring,{p},{p},{size},{seconds(p, size)},{library}"
+        for p in ranks
+        for size in (4**k for k in range(4, 14))
+    ]
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile fitted to rings of 4 and 8."""
+    folder = tmp_path_factory.mktemp("profile")
+    out = folder / "mine.yaml"
+    assert calibrate.run([runs(folder / "runs.csv")], None, None, None, None, False, False, out, "table") == 0
+    return out
+
+
+def test_a_profile_says_where_it_is_from_and_how_good_it_is(profile: Path) -> None:
+    found = read(profile)
+    assert (found.profile, found.library, found.machine) == ("mine", "MPI", "nodes:per_node=1")
+    assert found.sources == ["runs.csv: all_reduce, 4 ranks", "runs.csv: all_reduce, 8 ranks"]
+    assert "sha256 of runs.csv" in found.made
+    assert found.errors["sizes"].points == 20
+    assert found.errors["sizes"].model is not None
+    assert found.errors["sizes"].model < 0.15
+
+
+def test_a_profile_is_held_against_runs(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unseen = runs(tmp_path / "unseen.csv", (16,))
+    files = [profile, unseen]
+    assert validate_profile.run(files, None, False, False, None, tmp_path / "x.png", "table") == 0
+    assert "mine as it is" in capsys.readouterr().out
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert validate_profile.run(files, None, False, False, "0.001", None, "csv") == 1
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 10
+    assert sum(abs(float(row["error"])) for row in rows) / 10 < 0.15
+    assert validate_profile.run(files, None, False, False, "0.5", None, "json") == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"points", "unseen"}
+
+
+def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine, simulated = machine_of(str(profile), "ring", (None,) * 4, "node", "fifo", False)
+    assert sweep("ring", "16", "1KiB,256MiB", machine, "auto", None, None, "time", "json", simulated) == 0
+    small, large = json.loads(capsys.readouterr().out)
+    assert small["protocol"] != large["protocol"] == "rendezvous"
+    assert small["time_s"] * 1e6 == pytest.approx(seconds(16, 1024), rel=0.2)
+    assert large["time_s"] * 1e6 == pytest.approx(seconds(16, 2**28), rel=0.25)
+    assert small["launch_s"] > 0
+
+
+def refusal(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", "from experiments.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    return line
+
+
+def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path) -> None:
+    unknown = tmp_path / "unknown.csv"
+    unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,10,\n")
+    assert "choose with --library nccl, mpi, gloo" in refusal("calibrate", unknown)
+    assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
+    assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")
+    assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
+    assert "leave one of the two out" in refusal("sweep", "--profile", profile, "--latency", "1us")
+    assert "has no link of kind network" in refusal("sweep", "--profile", profile, "--topology", "star")
+    assert "name the profile, then runs" in refusal("validate", profile, "--tolerance", "0.1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "profile: x",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: -1\nprotocols: {}\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: .nan\nprotocols: {a: {b: {latency: 1, bandwidth: 1}}}\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, bandwidth: 0}}}\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, bandwidth: 1}}}\nmore: 1\n",
+        "a: &x 1\nb: *x\n",
+        "{" * 5000,
+    ],
+)
+def test_what_is_no_profile_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"bad\.yaml"):
+        parse(text, "bad.yaml")
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "huge.yaml").write_bytes(b"#" * (2**24 + 1))
+    for name in ("binary.yaml", "huge.yaml", "absent.yaml", "."):
+        with pytest.raises(InputError):
+            read(tmp_path / name)
+    with pytest.raises(InputError, match="is no profile"):
+        find("nonsense")
+
+
+@pytest.mark.parametrize("name", names())
+def test_profiles_that_are_shipped_simulate(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    machine, simulated = machine_of(name, "ring", (None,) * 4, "node", "fifo", False)
+    assert simulated is not None
+    assert sweep("ring", "16", "1MiB", machine, "auto", None, None, "time", "json", simulated) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert 1e-6 < row["time_s"] < 1
+    assert find(name).errors["sizes"].points > 20
