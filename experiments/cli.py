@@ -450,7 +450,7 @@ def calibrate(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the profile is called. [default: as its file]")] = None,
-    library: Annotated[str | None, typer.Option(help="nccl, mpi or gloo. [default: as the files say]")] = None,
+    library: Annotated[str | None, typer.Option(help="nccl, mpi, fujitsu or gloo. [default: as the files say]")] = None,
     forced: Annotated[bool, typer.Option("--forced", help="Only curves whose algorithm was forced.")] = False,
     in_place: Annotated[bool, typer.Option("--in-place", help="Fit the in-place times.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the profile: FILE.yaml.")] = None,

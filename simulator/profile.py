@@ -38,7 +38,8 @@ class Crowding(NamedTuple):
 
 class Memory(NamedTuple):
     """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of V; to get `fresh`
-    memory for scratch that the allocator gives back to the system after each call."""
+    memory for scratch of V >= `mapped` bytes, which the allocator maps anew in each call, or memory that it gave `back`
+    at the heap's end, where an algorithm has several blocks of more than `trimmed` bytes."""
 
     reduction: float = 0.0
     reduction_beyond: float = 0.0
@@ -46,6 +47,9 @@ class Memory(NamedTuple):
     copy_beyond: float = 0.0
     fresh: float = 0.0
     cache: float = 2.0**24.5
+    back: float = 0.0
+    mapped: float = 2.0**25
+    trimmed: float = 2.0**19
 
     def beyond(self, nbytes: Floats | float) -> Floats:
         """The share of the work that memory does, and not the cache: half of it at `cache` bytes, 94% at twice."""
@@ -61,12 +65,14 @@ class Memory(NamedTuple):
         share = float(self.beyond(nbytes))
         return (1 - share) * self.copy + share * self.copy_beyond
 
-    @staticmethod
-    def mapped(scratch: Floats | float, nbytes: Floats | float) -> Floats:
-        """Whether `scratch` * V bytes are mapped anew in each call: glibc maps what is larger than 32 MiB
-        (mallopt(3), M_MMAP_THRESHOLD), and gives back two blocks or more of over half a mebibyte at the heap's end."""
+    def allocate(self, scratch: Floats | float, nbytes: Floats | float) -> Floats:
+        """Seconds to write `scratch` * V bytes of new memory; nothing where the allocator keeps them from call to call.
+
+        glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are several.
+        """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
-        return np.asarray((blocks > 0) & ((size > 2**25) | ((blocks >= 2) & (size > 2**19))))
+        trimmed = (blocks > 1) & (size > self.trimmed)
+        return np.asarray(blocks * size * np.where(size >= self.mapped, self.fresh, self.back * trimmed))
 
 
 @dataclass(frozen=True)
@@ -99,8 +105,8 @@ class Run(NamedTuple):
 @dataclass(frozen=True)
 class Profile:
     """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
-    operation of a collective, and algorithms allocate `scratch` in units of V. Kinds of link that no protocol names
-    keep what the topology says."""
+    operation of a collective, and algorithms write new memory, `scratch` in units of V. Kinds of link that no protocol
+    names keep what the topology says."""
 
     name: str
     machine: str
@@ -140,9 +146,8 @@ class Profile:
 
     def prepare(self, algorithm: Algorithm, nbytes: float) -> float:
         """Seconds in which ranks copy V to where they reduce it, and get fresh memory."""
-        scratch = self.scratch.get(algorithm.name, 0.0)
-        fresh = scratch * self.memory.fresh * float(self.memory.mapped(scratch, nbytes))
-        return nbytes * (self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh)
+        fresh = float(self.memory.allocate(self.scratch.get(algorithm.name, 0.0), nbytes))
+        return nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh
 
     @staticmethod
     def touched(collective: str) -> float:

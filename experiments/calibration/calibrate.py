@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
-from experiments.calibration.libraries import GLOO, LIBRARIES, MPI, NCCL, Library
+from experiments.calibration.libraries import FUJITSU, GLOO, LIBRARIES, MPI, NCCL, Library
 from experiments.calibration.model import Machine, Model, as_nodes
 from experiments.calibration.observations import Points, Series, series
 from experiments.measurements import Curve
@@ -42,6 +42,8 @@ def _library(curve: Curve) -> Library | None:
     words = f"{curve.library} {curve.backend}".lower()
     if "gloo" in words:
         return GLOO
+    if "fujitsu" in words:
+        return FUJITSU
     if "mpi" in words or "omb" in words:
         return MPI
     on_gpus = curve.machine and "cpu" not in curve.machine.lower()

@@ -14,6 +14,8 @@ from topologies.topology import Floats
 SCALE = 0.15
 """The relative error from which a point counts less than its square."""
 ROUNDS = 8
+MISLABELLED = 0.25
+"""The median misfit from which a curve may not be what it is called, if the library's own choices halve it."""
 SPREADS = (0.5,)
 """How far from its start, in factors of e, a fit looks for paths before it begins."""
 CLOSE = 1e-3
@@ -24,7 +26,7 @@ WIDE, ALIKE = 1.0, 0.99
 
 
 class Estimate(NamedTuple):
-    """A parameter's value and 95% interval, and why it is not identified, if it is not."""
+    """A parameter's value and 95% interval, its start counted as data, and why it is not identified, if it is not."""
 
     parameter: Parameter
     value: float
@@ -69,12 +71,31 @@ def explore(model: Model) -> Fit:
         short = model.explore(inner)
         if short < CLOSE:
             break
-    return Fit(model, inner, everything, short)
+    return Fit(*_relabelled(model, everything, inner), everything, short)
 
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
     """Fit the points that `keep` chooses, by the paths known."""
-    return Fit(model, _solve(model, keep, start), keep, 0.0)
+    model = model.freed(np.zeros_like(model.free))
+    return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
+
+
+def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
+    """The model and where it ends once curves that are not what they are called are taken as the library's choice."""
+    freed = _mislabelled(model, keep, inner)
+    if not freed.any():
+        return model, inner
+    model = model.freed(freed)
+    return model, _solve(model, keep, inner)
+
+
+def _mislabelled(model: Model, keep: Flags, inner: Floats) -> Flags:
+    """Curves that points of `keep` show to be something else than they are called, shape (curves,)."""
+    everything = model.freed(np.ones_like(model.free))
+    misfits = np.abs([np.log(one.predict(inner) / model.points.seconds) for one in (model, everything)])
+    curves = [keep & (model.points.curve == c) for c in range(len(model.points.curves))]
+    called, free = np.array([np.median(misfits[:, here], axis=1) if here.any() else (0, 0) for here in curves]).T
+    return np.asarray((called > MISLABELLED) & (free < called / 2))
 
 
 def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
@@ -105,7 +126,7 @@ def _estimates(end: Fit) -> list[Estimate]:
     normal = design.T @ (weight[:, None] * design)
     norms = np.sqrt(np.diag(normal))
     unseen = norms < 1e-6
-    covariance = variance * np.linalg.pinv(normal + np.diag(np.where(unseen, 1.0, 1e-9 * norms**2)), hermitian=True)
+    covariance = variance * np.linalg.pinv(normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True)
     half = np.where(unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0)))
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulator.collectives import algorithms
 from topologies.errors import InputError
@@ -36,8 +36,9 @@ class Prior:
 class Library:
     """`chooses`: the algorithms of each collective where none is forced. `spelled`: what it calls an algorithm that has
     another name here. `few`: what it takes instead of an algorithm if there are fewer elements than ranks. `memory`:
-    whether ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: the memory that an algorithm
-    allocates anew each time, in units of V."""
+    whether ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: how much of the memory that an
+    algorithm allocates each time it writes, in units of V; `mapped` and `trimmed`: the sizes in bytes from which the
+    allocator asks the system for a block anew, and from which it gives back several at the heap's end."""
 
     name: str
     launch: float
@@ -47,6 +48,8 @@ class Library:
     few: Mapping[str, str] = field(default_factory=dict)
     memory: bool = False
     scratch: Mapping[str, float] = field(default_factory=dict)
+    mapped: float = 2.0**25
+    trimmed: float = 2.0**19
 
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is not known."""
@@ -106,6 +109,7 @@ MPI = Library(
         "all_gather": ("recursive_doubling_all_gather", "ring_all_gather", "neighbor_exchange"),
         "broadcast": ("tree_broadcast", "chain_broadcast"),
         "reduce": ("tree_reduce",),
+        "reduce_scatter": ("recursive_halving_reduce_scatter", "ring_reduce_scatter"),
     },
     {
         "allgather_reduce": "halving_doubling",
@@ -117,10 +121,10 @@ MPI = Library(
     memory=True,
     scratch={
         "recursive_doubling": 1.0,
-        "halving_doubling": 1.0,
-        "tree": 1.0,
+        "halving_doubling": 0.5,
+        "tree": 3.0,
         "ring_reduce_scatter": 1.0,
-        "recursive_halving_reduce_scatter": 2.0,
+        "recursive_halving_reduce_scatter": 1.5,
     },
 )
 """Three message protocols, of short messages that travel with their header, eager ones that are copied at both ends,
@@ -138,7 +142,10 @@ GLOO = Library(
     memory=True,
 )
 
-LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, GLOO)}
+FUJITSU = replace(MPI, name="Fujitsu", mapped=2.0**27, trimmed=2.0**27)
+"""As MPI, over an allocator with large pages that maps and trims from 128 MiB on (its MALLOC_MMAP_THRESHOLD_)."""
+
+LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, FUJITSU, GLOO)}
 """The libraries by name."""
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from experiments.calibration.libraries import Library, Prior
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import Flags, Points
 from experiments.calibration.paths import Costs, Paths
 from simulator.collectives import find
 from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
@@ -23,6 +24,10 @@ NEGLIGIBLE = 1e-13
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
 """Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
 
+
+SESSION, ALIKE = 0.25, 16.0
+"""The weight of what slows one number of nodes more than others, as another allocation of the machine does; and the
+factor in nodes over which such numbers are alike by 1/e."""
 
 Machine = Callable[[int, int], Topology]
 """From the number of ranks and of ranks a node to the machine."""
@@ -73,6 +78,11 @@ class Model:
         self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
         self.crowd = size - np.log(self.typical)
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
+        self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
+        self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
+        between = np.log(self.sessions)
+        alike = np.exp(-np.abs(between[:, None] - between) / np.log(ALIKE))
+        self.shared = np.linalg.cholesky(alike)[np.searchsorted(self.sessions, points.nodes)] if len(alike) else None
         self.parameters = tuple(self._parameters())
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
@@ -92,6 +102,10 @@ class Model:
             yield Parameter("copy", 1 / 15e9, "s/B", LIKELY)
             yield Parameter("copy beyond cache", 1 / 8e9, "s/B", LIKELY)
             yield Parameter("fresh memory", 1 / 4e9, "s/B", LIKELY)
+            if self.paths.several:
+                yield Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
+        for what, count in product(("α", "1/β"), self.sessions):
+            yield Parameter(f"network {what} at {count} nodes", 0.0, "power", SESSION)
         if self.crowding:
             yield Parameter("network α by nodes", 0.0, "power", SURE)
             yield Parameter("network 1/β by nodes", 0.0, "power", SURE)
@@ -120,9 +134,10 @@ class Model:
         beyond = memory.beyond(size)
         merge = (1 - beyond) * memory.reduction + beyond * memory.reduction_beyond
         touch = (1 - beyond) * memory.copy + beyond * memory.copy_beyond
-        crowd = [np.exp(self.crowd[keep] * self.value(inner, f"network {what} by nodes")) for what in ("α", "1/β")]
+        crowd = [self._crowd(inner, what)[keep] for what in ("α", "1/β")]
         scratch = table.scratch[keep]
-        before = memory.fresh * scratch * size[:, None] * memory.mapped(scratch, size[:, None])
+        before = memory.allocate(scratch, size[:, None])
+        absent = np.where(self.free[self.points.curve[keep], None], table.other[keep], table.absent[keep])
         best = np.full(scratch.shape, np.inf)
         for number, prior in enumerate(self.library.protocols):
             seconds = table.merged[keep][:, :, number] * (merge * size)[:, None, None]
@@ -136,15 +151,31 @@ class Model:
                     + table.latencies[keep][:, :, number, :, k] * (factor * (latency * grown[0])[:, None])[..., None]
                 )
                 seconds = seconds + table.bytes[keep][:, :, number, :, k] * (slowness * grown[1] * size)[:, None, None]
-            best = np.minimum(best, seconds.max(axis=2) + table.absent[keep])
+            best = np.minimum(best, seconds.max(axis=2) + absent)
         touched = np.array([Profile.touched(self.points.curves[c].collective) for c in self.points.curve[keep]])
         launch = self.value(inner, "launch") + touched * touch * size
         return np.asarray(launch[:, None] + before + best)
 
+    def _crowd(self, inner: Floats, what: str) -> Floats:
+        """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
+        crowd = self.crowd * self.value(inner, f"network {what} by nodes")
+        if self.shared is not None:
+            own = np.array([self.value(inner, f"network {what} at {count} nodes") for count in self.sessions])
+            crowd = crowd + self.shared @ own
+        return np.asarray(np.exp(crowd))
+
+    def freed(self, curves: Flags) -> Model:
+        """The same where the library itself chose what ran in `curves`, whatever they are called."""
+        changed = copy(self)
+        changed.free = curves
+        return changed
+
     def memory(self, inner: Floats) -> Memory:
         """Seconds a byte of merging and copying."""
         names = ("γ", "γ beyond cache", "copy", "copy beyond cache", "fresh memory")
-        return Memory(*(self.value(inner, name) for name in names))
+        back, library = self.value(inner, "memory given back"), self.library
+        rates = Memory(*(self.value(inner, name) for name in names))
+        return rates._replace(back=back, mapped=library.mapped, trimmed=library.trimmed)
 
     def explore(self, inner: Floats) -> float:
         """Simulate points at these parameters, keep the paths that explain them, and return by how much at most,
@@ -219,7 +250,8 @@ class Place:
 class Table:
     """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms,
     protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
-    algorithms) `absent`, infinite where a point has no such algorithm, else 0, and `scratch`, in units of V.
+    algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
+    and `scratch`, in units of V.
     """
 
     latencies: Floats
@@ -227,6 +259,7 @@ class Table:
     merged: Floats
     factors: Floats
     absent: Floats
+    other: Floats
     scratch: Floats
 
 
@@ -238,7 +271,7 @@ class _Known:
         self.figures: dict[str, tuple[float, float]] = {}
         self.of: dict[tuple[str, int, int], Paths] = {}
         for curve in points.curves:
-            for name in self.names(curve.algorithms):
+            for name in self.names(curve.algorithms + curve.others):
                 key = (name, curve.ranks, curve.per_node)
                 if key not in self.of:
                     topology = machine(curve.ranks, curve.per_node)
@@ -247,6 +280,7 @@ class _Known:
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
+        self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
         self._table: tuple[int, Table] | None = None
 
     def _note(self, topology: Topology) -> None:
@@ -266,7 +300,7 @@ class _Known:
         """Every algorithm where it was measured."""
         for (name, ranks, per_node), paths in self.of.items():
             curves = [one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node]
-            sizes = [one.sizes for one in curves if name in self.names(one.algorithms)]
+            sizes = [one.sizes for one in curves if name in self.names(one.algorithms + one.others)]
             yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
     def table(self) -> Table:
@@ -278,15 +312,16 @@ class _Known:
 
     def _build(self) -> Table:
         points, kinds = self.points, len(self.kinds)
-        most = max(len(self.names(curve.algorithms)) for curve in points.curves)
+        most = max(len(self.names(curve.algorithms + curve.others)) for curve in points.curves)
         deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
         shape = (len(points), most, len(self.library.protocols), deep)
         latencies, crossed, merged = np.zeros((*shape, kinds)), np.zeros((*shape, kinds)), np.zeros(shape)
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
+        other = np.full_like(absent, np.inf)
         for c, curve in enumerate(points.curves):
             here = points.curve == c
-            for a, name in enumerate(self.names(curve.algorithms)):
+            for a, name in enumerate(self.names(curve.algorithms + curve.others)):
                 paths = self.of[name, curve.ranks, curve.per_node]
                 columns = [self.kinds.index(kind) for kind in paths.kinds]
                 for q, point in product(range(shape[2]), np.flatnonzero(here)):
@@ -300,11 +335,12 @@ class _Known:
                     factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
-        return Table(latencies, crossed, merged, factors, absent, scratch)
+                other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
+        return Table(latencies, crossed, merged, factors, absent, other, scratch)
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""
         few = points.size[here] / 4 < points.ranks[here]
         if name in algorithms:
             return np.where(few & (name in self.library.few), np.inf, 0.0)
-        return np.where(few, 0.0, np.inf)
+        return np.where(few & (name in self.names(algorithms)), 0.0, np.inf)

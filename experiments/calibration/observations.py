@@ -21,7 +21,7 @@ class Series:
     """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks` ranks on `nodes`
     nodes, by one of `algorithms`: the one that was forced, or those that the library may have chosen from.
 
-    `elements` is the size of an element in bytes.
+    `elements` is the size of an element in bytes; `others` are what the library may have run in spite of `algorithms`.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Series:
     sizes: Floats
     seconds: Floats
     elements: int = 4
+    others: tuple[str, ...] = ()
 
     @property
     def per_node(self) -> int:
@@ -63,7 +64,9 @@ def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
     points = [point for point in chosen if not point.wrong]
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
-    return Series(curve.source, curve.collective, known, curve.ranks, curve.nodes or curve.ranks, sizes, seconds)
+    others = tuple(name for name in library.algorithms(curve.collective) if library.memory and name not in known)
+    nodes = curve.nodes or curve.ranks
+    return Series(curve.source, curve.collective, known, curve.ranks, nodes, sizes, seconds, others=others)
 
 
 class Points:

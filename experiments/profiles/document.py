@@ -54,6 +54,9 @@ class Host(Part):
     copy_beyond: Seconds = 0.0
     fresh: Seconds = 0.0
     cache: Rate = 2.0**24.5
+    back: Seconds = 0.0
+    mapped: Rate = 2.0**25
+    trimmed: Rate = 2.0**19
 
 
 class Estimated(Part):
@@ -105,7 +108,9 @@ class Calibrated(Part):
         )
         crowding = {kind: Crowding(one.nodes, one.latency, one.bandwidth) for kind, one in self.crowding.items()}
         host = self.memory
-        memory = Memory(host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache)
+        memory = Memory(
+            host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache
+        )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed)
         return Profile(self.profile, self.machine, self.launch, protocols, crowding, memory, self.scratch)
 
 

@@ -94,7 +94,7 @@ def refusal(*arguments: object) -> str:
 def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.csv"
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,10,\n")
-    assert "choose with --library nccl, mpi, gloo" in refusal("calibrate", unknown)
+    assert "choose with --library nccl, mpi, fujitsu, gloo" in refusal("calibrate", unknown)
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")

@@ -73,13 +73,15 @@ def test_memory_is_slower_beyond_the_cache() -> None:
     assert memory.touch(2.0**20) == 4.0
 
 
-def test_scratch_is_mapped_anew_from_32_mib_or_half_a_mebibyte_in_two_blocks() -> None:
-    mapped = Memory.mapped(np.array([0.0, 1.0, 1.0, 2.0, 2.0]), np.array([2.0**30, 2.0**25, 2.0**26, 2.0**19, 2.0**20]))
-    assert mapped.tolist() == [False, False, True, False, True]
+def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks() -> None:
+    scratch, nbytes = np.array([0.0, 1.0, 1.0, 2.0, 2.0]), np.array([2.0**30, 2.0**24, 2.0**26, 2.0**19, 2.0**20])
+    found = Memory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
+    assert found.tolist() == [0.0, 0.0, 5.0 * 2**26, 0.0, 3.0 * 2**21]
 
 
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
-    profile = Profile("x", "nodes", 1e-6, (LL,), memory=Memory(0.0, 0.0, 2.0, 2.0, 5.0), scratch={"ring": 1.0})
+    memory = Memory(0.0, 0.0, 2.0, 2.0, 5.0)
+    profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
     assert profile.prepare(RING, 100.0) == 200.0
     assert profile.prepare(RING, 2.0**26) == 2.0**26 * 7.0
     assert profile.prepare(find("ring_all_gather"), 2.0**26) == 0.0
