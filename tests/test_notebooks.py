@@ -6,14 +6,18 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebook(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    here = tmp_path / "notebooks"
+    here.mkdir()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(here)}}).execute()
 
 
 def test_there_are_notebooks() -> None:

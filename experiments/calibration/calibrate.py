@@ -55,6 +55,10 @@ def points(curves: Iterable[Curve], library: Library, *, in_place: bool = False)
     found: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
+        other = _library(curve)
+        if other is not None and other is not library:
+            skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
+            continue
         try:
             one = series(curve, library, in_place=in_place)
         except InputError as error:

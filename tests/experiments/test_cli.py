@@ -3,9 +3,12 @@
 import csv
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,36 @@ ROOT = Path(__file__).parents[2]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
 
 
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
 def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     script = "from experiments.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=cwd, env=os.environ, check=False
     )
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
+def command(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Simctl]:
+    """`simctl` in this process, where all is imported, or in one of its own."""
+    from experiments.cli import main
+
+    def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(cwd or Path.cwd())
+        monkeypatch.setattr(sys, "argv", ["simctl", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert isinstance(stop.value.code, int | None)
+        return subprocess.CompletedProcess(arguments, stop.value.code or 0, *capsys.readouterr())
+
+    logger, level = logging.getLogger("simctl"), logging.getLogger("simctl").level
+    monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
+    yield here if request.param == "here" else simctl
+    logger.setLevel(level)
 
 
 def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
@@ -78,7 +106,7 @@ def test_validate_without_a_fit_predicts_every_size() -> None:
     assert "|error| of 10 sizes" in done.stdout
 
 
-def test_pictures_are_written(tmp_path: Path) -> None:
+def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
     commands = {
         "sweep.png": ("sweep", "--p", "2..4", "--plot"),
         "busbw.svg": ("sweep", "--p", "2..4", "--metric", "busbw", "--plot"),
@@ -86,8 +114,8 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         "fit.png": ("validate", str(LOG), "--fit", "--plot"),
     }
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
-    for name, command in commands.items():
-        assert simctl(*command, name, cwd=tmp_path).returncode == 0
+    for name, line in commands.items():
+        assert command(*line, name, cwd=tmp_path).returncode == 0
         assert (tmp_path / name).read_bytes().startswith(starts[Path(name).suffix])
 
 
@@ -138,8 +166,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD.keys())
-def test_a_mistake_gets_one_line_and_exit_code_2(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = simctl(*arguments, cwd=tmp_path)
+def test_a_mistake_gets_one_line_and_exit_code_2(
+    arguments: tuple[str, ...], said: str, command: Simctl, tmp_path: Path
+) -> None:
+    done = command(*arguments, cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     assert done.returncode == 2, done.stderr
     assert len(lines) == 1, done.stderr
@@ -161,10 +191,10 @@ LOGS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("content", "said"), LOGS.values(), ids=LOGS.keys())
-def test_a_log_that_is_none_gets_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_log_that_is_none_gets_one_line(content: bytes, said: str, command: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     path.write_bytes(content)
-    done = simctl("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
+    done = command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
@@ -238,12 +268,12 @@ def test_one_rank_a_node_takes_the_steps_that_are_counted() -> None:
     assert simctl(*line).returncode == 0
 
 
-def test_a_machine_is_exported_changed_and_used(tmp_path: Path) -> None:
-    assert simctl("topo", "import", "dgx1", "--out", "dgx1.yaml", cwd=tmp_path).returncode == 0
+def test_a_machine_is_exported_changed_and_used(command: Simctl, tmp_path: Path) -> None:
+    assert command("topo", "import", "dgx1", "--out", "dgx1.yaml", cwd=tmp_path).returncode == 0
     text = (tmp_path / "dgx1.yaml").read_text()
     (tmp_path / "slow.yaml").write_text(text.replace("40GB/s", "20GB/s"))
     times = [
-        json.loads(simctl("run", "--p", "8", "--topology", name, "--format", "json", cwd=tmp_path).stdout)
+        json.loads(command("run", "--p", "8", "--topology", name, "--format", "json", cwd=tmp_path).stdout)
         for name in ("dgx1", "./dgx1.yaml", "./slow.yaml")
     ]
     built, read, slow = (report["summary"]["time_s"] for report in times)
