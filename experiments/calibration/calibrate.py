@@ -88,7 +88,7 @@ def calibrate(
     for done, protocol in enumerate(PROTOCOLS, 1):
         progress(done, 1 + len(PROTOCOLS))
         results.append(held_out(whole, protocol))
-    progress(1, 1)
+    progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
     return Calibration(whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()])
 
 
