@@ -11,7 +11,7 @@ from simulator import memory, semantics
 from simulator.bounds import best_bound
 from simulator.collectives import Algorithm
 from simulator.cost_models import CostModel
-from simulator.engines import Engine, simulate
+from simulator.engines import Engine, Routed, run, simulate
 from simulator.fabric import Fabric, observe
 from simulator.profile import Profile, Run
 from simulator.schedule import Schedule
@@ -37,6 +37,10 @@ class Rules(NamedTuple):
     def apart(self) -> str:
         """Which rule no closed form assumes, or nothing."""
         return "fair sharing" if self.sharing == "fair" else "store-and-forward" if self.store_and_forward else ""
+
+    def run(self, routed: Routed) -> Timeline:
+        """Simulate a schedule whose routes are found."""
+        return run(routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward)
 
     def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
         """Simulate by these rules."""
@@ -122,7 +126,7 @@ class Case:
         schedule = self.schedule.scaled(nbytes)
         if self.profile is None:
             return Run("", self.rules.simulate(schedule, self.topology), 0.0)
-        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.simulate)
+        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)
 
 
 def sweep(

@@ -9,14 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.engines import simulate
+from simulator.engines import run
+from simulator.routed import Routed, route
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
-
-Simulate = Callable[[Schedule, Topology], Timeline]
-"""How a schedule is simulated on a machine."""
 
 
 class Cost(NamedTuple):
@@ -106,7 +104,7 @@ class Run(NamedTuple):
 class Profile:
     """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
     operation of a collective, and algorithms write new memory, `scratch` in units of V. Kinds of link that no protocol
-    names keep what the topology says."""
+    names keep what the topology says. `paced`: over several nodes, links inside them have the β of those between."""
 
     name: str
     machine: str
@@ -115,6 +113,7 @@ class Profile:
     crowding: Mapping[str, Crowding] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     scratch: Mapping[str, float] = field(default_factory=dict)
+    paced: bool = False
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if the two have no kind of link in common."""
@@ -129,20 +128,22 @@ class Profile:
             crowd = self.crowding.get(kind, Crowding(size))
             slower = protocol.factor(algorithm, kind) * (size / crowd.nodes) ** crowd.latency
             latency[links] = cost.latency * slower
-            bandwidth[links] = cost.bandwidth * (size / crowd.nodes) ** -crowd.bandwidth
+            pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
+            pace = self.crowding.get(pacer, Crowding(size))
+            bandwidth[links] = protocol.links[pacer].bandwidth * (size / pace.nodes) ** -pace.bandwidth
             gap[links] = cost.gap
         reduction = np.maximum(topology.reduction, self.memory.merge(nbytes))
         return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)
 
     def simulate(
-        self, schedule: Schedule, topology: Topology, algorithm: Algorithm, simulate: Simulate = simulate
+        self, schedule: Schedule, topology: Topology, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
     ) -> Run:
-        """Simulate every protocol, and keep the fastest."""
-        nbytes = schedule.nbytes_total
+        """Simulate every protocol over the routes that the machine has without one, and keep the fastest."""
+        nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         launch = self.launch + self.prepare(algorithm, nbytes)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
-        runs = [Run(name, simulate(schedule, machine), launch) for name, machine in machines.items()]
-        return min(runs, key=lambda run: run.seconds)
+        runs = [Run(name, run(_over(routed, machine)), launch) for name, machine in machines.items()]
+        return min(runs, key=lambda found: found.seconds)
 
     def prepare(self, algorithm: Algorithm, nbytes: float) -> float:
         """Seconds in which ranks copy V to where they reduce it, and get fresh memory."""
@@ -159,3 +160,8 @@ def _nodes(topology: Topology) -> float:
     """How many nodes the ranks are in; a rank outside of any is one."""
     node = topology.node[topology.placement]
     return float(len(np.unique(node[node >= 0])) + np.count_nonzero(node < 0))
+
+
+def _over(routed: Routed, machine: Topology) -> Routed:
+    """The same routes on a machine whose links cost something else."""
+    return replace(routed, topology=machine, reduction=machine.reduction[machine.placement[: len(routed.reduction)]])

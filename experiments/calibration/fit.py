@@ -20,7 +20,7 @@ SPREADS = (0.5,)
 """How far from its start, in factors of e, a fit looks for paths before it begins."""
 CLOSE = 1e-3
 """How far the paths known may be from a simulation, relatively, when a fit ends."""
-STARTS = 3
+STARTS, STEP = 3, 1e-4
 WIDE, ALIKE = 1.0, 0.99
 """A parameter is not identified if its 95% interval is wider than its value, or if it goes with another so closely."""
 
@@ -107,10 +107,13 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
         misfit = np.log(model.predict(inner, chosen)) - measured
         return np.concatenate((misfit, model.weight * (inner - model.start)))
 
+    def slopes(inner: Floats) -> Floats:
+        return np.concatenate((_design(model, inner, chosen), np.diag(model.weight)))
+
     random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]
     starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))]
-    ends = [least_squares(residuals, one, loss="soft_l1", f_scale=SCALE, max_nfev=60) for one in starts]
+    ends = [least_squares(residuals, one, slopes, loss="soft_l1", f_scale=SCALE, max_nfev=60) for one in starts]
     return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
 
 
@@ -135,13 +138,14 @@ def _estimates(end: Fit) -> list[Estimate]:
 
 
 def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:
-    """Derivatives of log time by every parameter, shape (points, parameters), by central differences."""
-    columns, step = [], 1e-4
+    """Derivatives of log time by every parameter, shape (points, parameters), along the paths that are the time."""
+    active, columns = model.active(inner, chosen), []
     for k in range(len(inner)):
         ahead, behind = inner.copy(), inner.copy()
-        ahead[k] += step
-        behind[k] -= step
-        columns.append((np.log(model.predict(ahead, chosen)) - np.log(model.predict(behind, chosen))) / (2 * step))
+        ahead[k] += STEP
+        behind[k] -= STEP
+        ends = (np.log(model.predict(end, chosen, active)) for end in (ahead, behind))
+        columns.append(np.subtract(*ends) / (2 * STEP))
     return np.stack(columns, axis=1)
 
 

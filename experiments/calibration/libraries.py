@@ -38,7 +38,8 @@ class Library:
     another name here. `few`: what it takes instead of an algorithm if there are fewer elements than ranks. `memory`:
     whether ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: how much of the memory that an
     algorithm allocates each time it writes, in units of V; `mapped` and `trimmed`: the sizes in bytes from which the
-    allocator asks the system for a block anew, and from which it gives back several at the heap's end."""
+    allocator asks the system for a block anew, and from which it gives back several at the heap's end.
+    `paced`: a job over several nodes has as many channels as its network feeds, so that links inside have its β."""
 
     name: str
     launch: float
@@ -50,6 +51,7 @@ class Library:
     scratch: Mapping[str, float] = field(default_factory=dict)
     mapped: float = 2.0**25
     trimmed: float = 2.0**19
+    paced: bool = False
 
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is not known."""
@@ -72,6 +74,9 @@ def _tree(node: float, network: float) -> dict[str, dict[str, float]]:
     return {"double_tree": {"node": node, "network": network}}
 
 
+_BEHIND = {name: {"node": 0.0, "network": 0.0} for name in ("chain_broadcast", "chain_reduce")}
+"""In calls one after the other a short message waits in the next rank's buffer, and its sender goes on to the next."""
+
 _CHOSEN = {
     "all_gather": ("ring_all_gather",),
     "reduce_scatter": ("ring_reduce_scatter",),
@@ -85,15 +90,18 @@ NCCL = Library(
     "NCCL",
     6.6 * US,
     (
-        Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7), True),
+        Prior("short", _step(0.6, 2.7), _rates(0.15, 0.15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True),
+        Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True),
         Prior("LL128", _step(1.9, 4.0), _rates(50, 50), _tree(1.25 / 1.9, 8.5 / 4.0), True),
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     {"tree": "double_tree"},
+    paced=True,
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in proportion (src/graph/
-tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a node of 2020 to 2023."""
+tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a node of 2020 to 2023.
+`short` is LL by a single warp: 32 lanes store 8 bytes each and wait about 1.7 us for the next flags, 0.15 GB/s."""
 
 MPI = Library(
     "MPI",

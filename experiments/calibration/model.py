@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 
 from experiments.calibration.libraries import Library, Prior
 from experiments.calibration.observations import Flags, Points
@@ -17,8 +18,17 @@ from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
 
+Ints = npt.NDArray[np.int64]
+Rows = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+"""Which points."""
+ALL = slice(None)
+ENDLESS = 1e30
+"""Bytes in units of V."""
+
 BETWEEN = ("network", "ib", "ethernet")
 """Kinds of link that lead from node to node."""
+NEAR = 1.5
+"""How many times as long as the fastest a protocol may seem and still be simulated again."""
 NEGLIGIBLE = 1e-13
 """Seconds: the least α that is simulated."""
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
@@ -77,6 +87,7 @@ class Model:
         size = np.log(points.nodes)
         self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
         self.crowd = size - np.log(self.typical)
+        self.touched = np.array([Profile.touched(points.curves[c].collective) for c in points.curve])
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
         self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
@@ -93,7 +104,7 @@ class Model:
         for prior in self.library.protocols:
             starts = {kind: self._start(prior, kind) for kind in self.kinds}
             for kind, (latency, _) in starts.items():
-                yield Parameter(f"{prior.name} {kind} α", latency, "s", LOOSE)
+                yield Parameter(f"{prior.name} {kind} α", latency, "s", LIKELY if self.library.paced else LOOSE)
             for name, slowness in {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}.items():
                 yield Parameter(name, slowness, "s/B", LOOSE)
         if self.library.memory:
@@ -123,38 +134,63 @@ class Model:
         k = self.index.get(name)
         return otherwise if k is None else self.parameters[k].outer(float(inner[k]))
 
-    def predict(self, inner: Floats, keep: slice | np.ndarray = slice(None)) -> Floats:
+    def predict(self, inner: Floats, keep: Rows = ALL, table: Table | None = None) -> Floats:
         """Seconds of the points that `keep` chooses, by the paths known so far, and the fastest algorithm."""
-        return np.asarray(self.times(inner, keep).min(axis=1))
+        return np.asarray(self.times(inner, keep, table).min(axis=1))
 
-    def times(self, inner: Floats, keep: slice | np.ndarray = slice(None)) -> Floats:
-        """Seconds by each of the algorithms that may have run, infinite where there is none: (points, algorithms)."""
-        table, size = self.paths.table(), self.points.size[keep]
-        memory = self.memory(inner)
+    def times(self, inner: Floats, keep: Rows = ALL, table: Table | None = None) -> Floats:
+        """Seconds by each of the algorithms that may have run, infinite where there is none: (points, algorithms).
+
+        `table` is that of these points, by default of all paths known.
+        """
+        table = table or self.table(keep)
+        fastest = self._paths(inner, keep, table).max(axis=3).min(axis=2)
+        return np.asarray(fastest + self._beside(inner, keep, table))
+
+    def table(self, keep: Rows = ALL) -> Table:
+        """The paths known of the points that `keep` chooses."""
+        return self.paths.table().at(keep)
+
+    def active(self, inner: Floats, keep: Rows = ALL) -> Table:
+        """Of every point the one path that its time is, at these parameters; those of other protocols are endless."""
+        table = self.table(keep)
+        seconds = self._paths(inner, keep, table)
+        longest = seconds.argmax(axis=3)
+        best = np.take_along_axis(seconds, longest[..., None], axis=3)[..., 0]
+        protocol, every = best.argmin(axis=2), np.arange(len(best))
+        algorithm = (best.min(axis=2) + self._beside(inner, keep, table)).argmin(axis=1)
+        number = protocol[every, algorithm]
+        return table.only(algorithm, number, longest[every, algorithm, number])
+
+    def _paths(self, inner: Floats, keep: Rows, table: Table) -> Floats:
+        """Seconds of every known path, shape (points, algorithms, protocols, paths)."""
+        size, within, memory = self.points.size[keep], self.points.nodes[keep] == 1, self.memory(inner)
         beyond = memory.beyond(size)
         merge = (1 - beyond) * memory.reduction + beyond * memory.reduction_beyond
-        touch = (1 - beyond) * memory.copy + beyond * memory.copy_beyond
         crowd = [self._crowd(inner, what)[keep] for what in ("α", "1/β")]
-        scratch = table.scratch[keep]
-        before = memory.allocate(scratch, size[:, None])
-        absent = np.where(self.free[self.points.curve[keep], None], table.other[keep], table.absent[keep])
-        best = np.full(scratch.shape, np.inf)
-        for number, prior in enumerate(self.library.protocols):
-            seconds = table.merged[keep][:, :, number] * (merge * size)[:, None, None]
-            for k, kind in enumerate(self.kinds):
-                latency = self.value(inner, f"{prior.name} {kind} α")
-                slowness = self.value(inner, prior.rate(kind))
-                grown = crowd if kind in BETWEEN else (np.ones(len(size)),) * 2
-                factor = table.factors[keep][:, :, number, k]
-                seconds = (
-                    seconds
-                    + table.latencies[keep][:, :, number, :, k] * (factor * (latency * grown[0])[:, None])[..., None]
-                )
-                seconds = seconds + table.bytes[keep][:, :, number, :, k] * (slowness * grown[1] * size)[:, None, None]
-            best = np.minimum(best, seconds.max(axis=2) + absent)
-        touched = np.array([Profile.touched(self.points.curves[c].collective) for c in self.points.curve[keep]])
-        launch = self.value(inner, "launch") + touched * touch * size
-        return np.asarray(launch[:, None] + before + best)
+        seconds = table.merged * (merge * size)[:, None, None, None]
+        for k, kind in enumerate(self.kinds):
+            pacer = self.pacer(kind)
+            priors = self.library.protocols
+            latency = np.array([self.value(inner, f"{prior.name} {kind} α") for prior in priors])
+            own, paced = (np.array([self.value(inner, prior.rate(one)) for prior in priors]) for one in (kind, pacer))
+            slowness = np.where(within[:, None], own, paced) * size[:, None]
+            if pacer in BETWEEN:
+                slowness = slowness * np.where(within, 1.0, crowd[1])[:, None]
+            grown = crowd[0] if kind in BETWEEN else np.ones(len(size))
+            alpha = table.factors[..., k] * latency * grown[:, None, None]
+            seconds = seconds + table.latencies[..., k] * alpha[..., None]
+            seconds = seconds + table.bytes[..., k] * slowness[:, None, :, None]
+        return np.asarray(seconds)
+
+    def _beside(self, inner: Floats, keep: Rows, table: Table) -> Floats:
+        """Seconds before the first operation, infinite where an algorithm is none that may have run."""
+        size, memory, curve = self.points.size[keep], self.memory(inner), self.points.curve[keep]
+        beyond = memory.beyond(size)
+        touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
+        absent = np.where(self.free[curve, None], table.other, table.absent)
+        launch = self.value(inner, "launch") + touch
+        return np.asarray(launch[:, None] + memory.allocate(table.scratch, size[:, None]) + absent)
 
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
@@ -185,16 +221,26 @@ class Model:
         return wrong
 
     def _explore(self, place: Place, inner: Floats) -> float:
-        short, memory, last = 0.0, self.memory(inner), len(self.library.protocols) - 1
-        for number in range(last + 1):
-            ends = {0: place.sizes[:1], last: place.sizes[-1:]}
-            for size in ends.get(number, ()) if place.paths.large else place.sizes:
-                merge = memory.merge(float(size))
-                costs = self.costs(inner, number, place.nodes, place.algorithm, merge, place.paths)
-                before = place.paths.longest(costs, float(size), number)
-                found = place.paths.simulate(costs, float(size), number)
-                short = max(short, abs(1 - before / found))
-        return short
+        if place.paths.large:
+            ends = (0, place.sizes[0]), (len(self.library.protocols) - 1, place.sizes[-1])
+            return max(self._wrong(place, inner, number, float(size)) for number, size in ends)
+        return max(self._settle(place, inner, float(size)) for size in place.sizes)
+
+    def _settle(self, place: Place, inner: Floats, size: float) -> float:
+        """Simulate the protocols that come near the fastest at a size, as far as the paths known say."""
+        numbers = range(len(self.library.protocols))
+        merge = self.memory(inner).merge(size)
+        known = [
+            place.paths.longest(self.costs(inner, q, place.nodes, place.algorithm, merge, place.paths), size, q)
+            for q in numbers
+        ]
+        return max(self._wrong(place, inner, q, size) for q in numbers if known[q] <= NEAR * min(known))
+
+    def _wrong(self, place: Place, inner: Floats, number: int, size: float) -> float:
+        merge = self.memory(inner).merge(size)
+        costs = self.costs(inner, number, place.nodes, place.algorithm, merge, place.paths)
+        before = place.paths.longest(costs, size, number)
+        return abs(1 - before / place.paths.simulate(costs, size, number))
 
     def costs(self, inner: Floats, number: int, size: int, algorithm: str, merge: float, paths: Paths) -> Costs:
         """α and 1/β of the kinds that `paths` crosses, on `size` nodes."""
@@ -205,9 +251,14 @@ class Model:
             grown = crowd * (kind in BETWEEN)
             alpha = self.value(inner, f"{prior.name} {kind} α") * prior.factor(algorithm, reach(kind))
             latency.append(max(NEGLIGIBLE, alpha * np.exp(grown * self.value(inner, "network α by nodes"))))
-            beta = self.value(inner, prior.rate(kind))
-            slowness.append(beta * np.exp(grown * self.value(inner, "network 1/β by nodes")))
+            pacer = self.pacer(kind) if size > 1 else kind
+            beta = self.value(inner, prior.rate(pacer))
+            slowness.append(beta * np.exp(crowd * (pacer in BETWEEN) * self.value(inner, "network 1/β by nodes")))
         return Costs(np.array(latency), np.array(slowness), merge)
+
+    def pacer(self, kind: str) -> str:
+        """The kind of link whose β links of `kind` have in a job over several nodes."""
+        return "network" if self.library.paced and "network" in self.kinds else kind
 
     def profile(self, inner: Floats, name: str, machine: str) -> Profile:
         """The parameters as what a simulation takes."""
@@ -232,7 +283,14 @@ class Model:
         powers = [self.value(inner, f"network {what} by nodes") for what in ("α", "1/β")]
         crowding = {kind: Crowding(self.typical, *powers) for kind in self.kinds if kind in BETWEEN and self.crowding}
         return Profile(
-            name, machine, self.value(inner, "launch"), protocols, crowding, self.memory(inner), self.library.scratch
+            name,
+            machine,
+            self.value(inner, "launch"),
+            protocols,
+            crowding,
+            self.memory(inner),
+            self.library.scratch,
+            self.library.paced,
         )
 
 
@@ -261,6 +319,22 @@ class Table:
     absent: Floats
     other: Floats
     scratch: Floats
+
+    def at(self, keep: Rows) -> Table:
+        """That of the points that `keep` chooses."""
+        return Table(*(getattr(self, column.name)[keep] for column in fields(self)))
+
+    def only(self, algorithm: Ints, protocol: Ints, path: Ints) -> Table:
+        """One path of each point; the other protocols never end."""
+        every = np.arange(len(algorithm))
+        shape = (len(every), 1, self.merged.shape[2], 1)
+        latencies, crossed = np.zeros((*shape, self.bytes.shape[-1])), np.full((*shape, self.bytes.shape[-1]), ENDLESS)
+        merged, place = np.zeros(shape), (every, algorithm, protocol, path)
+        latencies[every, 0, protocol, 0] = self.latencies[place]
+        crossed[every, 0, protocol, 0] = self.bytes[place]
+        merged[every, 0, protocol, 0] = self.merged[place]
+        rest = (column[every, algorithm][:, None] for column in (self.factors, self.absent, self.other, self.scratch))
+        return Table(latencies, crossed, merged, *rest)
 
 
 class _Known:

@@ -91,6 +91,7 @@ class Calibrated(Part):
     crowding: dict[Word, Crowd] = Field({})
     memory: Host = Host()
     scratch: dict[Word, Ratio] = Field({})
+    paced: bool = False
     estimates: dict[Word, Estimated] = Field({})
     errors: dict[Word, Error] = Field({})
     sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
@@ -111,7 +112,7 @@ class Calibrated(Part):
         memory = Memory(
             host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache
         )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed)
-        return Profile(self.profile, self.machine, self.launch, protocols, crowding, memory, self.scratch)
+        return Profile(self.profile, self.machine, self.launch, protocols, crowding, memory, self.scratch, self.paced)
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
@@ -141,6 +142,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         crowding={kind: Crowd(**crowd._asdict()) for kind, crowd in profile.crowding.items()},
         memory=Host(**profile.memory._asdict()),
         scratch=dict(profile.scratch),
+        paced=profile.paced,
         **about,
     )
 

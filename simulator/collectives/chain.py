@@ -7,7 +7,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import BROADCAST, REDUCE, Algorithm
 from simulator.schedule import Schedule
 
-PIECES = 8
+PIECES = 64
 
 
 def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:

@@ -50,24 +50,21 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
 
 
 def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:
-    """Over ranks of which `node` says the number of the node, shape (ranks,)."""
+    """Over ranks of which `node` says the number of the node, shape (ranks,).
+
+    Piece by piece, so that of two that are ready at once the earlier goes first, be it on its way up or down.
+    """
     builder = ScheduleBuilder(len(node), nbytes, slots=2 * channels * pieces, phase="reduce")
     parent, depth = _ranked(node, channels)
-    levels = range(1, int(depth.max()) + 1)
-    joins = [_joins(parent, depth == level, pieces) for level in levels]
-    for child, above, slot, channel in reversed(joins):
-        builder.reduce(child, above, slot=slot, channel=channel)
-    builder.phase("broadcast")
-    for child, above, slot, channel in joins:
-        builder.copy(above, child, slot=slot, channel=channel)
+    joins = [np.nonzero(depth == level) for level in range(1, int(depth.max()) + 1)]
+    for piece in range(pieces):
+        builder.phase("reduce")
+        for tree, child in reversed(joins):
+            builder.reduce(child, parent[tree, child], slot=len(parent) * piece + tree, channel=tree // 2)
+        builder.phase("broadcast")
+        for tree, child in joins:
+            builder.copy(parent[tree, child], child, slot=len(parent) * piece + tree, channel=tree // 2)
     return builder.build()
-
-
-def _joins(parent: Numbers, chosen: npt.NDArray[np.bool_], pieces: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Who is joined to whom, each piece's slot and its channel: first pieces first, those of all trees by turns."""
-    tree, child = np.nonzero(chosen)
-    slot = len(parent) * np.arange(pieces)[:, None] + tree
-    return child, parent[tree, child], slot, tree // 2
 
 
 def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
