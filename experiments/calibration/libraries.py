@@ -15,13 +15,14 @@ US, GBPS = 1e-6, 1e9
 class Prior:
     """Where a fit starts for a protocol: α of one step inside a node and between nodes, seconds, and 1/β, s/B; and by
     how much α counts more in an algorithm (inside, between). With `one_rate` the GPU's own stores, flags between them,
-    are what limits it, and 1/β is one number for all links."""
+    are what limits it, and 1/β is one number for all links. `kind_of` is the protocol that it is a form of."""
 
     name: str
     latency: Mapping[str, float]
     slowness: Mapping[str, float]
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     one_rate: bool = False
+    kind_of: str = ""
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""
@@ -52,6 +53,10 @@ class Library:
     mapped: float = 2.0**25
     trimmed: float = 2.0**19
     paced: bool = False
+
+    def told(self, protocol: str) -> tuple[str, ...]:
+        """The protocols that a library told to use one may use; none if it is not known here."""
+        return tuple(prior.name for prior in self.protocols if protocol and protocol in (prior.name, prior.kind_of))
 
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is not known."""
@@ -90,7 +95,7 @@ NCCL = Library(
     "NCCL",
     6.6 * US,
     (
-        Prior("short", _step(0.6, 2.7), _rates(0.15, 0.15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True),
+        Prior("short", _step(0.6, 2.7), _rates(0.15, 0.15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True, "LL"),
         Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True),
         Prior("LL128", _step(1.9, 4.0), _rates(50, 50), _tree(1.25 / 1.9, 8.5 / 4.0), True),
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),

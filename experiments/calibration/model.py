@@ -407,6 +407,8 @@ class _Known:
                         merged[place] = rows[:, -1]
                 for q, prior in enumerate(self.library.protocols):
                     factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
+                barred = [q for q, prior in enumerate(self.library.protocols) if prior.name not in curve.protocols]
+                crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
                 other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)

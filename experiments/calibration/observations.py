@@ -21,7 +21,8 @@ class Series:
     """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks` ranks on `nodes`
     nodes, by one of `algorithms`: the one that was forced, or those that the library may have chosen from.
 
-    `elements` is the size of an element in bytes; `others` are what the library may have run in spite of `algorithms`.
+    `elements` is the size of an element in bytes; `others` are what the library may have run in spite of `algorithms`;
+    `protocols` those that it was told to use, none if it chose.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Series:
     seconds: Floats
     elements: int = 4
     others: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
 
     @property
     def per_node(self) -> int:
@@ -66,7 +68,8 @@ def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
     seconds = np.array([point.time_s for point in points])
     others = tuple(name for name in library.algorithms(curve.collective) if library.memory and name not in known)
     nodes = curve.nodes or curve.ranks
-    return Series(curve.source, curve.collective, known, curve.ranks, nodes, sizes, seconds, others=others)
+    told = library.told(curve.protocol)
+    return Series(curve.source, curve.collective, known, curve.ranks, nodes, sizes, seconds, 4, others, told)
 
 
 class Points:

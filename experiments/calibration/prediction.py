@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ class Predicted(NamedTuple):
 
 def predict(profile: Profile, library: Library, curve: Series, topology: Topology) -> list[Predicted]:
     """Simulate every size of a curve; where the library chose, the fastest of its algorithms is taken."""
+    told = tuple(one for one in profile.protocols if one.name in curve.protocols)
+    profile = replace(profile, protocols=told or profile.protocols)
     built = {name: _built(find(name), topology, curve.ranks) for name in _names(library, curve)}
     rows = []
     for size, measured in zip(curve.sizes, curve.seconds, strict=True):

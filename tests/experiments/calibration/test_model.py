@@ -80,6 +80,23 @@ def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() ->
     assert ring.predict(ring.start)[1] > doubling.predict(doubling.start)[1]
 
 
+def test_a_protocol_that_was_forced_is_the_only_one() -> None:
+    times = {}
+    for protocol in ("", "LL", "Simple"):
+        told = NCCL.told(protocol)
+        series = Series("x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=told)
+        model = Model(Points([series]), NCCL)
+        model.explore(model.start)
+        times[protocol] = model.predict(model.start)
+        profile = model.profile(model.start, "x", "nodes:per_node=4")
+        rows = predict(profile, NCCL, series, as_nodes(8, 4))
+        assert [row.seconds for row in rows] == pytest.approx(times[protocol], rel=1e-6)
+        assert {row.protocol for row in rows} <= set(told or [prior.name for prior in NCCL.protocols])
+    assert (times[""] <= np.minimum(times["LL"], times["Simple"]) * (1 + 1e-9)).all()
+    assert times["LL"][-1] > 3 * times["Simple"][-1]
+    assert times["LL"][0] < times["Simple"][0]
+
+
 def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
     def hopper(ranks: int, per_node: int) -> Topology:
         return machine("hgx_h100").build(ranks)
