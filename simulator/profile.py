@@ -132,7 +132,7 @@ class Profile:
             pace = self.crowding.get(pacer, Crowding(size))
             bandwidth[links] = protocol.links[pacer].bandwidth * (size / pace.nodes) ** -pace.bandwidth
             gap[links] = cost.gap
-        reduction = np.maximum(topology.reduction, self.memory.merge(nbytes))
+        reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)
 
     def simulate(

@@ -14,6 +14,7 @@ from experiments.calibration.model import Machine, Model, as_nodes
 from experiments.calibration.observations import Points, Series, series
 from experiments.measurements import Curve
 from experiments.profiles.document import Calibrated, Error, Estimated, of
+from simulator.collectives import find
 from topologies.errors import InputError
 
 LEAST = 4
@@ -42,6 +43,8 @@ def _library(curve: Curve) -> Library | None:
     words = f"{curve.library} {curve.backend}".lower()
     if "gloo" in words:
         return GLOO
+    if "nccl" in words or "rccl" in words:
+        return NCCL
     if "fujitsu" in words:
         return FUJITSU
     if "mpi" in words or "omb" in words:
@@ -50,17 +53,20 @@ def _library(curve: Curve) -> Library | None:
     return NCCL if "ccl" in words or "nccl" in curve.source.lower() or on_gpus else None
 
 
-def points(curves: Iterable[Curve], library: Library, *, in_place: bool = False) -> tuple[Points, list[str]]:
+def points(
+    curves: Iterable[Curve], library: Library, machine: Machine = as_nodes, *, in_place: bool = False
+) -> tuple[Points, list[str]]:
     """What can be fitted, and a line for each curve that cannot."""
     found: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
         other = _library(curve)
-        if other is not None and other is not library:
+        if other is not None and (other is NCCL) != (library is NCCL):
             skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
             continue
         try:
             one = series(curve, library, in_place=in_place)
+            _check(one, machine)
         except InputError as error:
             skipped.append(str(error))
             continue
@@ -73,6 +79,16 @@ def points(curves: Iterable[Curve], library: Library, *, in_place: bool = False)
         because = f": {skipped[0]}" if skipped else ""
         raise InputError(f"{count} points to fit: expected at least {LEAST}{because}")
     return Points(found), skipped
+
+
+def _check(one: Series, machine: Machine) -> None:
+    """Raise InputError if the machine is none for an algorithm that is made for machines."""
+    for name in one.algorithms:
+        if (fitted := find(name).fit) is not None:
+            try:
+                fitted(machine(one.ranks, one.per_node), one.ranks, 1.0)
+            except InputError as error:
+                raise InputError(f"{one.name}: {name}: {error}") from None
 
 
 def calibrate(

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.calibration.discrepancy import discrepancy
 from experiments.calibration.fit import Fit, fit
-from experiments.calibration.observations import Flags, Points
+from experiments.calibration.observations import Flags, Points, Series
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
@@ -80,9 +80,14 @@ def _rescaled(points: Points, c: int, seen: Flags) -> Floats:
     here = seen & (points.curve == nearest)
     line = affine(points.size[here], points.seconds[here])
     alpha, slope = line(np.zeros(1))[0], line(np.ones(1))[0] - line(np.zeros(1))[0]
-    steps = _steps(curve.algorithms[0], curve.ranks) / _steps(other.algorithms[0], other.ranks)
-    volume = _bytes(curve.algorithms[0], curve.ranks) / _bytes(other.algorithms[0], other.ranks)
+    steps = _least(_steps, curve) / _least(_steps, other)
+    volume = _least(_bytes, curve) / _least(_bytes, other)
     return np.asarray(alpha * steps + slope * volume * curve.sizes)
+
+
+def _least(count: Callable[[str, int], float], curve: Series) -> float:
+    """Of the algorithms that may have run."""
+    return min(count(name, curve.ranks) for name in curve.algorithms)
 
 
 def _steps(algorithm: str, ranks: int) -> float:

@@ -54,6 +54,14 @@ class Library:
     trimmed: float = 2.0**19
     paced: bool = False
 
+    def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Algorithms, and those that are taken in their place for few elements."""
+        return tuple(dict.fromkeys((*names, *(self.few[name] for name in names if name in self.few))))
+
+    def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:
+        """What runs where `names` were chosen and there are so many elements."""
+        return tuple(dict.fromkeys(self.few.get(name, name) if elements < ranks else name for name in names))
+
     def told(self, protocol: str) -> tuple[str, ...]:
         """The protocols that a library told to use one may use; none if it is not known here."""
         return tuple(prior.name for prior in self.protocols if protocol and protocol in (prior.name, prior.kind_of))

@@ -27,6 +27,8 @@ ENDLESS = 1e30
 
 BETWEEN = ("network", "ib", "ethernet")
 """Kinds of link that lead from node to node."""
+ELEMENT = 4
+"""Bytes."""
 NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated again."""
 NEGLIGIBLE = 1e-13
@@ -93,7 +95,7 @@ class Model:
         self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
         between = np.log(self.sessions)
         alike = np.exp(-np.abs(between[:, None] - between) / np.log(ALIKE))
-        self.shared = np.linalg.cholesky(alike)[np.searchsorted(self.sessions, points.nodes)] if len(alike) else None
+        self.shared = np.linalg.cholesky(alike) if len(alike) else np.zeros((0, 0))
         self.parameters = tuple(self._parameters())
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
@@ -195,10 +197,21 @@ class Model:
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
         crowd = self.crowd * self.value(inner, f"network {what} by nodes")
-        if self.shared is not None:
-            own = np.array([self.value(inner, f"network {what} at {count} nodes") for count in self.sessions])
-            crowd = crowd + self.shared @ own
+        if len(self.sessions):
+            crowd = crowd + self._session(inner, what)[np.searchsorted(self.sessions, self.points.nodes)]
         return np.asarray(np.exp(crowd))
+
+    def _session(self, inner: Floats, what: str) -> Floats:
+        """The logarithm of what each number of nodes has of its own."""
+        own = np.array([self.value(inner, f"network {what} at {count} nodes") for count in self.sessions])
+        return np.asarray(self.shared @ own)
+
+    def _grown(self, inner: Floats, what: str, size: int) -> float:
+        """By how much α or 1/β between nodes is longer on `size` nodes."""
+        grown = np.log(size / self.typical) * self.value(inner, f"network {what} by nodes")
+        if size in self.sessions:
+            grown += self._session(inner, what)[np.searchsorted(self.sessions, size)]
+        return float(np.exp(grown))
 
     def freed(self, curves: Flags) -> Model:
         """The same where the library itself chose what ran in `curves`, whatever they are called."""
@@ -245,15 +258,13 @@ class Model:
     def costs(self, inner: Floats, number: int, size: int, algorithm: str, merge: float, paths: Paths) -> Costs:
         """α and 1/β of the kinds that `paths` crosses, on `size` nodes."""
         prior = self.library.protocols[number]
-        crowd = np.log(size / self.typical)
+        longer, slower = (self._grown(inner, what, size) for what in ("α", "1/β"))
         latency, slowness = [], []
         for kind in paths.kinds:
-            grown = crowd * (kind in BETWEEN)
             alpha = self.value(inner, f"{prior.name} {kind} α") * prior.factor(algorithm, reach(kind))
-            latency.append(max(NEGLIGIBLE, alpha * np.exp(grown * self.value(inner, "network α by nodes"))))
+            latency.append(max(NEGLIGIBLE, alpha * (longer if kind in BETWEEN else 1.0)))
             pacer = self.pacer(kind) if size > 1 else kind
-            beta = self.value(inner, prior.rate(pacer))
-            slowness.append(beta * np.exp(crowd * (pacer in BETWEEN) * self.value(inner, "network 1/β by nodes")))
+            slowness.append(self.value(inner, prior.rate(pacer)) * (slower if pacer in BETWEEN else 1.0))
         return Costs(np.array(latency), np.array(slowness), merge)
 
     def pacer(self, kind: str) -> str:
@@ -345,7 +356,7 @@ class _Known:
         self.figures: dict[str, tuple[float, float]] = {}
         self.of: dict[tuple[str, int, int], Paths] = {}
         for curve in points.curves:
-            for name in self.names(curve.algorithms + curve.others):
+            for name in self.library.all_of(curve.algorithms + curve.others):
                 key = (name, curve.ranks, curve.per_node)
                 if key not in self.of:
                     topology = machine(curve.ranks, curve.per_node)
@@ -365,16 +376,11 @@ class _Known:
                 slowest = float(topology.bandwidth[links].min())
                 self.figures[kind] = float(np.median(topology.latency[links])), 1 / slowest
 
-    def names(self, algorithms: tuple[str, ...]) -> tuple[str, ...]:
-        """Algorithms, and those that the library takes in their place for few elements."""
-        fallen = [self.library.few[name] for name in algorithms if name in self.library.few]
-        return tuple(dict.fromkeys((*algorithms, *fallen)))
-
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""
         for (name, ranks, per_node), paths in self.of.items():
             curves = [one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node]
-            sizes = [one.sizes for one in curves if name in self.names(one.algorithms + one.others)]
+            sizes = [one.sizes for one in curves if name in self.library.all_of(one.algorithms + one.others)]
             yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
     def table(self) -> Table:
@@ -386,7 +392,7 @@ class _Known:
 
     def _build(self) -> Table:
         points, kinds = self.points, len(self.kinds)
-        most = max(len(self.names(curve.algorithms + curve.others)) for curve in points.curves)
+        most = max(len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves)
         deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
         shape = (len(points), most, len(self.library.protocols), deep)
         latencies, crossed, merged = np.zeros((*shape, kinds)), np.zeros((*shape, kinds)), np.zeros(shape)
@@ -395,7 +401,7 @@ class _Known:
         other = np.full_like(absent, np.inf)
         for c, curve in enumerate(points.curves):
             here = points.curve == c
-            for a, name in enumerate(self.names(curve.algorithms + curve.others)):
+            for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
                 paths = self.of[name, curve.ranks, curve.per_node]
                 columns = [self.kinds.index(kind) for kind in paths.kinds]
                 for q, point in product(range(shape[2]), np.flatnonzero(here)):
@@ -416,7 +422,7 @@ class _Known:
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""
-        few = points.size[here] / 4 < points.ranks[here]
+        few = points.size[here] / ELEMENT < points.ranks[here]
         if name in algorithms:
             return np.where(few & (name in self.library.few), np.inf, 0.0)
-        return np.where(few & (name in self.names(algorithms)), 0.0, np.inf)
+        return np.where(few & (name in self.library.all_of(algorithms)), 0.0, np.inf)

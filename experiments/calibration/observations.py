@@ -67,7 +67,8 @@ def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
     others = tuple(name for name in library.algorithms(curve.collective) if library.memory and name not in known)
-    nodes = curve.nodes or curve.ranks
+    nodes = min(curve.nodes or curve.ranks, curve.ranks)
+    nodes = -(-curve.ranks // -(-curve.ranks // nodes))
     told = library.told(curve.protocol)
     return Series(curve.source, curve.collective, known, curve.ranks, nodes, sizes, seconds, 4, others, told)
 

@@ -58,11 +58,6 @@ class Paths:
         return (0, 0.0) if self.large else (protocol, nbytes)
 
     @property
-    def count(self) -> int:
-        """How many paths are known."""
-        return sum(len(rows) for rows in self.found.values())
-
-    @property
     def large(self) -> bool:
         """Whether a simulation takes long."""
         return len(self.routed.schedule) > LARGE
@@ -71,10 +66,11 @@ class Paths:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""
         topology = self.routed.topology
         latency, bandwidth = topology.latency.copy(), topology.medium_bandwidth.copy()
+        gap = topology.medium_gap.copy()
         for links, alpha, slowness in zip(self.links, costs.latency, costs.slowness, strict=True):
-            latency[links], bandwidth[links] = alpha, 1 / slowness
+            latency[links], bandwidth[links], gap[links] = alpha, 1 / slowness, 0.0
         gamma = np.full_like(topology.reduction, costs.reduction)
-        changed = replace(topology, latency=latency, medium_bandwidth=bandwidth, reduction=gamma)
+        changed = replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=gamma)
         routed = replace(
             self.routed,
             topology=changed,

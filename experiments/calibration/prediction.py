@@ -34,11 +34,10 @@ def predict(profile: Profile, library: Library, curve: Series, topology: Topolog
     """Simulate every size of a curve; where the library chose, the fastest of its algorithms is taken."""
     told = tuple(one for one in profile.protocols if one.name in curve.protocols)
     profile = replace(profile, protocols=told or profile.protocols)
-    built = {name: _built(find(name), topology, curve.ranks) for name in _names(library, curve)}
+    built = {name: _built(find(name), topology, curve.ranks) for name in library.all_of(curve.algorithms)}
     rows = []
     for size, measured in zip(curve.sizes, curve.seconds, strict=True):
-        few = size / curve.elements < curve.ranks
-        names = dict.fromkeys(library.few.get(name, name) if few else name for name in curve.algorithms)
+        names = library.running(curve.algorithms, float(size) / curve.elements, curve.ranks)
         runs = {
             name: profile.simulate(built[name][0].scaled(float(size)), built[name][1], find(name)) for name in names
         }
@@ -50,11 +49,6 @@ def predict(profile: Profile, library: Library, curve: Series, topology: Topolog
 def errors(rows: list[Predicted]) -> Floats:
     """|error| of every row."""
     return np.asarray(np.abs([row.error for row in rows]))
-
-
-def _names(library: Library, curve: Series) -> list[str]:
-    fallen = [library.few[name] for name in curve.algorithms if name in library.few]
-    return list(dict.fromkeys((*curve.algorithms, *fallen)))
 
 
 def _built(algorithm: Algorithm, topology: Topology, ranks: int) -> tuple[Schedule, Topology]:

@@ -43,10 +43,11 @@ def run(
     if not curves:
         raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if forced else ''}in it")
     chosen = library(of) if of else library_of(curves)
-    measured, skipped = points(curves, chosen, in_place=in_place)
+    built = machine_for(machine.topology if machine else "nodes")
+    measured, skipped = points(curves, chosen, built, in_place=in_place)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    found = calibrate(measured, chosen, machine_for(machine.topology if machine else "nodes"), output.Progress("steps"))
+    found = calibrate(measured, chosen, built, output.Progress("steps"))
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     called = name or (out.stem if out else "profile")
     profile = document(found, called, where, _sources(curves), _made(files))

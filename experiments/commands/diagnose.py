@@ -73,7 +73,7 @@ def _expectation(machine: Machine | None, profile: str | None) -> Expectation | 
 
 
 def _laid_out(machine: Machine, curve: Curve) -> Machine:
-    return machine.laid_out(curve.ranks or 0, curve.nodes or 1)
+    return machine.laid_out(curve.ranks or 0, curve.nodes or 0)
 
 
 def _one(text: str) -> int:

@@ -60,6 +60,8 @@ class Machine:
 
     def laid_out(self, ranks: int, nodes: int) -> Machine:
         """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""
+        if self.blueprint.name == "nodes" and nodes > 0:
+            return replace(self, topology=f"nodes:per_node={-(-ranks // nodes)}")
         if self.blueprint.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
             return self
         here, whole = ranks // nodes, self.blueprint.whole()

@@ -14,7 +14,7 @@ from experiments.profiles.document import Calibrated
 from experiments.sweep import DEFAULT, Case, Machine, Rules
 from simulator.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
-from simulator.profile import Run
+from simulator.profile import Profile, Run
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -36,6 +36,8 @@ MPI: dict[str, tuple[str, ...]] = {
 """What MPI libraries run, where that is something else."""
 FORCED = {"ring": ("rings", "ring"), "tree": ("double_tree", "tree"), "nvls": ("nvls",)}
 """What else goes by the name of an algorithm that was forced."""
+ELEMENT = 4
+"""Bytes."""
 MANY = 256
 """Ranks beyond which only the first candidate that fits is simulated."""
 
@@ -86,20 +88,38 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:
             return None
-        machine, known = machines(curve), algorithms()
         names = kind.algorithms(curve.collective, curve.algorithm)
-        cases = [Case(known[name], curve.ranks, machine(curve.ranks, 0), DEFAULT, simulation) for name in names]
-        if not cases:
+        cases = {
+            case.algorithm.name: case for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
+        }
+        usable = tuple(name for name in names if name in cases)
+        if not usable:
             return None
-        fastest = [_fastest(cases, float(nbytes)) for nbytes in sizes]
+        fastest = []
+        for nbytes in sizes:
+            running = kind.running(usable, float(nbytes) / ELEMENT, curve.ranks)
+            fastest.append(_fastest([cases[name] for name in running if name in cases], float(nbytes)))
         runs = [run for _, run in fastest]
-        topology, collective = runs[-1].timeline.routed.topology, cases[0].algorithm.collective
-        bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
+        collective = cases[usable[0]].algorithm.collective
+        bounds = [
+            best_bound(collective, run.timeline.routed.topology, curve.ranks, float(nbytes))
+            for nbytes, run in zip(sizes, runs, strict=True)
+        ]
+        beaten = np.array([run.launch + bound.seconds for run, bound in zip(runs, bounds, strict=True)])
         chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
-        return Expected(seconds, chosen, np.array([b.seconds for b in bounds]), bounds[-1].name, topology)
+        return Expected(seconds, chosen, beaten, bounds[-1].name, runs[-1].timeline.routed.topology)
 
     return expect
+
+
+def _profiled(names: tuple[str, ...], curve: Curve, machine: Machine, profile: Profile) -> Iterator[Case]:
+    """Those that the machine can run."""
+    for name in names:
+        try:
+            yield Case(algorithms()[name], curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile)
+        except InputError:
+            continue
 
 
 def _fastest(cases: list[Case], nbytes: float) -> tuple[str, Run]:

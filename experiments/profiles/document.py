@@ -132,7 +132,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         one.name: {kind: Link(**cost._asdict()) for kind, cost in one.links.items()} for one in profile.protocols
     }
     factors = {one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols}
-    return Calibrated(
+    content: dict[str, Any] = dict(
         profile=profile.name,
         machine=profile.machine,
         library=library,
@@ -145,6 +145,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         paced=profile.paced,
         **about,
     )
+    return calibrated(content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place)))
 
 
 def dumps(profile: Calibrated) -> str:

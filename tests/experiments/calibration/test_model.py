@@ -10,6 +10,7 @@ from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
 from simulator.collectives import find
 from topologies.catalogue import find as machine
+from topologies.shapes import nodes
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
@@ -95,6 +96,50 @@ def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     assert (times[""] <= np.minimum(times["LL"], times["Simple"]) * (1 + 1e-9)).all()
     assert times["LL"][-1] > 3 * times["Simple"][-1]
     assert times["LL"][0] < times["Simple"][0]
+
+
+@pytest.mark.parametrize(("ranks", "count", "per_node"), [(9, 4, 3), (4, 8, 1), (8, 8, 1), (10, 4, 3), (8, 1, 8)])
+def test_nodes_of_any_size_are_the_same_to_fit_and_profile(ranks: int, count: int, per_node: int) -> None:
+    from experiments.calibration.observations import series
+    from experiments.commands.machine import Machine
+    from experiments.measurements import Curve
+    from experiments.measurements import Point as Measured
+
+    points = tuple(Measured(int(size), 1e-3) for size in SIZES)
+    one = series(Curve("all_reduce", ranks, count, points, (), "x", algorithm="ring", library="NCCL"), NCCL)
+    assert one.per_node == per_node
+    model = Model(Points([one, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
+    model.explore(model.start)
+    profile = model.profile(model.start, "x", "nodes:per_node=4")
+    rows = predict(profile, NCCL, one, Machine(profile.machine).laid_out(one.ranks, one.nodes)(one.ranks))
+    assert [row.seconds for row in rows] == pytest.approx(model.predict(model.start)[: len(rows)], rel=1e-6)
+
+
+def test_what_a_topology_says_of_gaps_and_merging_gives_way_to_the_fit() -> None:
+    def slow(ranks: int, per_node: int) -> Topology:
+        return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6, gap=5e-6, reduction=1e-9)
+
+    series = curve("all_reduce", ("ring",))
+    model = Model(Points([series]), NCCL, slow)
+    model.explore(model.start)
+    assert model.explore(model.start) < 1e-9
+    rows = predict(model.profile(model.start, "x", "nodes"), NCCL, series, slow(8, 4))
+    assert [row.seconds for row in rows] == pytest.approx(model.predict(model.start), rel=1e-6)
+
+
+def test_sessions_are_simulated_as_they_are_predicted() -> None:
+    model = Model(Points([curve("all_reduce", ("ring",), 8, 2), curve("all_reduce", ("ring",), 16, 4)]), MPI)
+    inner = model.start + np.random.default_rng(2).uniform(-1, 1, len(model.start))
+    assert any(" at " in parameter.name for parameter in model.parameters)
+    model.explore(inner)
+    (place,) = [one for one in model.paths.places() if one.nodes == 4 and one.algorithm == "ring"]
+    merge, simulated = model.memory(inner).merge(SIZES[-1]), []
+    for number in range(len(MPI.protocols)):
+        costs = model.costs(inner, number, 4, "ring", merge, place.paths)
+        simulated.append(place.paths.simulate(costs, SIZES[-1], number))
+    memory = model.memory(inner)
+    first = model.value(inner, "launch") + memory.touch(SIZES[-1]) * SIZES[-1]
+    assert model.predict(inner)[-1] == pytest.approx(first + min(simulated), rel=1e-9)
 
 
 def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:

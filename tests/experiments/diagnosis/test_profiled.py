@@ -1,0 +1,42 @@
+"""What a calibrated machine should give: the profile's own prediction, never below its bound."""
+
+import numpy as np
+import pytest
+
+from experiments.commands.machine import Machine
+from experiments.diagnosis.expectation import Expected, profiled
+from experiments.measurements import Curve, Point
+from experiments.profiles import find, names
+from topologies.topology import Topology
+
+SIZES = np.geomspace(4.0, 2.0**28, 8)
+
+
+def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int) -> Expected | None:
+    profile = find(name)
+
+    def machine(curve: Curve) -> Machine:
+        return Machine(profile.machine).laid_out(curve.ranks or 0, curve.nodes or 0)
+
+    points = tuple(Point(int(size), 1.0) for size in SIZES)
+    return profiled(profile, machine)(Curve(collective, ranks, nodes, points, (), "x", algorithm=algorithm), SIZES)
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_expectation_beats_its_bound(name: str) -> None:
+    found = expected(name, "all_reduce", "ring", 8, 8)
+    assert found is not None
+    assert (found.seconds >= found.bound * (1 - 1e-9)).all()
+    assert isinstance(found.topology, Topology)
+
+
+def test_few_elements_run_what_the_library_takes_instead() -> None:
+    found = expected("leonardo_cpu", "all_reduce", "ring", 64, 64)
+    assert found is not None
+    assert found.algorithm[0].startswith("recursive_doubling")
+    assert found.algorithm[-1].startswith("ring")
+
+
+def test_what_no_machine_here_can_run_is_not_expected() -> None:
+    assert expected("mn5_acc", "all_reduce", "nvls", 16, 4) is None
+    assert expected("mn5_acc", "barrier", "", 16, 4) is None
