@@ -420,10 +420,12 @@ def validate(
     from experiments.commands import validate as command
     from experiments.commands.machine import Machine
 
-    if len(files) > 1 or (tolerance and not fit):
+    if len(files) > 1 or (tolerance and not fit) or files[0].suffix in (".yaml", ".yml"):
         from experiments.commands import validate_profile
 
-        chosen = {"--algo": algo, "--fit": fit, "--p": p, "--bandwidth": bandwidth, "--latency": latency}
+        chosen = {"--algo": algo, "--fit": fit, "--p": p, "--bandwidth": bandwidth, "--latency": latency, "--gap": gap}
+        chosen |= {"--topology": topology != "star", "--placement": placement != "node"}
+        chosen |= {"--engine": engine is not EngineName.auto}
         validate_profile.refuse([name for name, given in chosen.items() if given])
         raise typer.Exit(validate_profile.run(files, family, forced, in_place, tolerance, plot, format.value))
     (log,) = files

@@ -103,8 +103,8 @@ class Run(NamedTuple):
 @dataclass(frozen=True)
 class Profile:
     """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
-    operation of a collective, and algorithms write new memory, `scratch` in units of V. Kinds of link that no protocol
-    names keep what the topology says. `paced`: over several nodes, links inside them have the β of those between."""
+    operation of a collective, and algorithms write new memory, `scratch` in units of V. `paced`: over several nodes,
+    links inside them have the β of those between."""
 
     name: str
     machine: str
@@ -116,10 +116,13 @@ class Profile:
     paced: bool = False
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
-        """`topology` as `protocol` finds it. Raises InputError if the two have no kind of link in common."""
-        if not any(topology.link_kinds.are(kind).any() for kind in protocol.links):
+        """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
+        kinds = {kind for kind in dict.fromkeys(topology.link_kinds) if _has_rate(topology, kind)}
+        unknown = sorted(kinds - protocol.links.keys())
+        if unknown:
             raise InputError(
-                f"{topology.name} has no link of kind {' or '.join(protocol.links)}: {self.name} is of {self.machine}"
+                f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows nothing of: "
+                f"it is of {self.machine}"
             )
         latency, bandwidth, gap = topology.latency.copy(), topology.medium_bandwidth.copy(), topology.medium_gap.copy()
         size = _nodes(topology)
@@ -165,3 +168,8 @@ def _nodes(topology: Topology) -> float:
 def _over(routed: Routed, machine: Topology) -> Routed:
     """The same routes on a machine whose links cost something else."""
     return replace(routed, topology=machine, reduction=machine.reduction[machine.placement[: len(routed.reduction)]])
+
+
+def _has_rate(topology: Topology, kind: str) -> bool:
+    """Whether links of a kind take time."""
+    return bool(np.isfinite(topology.bandwidth[topology.link_kinds.are(kind)]).any())

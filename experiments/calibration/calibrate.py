@@ -17,8 +17,10 @@ from experiments.profiles.document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
 from topologies.errors import InputError
 
-LEAST = 4
-"""Points below which nothing is fitted."""
+LEAST, MOST = 4, 20_000
+"""Points that can be fitted."""
+HOPELESS = 1e4
+"""An interval whose ends are this factor apart says nothing, and is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ def library_of(curves: Iterable[Curve]) -> Library:
     """The library that the curves say they are of. Raises InputError if they say none, or several."""
     found = {known.name for known in map(_library, curves) if known}
     if len(found) != 1:
-        said = f"they are of {' and '.join(sorted(found))}" if found else "they do not say which library ran"
+        said = f"the runs are of {' and '.join(sorted(found))}" if found else "the runs do not say which library ran"
         raise InputError(f"{said}: choose with --library {', '.join(LIBRARIES)}")
     return LIBRARIES[found.pop().lower()]
 
@@ -78,6 +80,8 @@ def points(
     if count < LEAST:
         because = f": {skipped[0]}" if skipped else ""
         raise InputError(f"{count} points to fit: expected at least {LEAST}{because}")
+    if count > MOST:
+        raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
     return Points(found), skipped
 
 
@@ -115,7 +119,11 @@ def document(
     model = calibration.fit.model
     estimates = {
         one.parameter.name: Estimated(
-            value=one.value, low=_finite(one.low), high=_finite(one.high), unit=one.parameter.unit, open=one.open
+            value=one.value,
+            low=one.low if _says(one) else None,
+            high=one.high if _says(one) else None,
+            unit=one.parameter.unit,
+            open=one.open,
         )
         for one in calibration.estimates
     }
@@ -135,5 +143,8 @@ def error(one: HeldOut) -> Error:
     return Error(points=int(np.count_nonzero(~np.isnan(one.model))), **values)
 
 
-def _finite(value: float) -> float:
-    return float(np.clip(value, -1e300, 1e300))
+def _says(one: Estimate) -> bool:
+    """Whether an interval says anything."""
+    if one.parameter.unit == "power":
+        return bool(np.isfinite(one.high))
+    return one.high < HOPELESS * one.low

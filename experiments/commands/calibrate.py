@@ -21,8 +21,6 @@ from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_seconds
 
 SOURCES = 1000
-HOPELESS = 1e4
-"""An interval whose ends are this factor apart says nothing, and is not shown."""
 
 
 def run(
@@ -53,6 +51,9 @@ def run(
     profile = document(found, called, where, _sources(curves), _made(files))
     if out:
         write(profile, out)
+    unknown = sum(bool(one.open) for one in profile.estimates.values())
+    if unknown:
+        output.note(f"{unknown} of {len(profile.estimates)} parameters are not identified by these runs")
     output.say(_render(profile, found, how))
     return 0
 
@@ -99,9 +100,10 @@ def _render(profile: Calibrated, found: Calibration, how: str) -> str:
 def _parameters(estimates: dict[str, Estimated]) -> list[list[str]]:
     rows = [["parameter", "value", "95% from", "to", "not identified"]]
     for name, one in estimates.items():
-        ends = sorted((one.low, one.high), reverse="β" in name and one.unit != "power")
-        known = one.unit == "power" or one.high < HOPELESS * one.low
-        cells = [_shown(name, one.unit, one.value), *(_shown(name, one.unit, end) if known else "-" for end in ends)]
+        ends = sorted(
+            (end for end in (one.low, one.high) if end is not None), reverse="β" in name and one.unit != "power"
+        )
+        cells = [_shown(name, one.unit, one.value), *([_shown(name, one.unit, end) for end in ends] or ["-", "-"])]
         rows.append([name if one.unit == "power" else name.replace("1/β", "β"), *cells, one.open])
     return rows
 

@@ -16,7 +16,7 @@ from experiments.commands.calibrate import error_table, machine_for
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
 from experiments.measurements import read_all
-from experiments.profiles import find
+from experiments.profiles import find, is_profile
 from experiments.profiles.document import Calibrated, Error
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, parse_number
@@ -41,10 +41,12 @@ def run(
     how: str,
 ) -> int:
     """Print both; 1 if a mean error is above the tolerance."""
-    limit = parse_number(tolerance) if tolerance else np.inf
+    limit = _share(tolerance) if tolerance else np.inf
     output.check_writable(plot, FIGURES)
     if len(files) < 2:
-        raise InputError(f"{files[0]}: --tolerance judges a profile: name the profile, then runs")
+        raise InputError(f"{files[0]}: name a profile, then runs to hold it against")
+    if not is_profile(files[0].name) and any(is_profile(path.name) for path in files[1:]):
+        raise InputError(f"{files[0]} comes first: name the profile, then runs")
     profile, kind = _profile(files[0])
     measurements = read_all(files[1:], family)
     curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
@@ -62,6 +64,13 @@ def run(
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
     return int(max(means) > limit)
+
+
+def _share(text: str) -> float:
+    try:
+        return parse_number(text)
+    except InputError:
+        raise InputError(f"--tolerance {text[:40]}: expected a share of the time, like 0.15") from None
 
 
 def _profile(path: Path) -> tuple[Calibrated, Library]:

@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeVar
 from experiments.measurements.labels import canonical_algorithm, canonical_protocol
 from experiments.measurements.measurement import COLLECTIVES, Point, canonical
 
+SHORTEST, LONGEST = 1e-3, 6.1e11
+"""Microseconds that a measured time has."""
 REQUIRED = ("size_bytes", "time_us")
 CURVE = ("collective", "algorithm", "protocol", "ranks", "nodes")
 PROVENANCE = ("backend", "device", "dtype", "library", "topology", "source")
@@ -72,6 +74,14 @@ def number(name: str, text: str) -> float:
         raise ValueError(f"{name} {text[:40]!r} is not a number") from None
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{name} {text[:40]!r}: expected a finite number above 0")
+    return value
+
+
+def time(name: str, text: str) -> float:
+    """Microseconds. Raises ValueError for what no clock and no patience measure; 0 says that nothing was."""
+    value = number(name, text)
+    if value and not SHORTEST <= value <= LONGEST:
+        raise ValueError(f"{name} {text[:40]!r}: expected microseconds, from 1 ns to a week")
     return value
 
 

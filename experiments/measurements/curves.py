@@ -102,9 +102,9 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
 
 def _read_row(table: _Table, line: int, row: Cells) -> None:
     try:
-        key, size, time_us = _identity(table, row), columns.size(row), columns.number("time_us", row["time_us"])
+        key, size, time_us = _identity(table, row), columns.size(row), columns.time("time_us", row["time_us"])
         point = columns.point(size, time_us, row)
-        beside = columns.number("inplace_time_us", row["inplace_time_us"]) if row.get("inplace_time_us") else 0.0
+        beside = columns.time("inplace_time_us", row["inplace_time_us"]) if row.get("inplace_time_us") else 0.0
         in_place = columns.in_place(row)
     except ValueError as error:
         table.mistakes.append(f"line {line}: {error}")

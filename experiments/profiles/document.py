@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.calibration.libraries import library
 from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.document import Location
@@ -60,18 +61,19 @@ class Host(Part):
 
 
 class Estimated(Part):
-    """A fitted parameter, its 95% interval, and why the data do not identify it, if they do not."""
+    """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not identify it, if they do
+    not."""
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
     unit: Word
     open: Annotated[str, Field(max_length=200)] = ""
 
 
 class Error(Part):
-    """Mean |predicted / measured - 1| of `points` that the fit has not seen: of the model, of the model with its
-    discrepancy, and of one α and one β a curve."""
+    """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen: of the model, of the
+    model with its discrepancy, and of one α and one β a curve."""
 
     points: Annotated[int, Field(ge=0)]
     model: float | None
@@ -118,7 +120,9 @@ class Calibrated(Part):
 def calibrated(content: object, place: Place) -> Calibrated:
     """The profile that plain values describe. Raises InputError with the place of the first mistake."""
     try:
-        return Calibrated.model_validate(content)
+        found = Calibrated.model_validate(content)
+        library(found.library)
+        return found
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False)
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

@@ -99,8 +99,15 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path) -> Non
     assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
     assert "leave one of the two out" in refusal("sweep", "--profile", profile, "--latency", "1us")
-    assert "has no link of kind network" in refusal("sweep", "--profile", profile, "--topology", "star")
-    assert "name the profile, then runs" in refusal("validate", profile, "--tolerance", "0.1")
+    assert "has links of kind link, which mine knows nothing of" in refusal(
+        "sweep", "--profile", profile, "--topology", "star"
+    )
+    assert "name a profile, then runs" in refusal("validate", profile, "--tolerance", "0.1")
+    assert "leave it out" in refusal("validate", profile, unknown, "--topology", "ring")
+    assert "comes first" in refusal("validate", unknown, profile)
+    assert "like 0.15" in refusal("validate", profile, unknown, "--tolerance", "15%")
+    unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
+    assert "from 1 ns to a week" in refusal("calibrate", unknown)
 
 
 @pytest.mark.parametrize(

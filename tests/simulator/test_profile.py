@@ -88,5 +88,7 @@ def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
 
 
 def test_a_machine_without_such_links_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^ring has no link of kind node or network: x is of nodes:per_node=4$"):
+    with pytest.raises(
+        InputError, match=r"^ring has links of kind link, which x knows nothing of: it is of nodes:per_node=4$"
+    ):
         Profile("x", "nodes:per_node=4", 0.0, (LL,)).apply(ring(4, bandwidth=1e9), LL)
