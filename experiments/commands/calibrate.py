@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments import output
 from experiments.calibration.calibrate import Calibration, calibrate, document, library_of, points
 from experiments.calibration.libraries import library
-from experiments.calibration.model import as_nodes
+from experiments.calibration.table import as_nodes
 from experiments.commands.machine import Machine
 from experiments.measurements import Curve, read_all
 from experiments.profiles import ENDINGS, write

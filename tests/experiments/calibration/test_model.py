@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
-from experiments.calibration.model import Model, as_nodes
+from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
+from experiments.calibration.table import as_nodes
 from simulator.collectives import find
 from topologies.catalogue import find as machine
 from topologies.shapes import nodes

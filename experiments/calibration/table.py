@@ -1,0 +1,163 @@
+"""What fits work on: the paths known of every point, by algorithm and protocol, as padded arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.calibration.libraries import Library
+from experiments.calibration.observations import Points
+from experiments.calibration.paths import Paths
+from simulator.collectives import find
+from topologies.shapes import nodes
+from topologies.topology import Floats, Topology
+
+Ints = npt.NDArray[np.int64]
+Rows = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+"""Which points."""
+ALL = slice(None)
+ENDLESS = 1e30
+"""Bytes in units of V."""
+BETWEEN = ("network", "ib", "ethernet")
+"""Kinds of link that lead from node to node."""
+ELEMENT = 4
+"""Bytes."""
+Machine = Callable[[int, int], Topology]
+"""From the number of ranks and of ranks a node to the machine."""
+
+
+def as_nodes(ranks: int, per_node: int) -> Topology:
+    """The machine as a library sees it: ranks behind one port each, in nodes behind one port each."""
+    return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
+
+
+def reach(kind: str) -> str:
+    """Whether links of a kind are inside a "node" or in the "network" between them."""
+    return "network" if kind in BETWEEN else "node"
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
+
+    algorithm: str
+    nodes: int
+    paths: Paths
+    sizes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms,
+    protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
+    algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
+    and `scratch`, in units of V.
+    """
+
+    latencies: Floats
+    bytes: Floats
+    merged: Floats
+    factors: Floats
+    absent: Floats
+    other: Floats
+    scratch: Floats
+
+    def at(self, keep: Rows) -> Table:
+        """That of the points that `keep` chooses."""
+        return Table(*(getattr(self, column.name)[keep] for column in fields(self)))
+
+    def only(self, algorithm: Ints, protocol: Ints, path: Ints) -> Table:
+        """One path of each point; the other protocols never end."""
+        every = np.arange(len(algorithm))
+        shape = (len(every), 1, self.merged.shape[2], 1)
+        latencies, crossed = np.zeros((*shape, self.bytes.shape[-1])), np.full((*shape, self.bytes.shape[-1]), ENDLESS)
+        merged, place = np.zeros(shape), (every, algorithm, protocol, path)
+        latencies[every, 0, protocol, 0] = self.latencies[place]
+        crossed[every, 0, protocol, 0] = self.bytes[place]
+        merged[every, 0, protocol, 0] = self.merged[place]
+        rest = (column[every, algorithm][:, None] for column in (self.factors, self.absent, self.other, self.scratch))
+        return Table(latencies, crossed, merged, *rest)
+
+
+class Known:
+    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes."""
+
+    def __init__(self, points: Points, library: Library, machine: Machine) -> None:
+        self.points, self.library = points, library
+        self.figures: dict[str, tuple[float, float]] = {}
+        self.of: dict[tuple[str, int, int], Paths] = {}
+        for curve in points.curves:
+            for name in self.library.all_of(curve.algorithms + curve.others):
+                key = (name, curve.ranks, curve.per_node)
+                if key not in self.of:
+                    topology = machine(curve.ranks, curve.per_node)
+                    self._note(topology)
+                    self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
+        kinds = {kind for paths in self.of.values() for kind in paths.kinds}
+        self.kinds = tuple(kind for kind in self.figures if kind in kinds)
+        self.version = 0
+        self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
+        self._table: tuple[int, Table] | None = None
+
+    def _note(self, topology: Topology) -> None:
+        """α and 1/β of the kinds of link that have a β."""
+        for kind in dict.fromkeys(topology.link_kinds):
+            links = np.flatnonzero(topology.link_kinds.are(kind))
+            if kind not in self.figures and np.isfinite(topology.bandwidth[links]).all():
+                slowest = float(topology.bandwidth[links].min())
+                self.figures[kind] = float(np.median(topology.latency[links])), 1 / slowest
+
+    def places(self) -> Iterator[Place]:
+        """Every algorithm where it was measured."""
+        for (name, ranks, per_node), paths in self.of.items():
+            curves = [one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node]
+            sizes = [one.sizes for one in curves if name in self.library.all_of(one.algorithms + one.others)]
+            yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
+
+    def table(self) -> Table:
+        """All known paths; made anew when there are more."""
+        count = self.version
+        if self._table is None or self._table[0] != count:
+            self._table = count, self._build()
+        return self._table[1]
+
+    def _build(self) -> Table:
+        points, kinds = self.points, len(self.kinds)
+        most = max(len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves)
+        deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
+        shape = (len(points), most, len(self.library.protocols), deep)
+        latencies, crossed, merged = np.zeros((*shape, kinds)), np.zeros((*shape, kinds)), np.zeros(shape)
+        factors = np.ones((len(points), most, len(self.library.protocols), kinds))
+        absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
+        other = np.full_like(absent, np.inf)
+        for c, curve in enumerate(points.curves):
+            here = points.curve == c
+            for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
+                paths = self.of[name, curve.ranks, curve.per_node]
+                columns = [self.kinds.index(kind) for kind in paths.kinds]
+                for q, point in product(range(shape[2]), np.flatnonzero(here)):
+                    if found := paths.rows(q, float(points.size[point])):
+                        rows = np.array(found)
+                        place = point, a, q, slice(len(rows))
+                        latencies[(*place, columns)] = rows[:, : len(columns)].T
+                        crossed[(*place, columns)] = rows[:, len(columns) : 2 * len(columns)].T
+                        merged[place] = rows[:, -1]
+                for q, prior in enumerate(self.library.protocols):
+                    factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
+                barred = [q for q, prior in enumerate(self.library.protocols) if prior.name not in curve.protocols]
+                crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
+                scratch[here, a] = self.library.scratch.get(name, 0.0)
+                absent[here, a] = self._absent(name, curve.algorithms, points, here)
+                other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
+        return Table(latencies, crossed, merged, factors, absent, other, scratch)
+
+    def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
+        """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""
+        few = points.size[here] / ELEMENT < points.ranks[here]
+        if name in algorithms:
+            return np.where(few & (name in self.library.few), np.inf, 0.0)
+        return np.where(few & (name in self.library.all_of(algorithms)), 0.0, np.inf)
