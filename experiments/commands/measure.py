@@ -159,12 +159,12 @@ def _check_device(plan: Plan) -> None:
 def _record(out: Path | None, resume: bool) -> Record:
     if resume and out is None:
         raise InputError("--resume of which file: name it with --out")
-    if out and out.exists() and not resume:
-        raise InputError(f"{out} exists: continue it with --resume, or name another file")
     if out is None:
         return Record(None)
     output.check_writable(out)
     output.check_writable(_meta(out))
+    if out.exists() and not resume:
+        raise InputError(f"{out} exists: continue it with --resume, or name another file")
     return Record(out, read_rows(out) if resume and out.exists() else [])
 
 

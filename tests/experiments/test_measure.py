@@ -61,6 +61,9 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     assert read_rows(out)[:1] == first
     meta = json.loads((tmp_path / "runs.csv.meta.json").read_text())
     assert (meta["parameters"]["ranks"], meta["before"]["parameters"]["ranks"]) == ("2,3", "2")
+    with pytest.raises(InputError, match="exists: continue it with --resume"):
+        run(request, out, resume=False, how="table")
+    out.unlink()
     assert run(request, out, resume=False, how="table") == 0
     assert measured(out) == [("ring", 2, 4096)]
 
