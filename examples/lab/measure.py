@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from multiprocessing.queues import SimpleQueue
+from multiprocessing import connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -41,7 +41,7 @@ LEAD = 2e-3
 PORT = 29511
 TIMES = ("time", "min", "p90", "mean")
 Row = dict[str, str | int | float]
-Rows: TypeAlias = "SimpleQueue[Row]"
+Rows: TypeAlias = "connection.Connection[Row, Row]"
 
 
 class Operation(NamedTuple):
@@ -109,7 +109,7 @@ def once(timed: Operation, shared: Shared, rank: int) -> float:
     """Seconds of one repetition: the same on all ranks."""
     timed.prepare()
     start = agree(shared, rank, lambda: time.monotonic() + LEAD)
-    time.sleep(max(0.0, start - time.monotonic()))
+    time.sleep(max(0.0, start - time.monotonic()))  # a common start without a message on the links that are measured
     began = time.monotonic()
     timed.run()
     ended = time.monotonic()
@@ -151,7 +151,7 @@ def work(rank: int, namespaces: Sequence[str], points: Sequence[tuple[int, str]]
     for nbytes, name in points:
         row = point(name, nbytes, shared, rank, len(namespaces))
         if rank == 0:
-            rows.put(row)
+            rows.send(row)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -161,7 +161,7 @@ def measure(ranks: int, rate: float, delay: float, points: Sequence[tuple[int, s
     fork = mp.get_context("fork")
     agreed, told = (np.frombuffer(fork.RawArray("d", ranks)) for _ in range(2))
     shared = Shared(agreed, told, fork.Barrier(ranks, timeout=120))
-    rows: Rows = fork.SimpleQueue()
+    heard, rows = fork.Pipe(duplex=False)
     library = f"torch {torch.__version__}"
     known = {"backend": "gloo", "device": "cpu", "dtype": "float32", "library": library, "topology": "star"}
     with joined(ranks, rate, delay) as namespaces:
@@ -170,11 +170,10 @@ def measure(ranks: int, rate: float, delay: float, points: Sequence[tuple[int, s
             process.start()
         try:
             for _ in points:
-                while rows.empty():
-                    if any(process.exitcode for process in processes):
-                        raise RuntimeError("a rank failed")
-                    time.sleep(0.01)
-                yield {**rows.get(), **known, "source": "examples/lab", "rate_bps": rate, "delay_s": delay}
+                connection.wait([heard, *(process.sentinel for process in processes)])
+                if not heard.poll():
+                    raise RuntimeError("a rank failed")
+                yield {**heard.recv(), **known, "source": "examples/lab", "rate_bps": rate, "delay_s": delay}
         finally:
             for process in processes:
                 process.join(timeout=5)

@@ -57,7 +57,7 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
         record = Record(None) if place and place.rank else _record(out, resume)
     except InputError:
         if place and place.rank:
-            time.sleep(GRACE)  # rank 0 says it, unless torchrun ends it first because of us
+            time.sleep(GRACE)  # rank 0 has the message: torchrun ends all ranks when the first of them is gone
             return 2
         raise
     plans = [_without(plan, record) for plan in plans]

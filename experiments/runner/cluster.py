@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 from experiments.runner.environment import Place
@@ -62,15 +62,15 @@ def _settled(store: Any, place: Place, own: Complaint) -> str:
         return blame(place.ranks, known, {}, {})
     with suppress(Exception):
         store.set(f"failed/{place.rank}", json.dumps(own))
-        end = time.monotonic() + GRACE
-        while time.monotonic() < end and len(known) < place.ranks:
-            known |= _heard(store, set(range(place.ranks)) - set(known))
-            time.sleep(0.05)
+        others = [rank for rank in range(place.ranks) if rank != place.rank]
+        with suppress(RuntimeError):
+            store.wait([f"failed/{rank}" for rank in others], timedelta(seconds=GRACE))
+        known |= _heard(store, others)
     said = place.rank != min(known) or not all(complaint.lost for complaint in known.values())
     return "" if said else blame(place.ranks, known, {}, {})
 
 
-def _heard(store: Any, ranks: set[int]) -> dict[int, Complaint]:
+def _heard(store: Any, ranks: Sequence[int]) -> dict[int, Complaint]:
     said = [rank for rank in ranks if store.check([f"failed/{rank}"])]
     return {rank: Complaint(*json.loads(store.get(f"failed/{rank}"))) for rank in said}
 
