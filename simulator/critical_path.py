@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.schedule import COMPUTE
+from simulator import _walk
+from simulator.schedule import Flags
 from simulator.timeline import Timeline
+from topologies._compile import kernel
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Floats, Ints
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
-T = TypeVar("T")
-Steps = Generator["Segment", None, T]
-PARTS: tuple[str, ...] = ("compute", "latency", "gap", "serialisation", "reduction", "copy", "queueing")
+SEGMENT_PARTS: tuple[Part, ...] = ("compute", "latency", "gap", "serialisation", "reduction", "copy")
+PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "queueing")
 
 
 class Segment(NamedTuple):
@@ -36,6 +38,39 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Path:
+    """A critical path as columns: a row a segment, from the last finish back to the start. `part` is its place in
+    SEGMENT_PARTS; iteration gives segments."""
+
+    part: Flags
+    seconds: Floats
+    operation: Ints
+    where: Ints
+    amount: Floats
+    queued: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __iter__(self) -> Iterator[Segment]:
+        names = (SEGMENT_PARTS[number] for number in self.part.tolist())
+        columns = (self.seconds, self.operation, self.where, self.amount, self.queued)
+        return map(Segment, names, *(column.tolist() for column in columns))
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment]) -> Path:
+        """The columns of segments."""
+        rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
+        dtypes = (np.int8, np.float64, np.int32, np.int32, np.float64, np.bool_)
+        return cls(*(np.array([row[k] for row in rows], dtype) for k, dtype in enumerate(dtypes)))
+
+    def total(self, part: Part, length: int) -> Floats:
+        """The amounts of a part by where, shape (length,)."""
+        chosen = self.part == SEGMENT_PARTS.index(part)
+        return np.asarray(np.bincount(self.where[chosen], self.amount[chosen], length), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class Sensitivities:
     """One-sided derivatives of the makespan: seconds per second of each link's α and each medium's g, bytes of each
     medium's 1/β, bytes of each rank's γ and copy. Exact within a region of unchanged service order."""
@@ -47,14 +82,27 @@ class Sensitivities:
     copy: Floats
 
 
+def trace_back(timeline: Timeline) -> Path:
+    """From the last finish back to the start: the critical path as columns, which a long one is best read from."""
+    if timeline.makespan == 0:
+        return Path.of([])
+    schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
+    columns = kernel(_walk.walk, 0)(
+        np.argmax(timeline.finish), schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
+        schedule.reduces, schedule.indptr, schedule.indices, timeline.finish, timeline.node_start, timeline.node_cause,
+        timeline.sent, routed.route, routed.route_indptr, routed.route_links, topology.latency, topology.link_indptr,
+        topology.link_media, topology.medium_bandwidth, topology.medium_gap, routed.reduction, routed.copy,
+        routed.node_indptr, timeline.sharing == "fair", timeline.store_and_forward,
+    )  # fmt: skip
+    return Path(*columns)
+
+
 def critical_path(timeline: Timeline) -> list[Segment]:
     """From the last finish back to the start: the segments, in that order, add up to the makespan."""
-    if timeline.makespan == 0:
-        return []
-    return list(_Walk(timeline).back(int(np.argmax(timeline.finish))))
+    return list(trace_back(timeline))
 
 
-def parts(path: list[Segment]) -> dict[str, float]:
+def parts(path: Iterable[Segment]) -> dict[str, float]:
     """Seconds of the path by part; what was waited for in a queue counts as queueing."""
     total = dict.fromkeys(PARTS, 0.0)
     for segment in path:
@@ -62,149 +110,25 @@ def parts(path: list[Segment]) -> dict[str, float]:
     return total
 
 
-def worth(path: list[Segment]) -> dict[Part, float]:
+def worth(path: Iterable[Segment]) -> dict[Part, float]:
     """Seconds of the makespan by parameter, queues included: what each would save at zero, to first order."""
-    total: dict[Part, float] = dict.fromkeys(("compute", "latency", "gap", "serialisation", "reduction", "copy"), 0.0)
+    total: dict[Part, float] = dict.fromkeys(SEGMENT_PARTS, 0.0)
     for segment in path:
         total[segment.part] += segment.seconds
     return total
 
 
-def sensitivities(timeline: Timeline, path: list[Segment] | None = None) -> Sensitivities:
+def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> Sensitivities:
     """The counts of the critical path. Raises InputError under fair sharing: see :mod:`simulator.differences`."""
     if timeline.sharing == "fair":
         raise InputError("sharing is 'fair': take finite_differences, sensitivities are counts of a path under 'fifo'")
     topology = timeline.routed.topology
-    media, ranks = len(topology.medium_names), timeline.schedule.ranks
-    rows = path if path is not None else critical_path(timeline)
-
-    def count(part: Part, length: int) -> Floats:
-        chosen = [segment for segment in rows if segment.part == part]
-        index = np.array([segment.where for segment in chosen], dtype=np.int64)
-        return np.asarray(np.bincount(index, [segment.amount for segment in chosen], length), dtype=np.float64)
-
+    media, ranks = len(topology.medium_bandwidth), timeline.schedule.ranks
+    rows = trace_back(timeline) if path is None else Path.of(path)
     return Sensitivities(
-        count("latency", len(topology.latency)),
-        count("gap", media),
-        count("serialisation", media),
-        count("reduction", ranks),
-        count("copy", ranks),
+        rows.total("latency", len(topology.latency)),
+        rows.total("gap", media),
+        rows.total("serialisation", media),
+        rows.total("reduction", ranks),
+        rows.total("copy", ranks),
     )
-
-
-class _Walk:
-    """Steps back along what was waited for: the predecessor that finished last, the hop that arrived last, the
-    occupant of a medium or lane."""
-
-    def __init__(self, timeline: Timeline) -> None:
-        self.timeline, self.routed = timeline, timeline.routed
-        self.schedule, self.topology = timeline.schedule, timeline.routed.topology
-        self.owner = np.searchsorted(self.routed.node_indptr, np.arange(len(timeline.node_start)), side="right") - 1
-
-    def back(self, operation: int) -> Iterator[Segment]:
-        """The segments from the finish of `operation` to time zero."""
-        current: int | None = operation
-        while current is not None:
-            node: int | None = yield from self.finished(current)
-            current = None
-            while node is not None:
-                node, current = yield from self.started(node)
-
-    def finished(self, i: int) -> Steps[int]:
-        """From a finish to the start of the node that determined it."""
-        last = int(self.routed.node_indptr[i + 1]) - 1
-        if self.is_hop(last):
-            return (yield from self.arrived(i))
-        yield from self.service(last, queued=False)
-        return last
-
-    def started(self, node: int) -> Steps[tuple[int | None, int | None]]:
-        """From the start of a node to the start of another, or to the finish of an operation: (node, operation)."""
-        occupant = int(self.timeline.node_cause[node])
-        if occupant >= 0:
-            yield from self.service(occupant, queued=True, start=self.timeline.node_start[node], of=node)
-            return occupant, None
-        i = int(self.owner[node])
-        hop = node - int(self.routed.node_indptr[i])
-        if hop and not self.is_hop(node):
-            return (yield from self.arrived(i)), None
-        if hop:
-            yield self.latency(i, hop - 1)
-            if self.timeline.store_and_forward:
-                yield from self.crossing(i, self.timeline.crossing(i, hop - 1)[0], queued=False)
-            return node - 1, None
-        before = self.schedule.predecessors(i)
-        return None, int(before[np.argmax(self.timeline.finish[before])]) if len(before) else None
-
-    def arrived(self, i: int) -> Steps[int]:
-        """From the arrival of a transfer to the start of the hop that attained the maximum."""
-        if self.timeline.sharing == "fair":
-            return (yield from self.flowed(i))
-        slowest, medium, _ = self.timeline.slowest_hop(i)
-        for hop in range(len(self.routed.hops(i)) - 1, slowest - 1, -1):
-            yield self.latency(i, hop)
-        yield from self.crossing(i, medium, queued=False)
-        return int(self.routed.node_indptr[i]) + slowest
-
-    def flowed(self, i: int) -> Steps[int]:
-        """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the gap."""
-        for hop in range(len(self.routed.hops(i)) - 1, -1, -1):
-            yield self.latency(i, hop)
-        flow = self.timeline.flow(i)
-        yield Segment("serialisation", flow.alone, i, flow.medium, flow.nbytes, False)
-        if flow.waited > 0:
-            others = flow.waited * float(self.topology.medium_bandwidth[flow.medium])
-            yield Segment("serialisation", flow.waited, i, flow.medium, others, True)
-        yield Segment("gap", float(self.topology.medium_gap[flow.gap_medium]), i, flow.gap_medium, 1.0, False)
-        return int(self.routed.node_indptr[i])
-
-    def service(self, node: int, *, queued: bool, start: float = 0.0, of: int = -1) -> Iterator[Segment]:
-        """What the occupant of a medium or a lane did there."""
-        i = int(self.owner[node])
-        rank = int(self.schedule.peer[i])
-        if self.is_hop(node):
-            yield from self.crossing(i, self.shared_medium(node, of, start), queued=queued)
-        elif self.schedule.kind[i] == COMPUTE:
-            seconds = float(self.schedule.seconds[i])
-            yield Segment("compute", seconds, i, int(self.schedule.rank[i]), seconds, queued)
-        else:
-            nbytes = float(self.schedule.nbytes[i])
-            part: Part = "reduction" if self.schedule.reduces[i] else "copy"
-            cost = (self.routed.reduction if self.schedule.reduces[i] else self.routed.copy)[rank]
-            yield Segment(part, float(nbytes * cost), i, rank, nbytes, queued)
-
-    def crossing(self, i: int, medium: int, *, queued: bool) -> Iterator[Segment]:
-        """The gap and the bytes of a transfer on a medium."""
-        nbytes, gap = float(self.schedule.nbytes[i]), float(self.topology.medium_gap[medium])
-        seconds = float(nbytes / self.topology.medium_bandwidth[medium])
-        yield Segment("serialisation", seconds, i, medium, nbytes, queued)
-        yield Segment("gap", gap, i, medium, 1.0, queued)
-
-    def latency(self, i: int, hop: int) -> Segment:
-        """The latency of a link on the way."""
-        link = int(self.routed.hops(i)[hop])
-        return Segment("latency", float(self.topology.latency[link]), i, link, 1.0, False)
-
-    def is_hop(self, node: int) -> bool:
-        """Whether a node is a link of a route, not the work at its end."""
-        i = int(self.owner[node])
-        return node - int(self.routed.node_indptr[i]) < len(self.routed.hops(i))
-
-    def held(self, medium: int, i: int) -> float:
-        """How long a transfer holds a medium."""
-        return float(
-            self.topology.medium_gap[medium] + self.schedule.nbytes[i] / self.topology.medium_bandwidth[medium]
-        )
-
-    def shared_medium(self, occupant: int, waiting: int, until: float) -> int:
-        """The medium that `occupant` held and `waiting` got at `until`."""
-        i = int(self.owner[occupant])
-        shared = set(self.media_at(occupant)) & set(self.media_at(waiting))
-        begin = self.timeline.node_start[occupant]
-        return min(shared, key=lambda medium: (abs(begin + self.held(medium, i) - until), medium))
-
-    def media_at(self, node: int) -> list[int]:
-        """The media that a hop occupies."""
-        i = int(self.owner[node])
-        link = self.routed.hops(i)[node - int(self.routed.node_indptr[i])]
-        return [int(m) for m in self.topology.media_of(int(link))]

@@ -1,10 +1,11 @@
 """The critical path: why a run takes as long as it takes, to the last bit of it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from math import fsum
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,11 +14,21 @@ from hypothesis import strategies as st
 
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms, find
-from simulator.critical_path import PARTS, Segment, critical_path, parts, sensitivities, worth
+from simulator.critical_path import (
+    PARTS,
+    Path,
+    Segment,
+    critical_path,
+    parts,
+    sensitivities,
+    trace_back,
+    worth,
+)
 from simulator.engines import simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Sharing, Timeline
 from topologies import shapes
+from topologies._compile import compiled
 from topologies.builder import TopologyBuilder
 from topologies.topology import Floats, Topology
 
@@ -332,6 +343,27 @@ def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int,
     path = critical_path(timeline)
     assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
     assert all(segment.seconds >= 0 for segment in path)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    for column in fields(Path):
+        mine, yours = getattr(one, column.name), getattr(other, column.name)
+        assert mine.dtype == yours.dtype, column.name
+        assert mine.tobytes() == yours.tobytes(), column.name
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
+def test_the_walk_is_the_same_compiled_or_not(seed: int, ranks: int, zeros: bool, rule: str) -> None:
+    random = Random(seed)
+    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros))
+    with patch("simulator.critical_path.kernel", lambda function, _: function):
+        plain = trace_back(timeline)
+    with patch("simulator.critical_path.kernel", lambda function, _: compiled(function)):
+        fast = trace_back(timeline)
+    assert_same(plain, fast)
+    assert_same(Path.of(plain), plain)
+    assert len(plain) == len(list(plain))
 
 
 @given(st.integers(0, 2**32), st.integers(2, 5), st.sampled_from(RULES))
