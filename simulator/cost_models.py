@@ -374,6 +374,19 @@ def chain_reduce(pieces: int) -> CostModel:
     )
 
 
+def chain_all_reduce(pieces: int) -> CostModel:
+    """:func:`chain_reduce`, and then :func:`chain_broadcast`."""
+    reduce, broadcast = chain_reduce(pieces), chain_broadcast(pieces)
+    return replace(
+        reduce,
+        latex=r"2(p-1)\alpha + (p-1)(x + y) + (m-1)\max(x, y) + (p+m-2)x,"
+        r"\ x = g + \frac{V}{m\beta},\ y = \frac{V}{m}\gamma",
+        time=lambda fabric, p, nbytes: reduce.time(fabric, p, nbytes) + broadcast.time(fabric, p, nbytes),
+        volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+        steps=lambda p: 2 * (p - 1),
+    )
+
+
 def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> CostModel:
     """Half of V through each of two binary trees, in `pieces` each; `depth` is ⌈log2 p⌉ unless nodes are chains. Of
     several `channels` each has two trees for its share."""

@@ -1,12 +1,66 @@
 """Settings of all tests: a busy machine, or code that is compiled on first use, is no failure.
 
-Tensors are small: one thread, as more would mostly wait for each other.
+Tensors are small: one thread, as more would mostly wait for each other. A law that names no number of examples is tried
+on a few, and with `-m exhaustive` on many.
 """
 
+import gc
+import logging
 import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
 
-from hypothesis import settings
+import pytest
+from hypothesis import is_hypothesis_test, settings
 
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+settings.register_profile("few", deadline=None, max_examples=40)
+settings.register_profile("many", deadline=None, max_examples=150)
+settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def is_exhaustive(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "exhaustive")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if is_exhaustive(config):
+        settings.load_profile("many")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All laws are among the exhaustive tests, before those are picked."""
+    for item in items if is_exhaustive(config) else ():
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("exhaustive")
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves, thousands, are no garbage: not looked at again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def simctl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+    """The command line in this process, where all is imported already."""
+    from experiments.cli import main
+
+    def here(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        monkeypatch.setattr(sys, "argv", ["simctl", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert isinstance(stop.value.code, int | None)
+        return subprocess.CompletedProcess(sys.argv, stop.value.code or 0, *capsys.readouterr())
+
+    logger = logging.getLogger("simctl")
+    level = logger.level
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    yield here
+    logger.setLevel(level)

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,24 +28,34 @@ COMMANDS = (
     "topo show",
     "topo import",
 )
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+Printed = Callable[..., str]
 BLOCK = re.compile(
     r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>(?:(?!```).)*?)(\n```)", re.DOTALL
 )
 
 
-def simctl(*arguments: str) -> str:
+def alone(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """`simctl` in a process of its own."""
+    script = [sys.executable, "-c", "from experiments.cli import main; main()"]
+    return subprocess.run([*script, *arguments], capture_output=True, text=True, cwd=ROOT, check=True)
+
+
+@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
+def printed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, simctl: Simctl) -> Printed:
     """What a command prints, in a terminal of 100 columns."""
-    script = "from experiments.cli import main; main()"
-    environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment,
-        check=True,
-    )
-    return "\n".join(line.rstrip() for line in done.stdout.rstrip().split("\n")).replace("Usage: -c", "Usage: simctl")
+    run = simctl if request.param == "here" else alone
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def shown(*arguments: str) -> str:
+        done = run(*arguments)
+        assert done.returncode == 0, done.stderr
+        lines = "\n".join(line.rstrip() for line in done.stdout.rstrip().split("\n"))
+        return lines.replace("Usage: -c", "Usage: simctl")
+
+    return shown
 
 
 def checked(path: Path, shown: str, printed: str) -> bool:
@@ -60,18 +71,23 @@ def examples(page: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), examples("README.md") + examples("docs/training.md"))
-def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_path: Path) -> None:
+def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_path: Path, printed: Printed) -> None:
     arguments = shlex.split(command.rpartition("simctl ")[2])
     for k, argument in enumerate(arguments):
         if argument.endswith(".png"):
             arguments[k] = str(tmp_path / argument)
-    assert checked(ROOT / page, shown, abridged(simctl(*arguments), like=shown))
+    assert checked(ROOT / page, shown, abridged(printed(*arguments), like=shown))
 
 
 def abridged(printed: str, like: str) -> str:
     """The first and the last three lines, where that is what the page shows."""
     lines = printed.split("\n")
     return "\n".join([lines[0], "...", *lines[-3:]]) if "\n...\n" in like else printed
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("sweep", "--algo", "ring", "--p", "2..9")])
+def test_a_process_of_its_own_prints_the_same(arguments: tuple[str, ...], simctl: Simctl) -> None:
+    assert alone(*arguments).stdout == simctl(*arguments).stdout != ""
 
 
 def test_readme_has_its_examples() -> None:
@@ -87,16 +103,16 @@ def test_readme_has_its_examples() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_documented_with_its_help(command: str) -> None:
+def test_every_command_is_documented_with_its_help(command: str, printed: Printed) -> None:
     path = ROOT / "docs" / "commands.md"
     block = re.search(rf"## simctl {command}\n\n```text\n(.*?)\n```", path.read_text(), re.DOTALL)
     assert block is not None
-    assert checked(path, block[1], simctl(*command.split(), "--help"))
+    assert checked(path, block[1], printed(*command.split(), "--help"))
     assert f"`simctl {command.split()[0]}`" in (ROOT / "README.md").read_text()
 
 
-def test_no_command_is_missing() -> None:
-    listed = simctl("--help").partition("Commands:\n")[2]
+def test_no_command_is_missing(printed: Printed) -> None:
+    listed = printed("--help").partition("Commands:\n")[2]
     assert tuple(line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)) == tuple(
         dict.fromkeys(command.split()[0] for command in COMMANDS)
     )

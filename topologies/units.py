@@ -146,6 +146,8 @@ def parse_sizes(text: str) -> list[float]:
 
 
 def _parse_count(text: str) -> float:
+    if re.fullmatch(r"\d{10,}", text.strip(), re.ASCII):
+        raise InputError(f"{text[:40]!r} is too large: a whole number has at most 9 digits here")
     if not re.fullmatch(r"-?\d{1,9}", text.strip(), re.ASCII):
         raise InputError(f"{text!r} is not a whole number: write 8, 2,4,8 or 2..64 or 2..64:x2")
     return float(text)

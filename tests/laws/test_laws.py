@@ -37,7 +37,6 @@ SOME = (2, 3, 4, 6, 8, 9, 16, 17)
 """Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and others."""
 OTHERS = tuple(sorted({*range(2, 34)} - {*SOME}))
 TICK = 2.0**-20
-LAWS = settings(deadline=None, max_examples=150)
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 
 
@@ -68,7 +67,7 @@ def test_every_algorithm_keeps_its_promise_at_every_count(name: str, ranks: int)
 
 
 @given(st.sampled_from(NAMES), st.integers(2, 33), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_promises_are_kept_at_any_count_and_on_any_data(name: str, ranks: int, seed: int) -> None:
     semantics.check(build(name, ranks), algorithms()[name].collective, seed)
 
@@ -119,7 +118,7 @@ def check_orders(name: str, ranks: int, random: Random) -> None:
 
 @every_algorithm
 @given(ranks=st.integers(2, 9), random=st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 def test_any_topological_order_gives_the_same_result(name: str, ranks: int, random: Random) -> None:
     check_orders(name, ranks, random)
 
@@ -262,7 +261,7 @@ parameters = st.fixed_dictionaries(
 
 @every_algorithm
 @given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), numbers=parameters)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_engines_agree_on_every_algorithm(name: str, shape: str, ranks: int, numbers: dict[str, float]) -> None:
     schedule = build(name, ranks)
     assert_engines_agree(schedule, SHAPES[shape](schedule.ranks, **numbers))
@@ -272,7 +271,7 @@ def test_engines_agree_on_every_algorithm(name: str, shape: str, ranks: int, num
 @every_algorithm
 @pytest.mark.parametrize("shape", ANY_NUMBER)
 @given(ranks=st.integers(2, 9), numbers=parameters)
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 def test_engines_agree_on_every_algorithm_and_shape(
     name: str, shape: str, ranks: int, numbers: dict[str, float]
 ) -> None:
@@ -318,7 +317,6 @@ def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
     assert timeline.finish.tolist() == [10.0, 10.0]
 
 
-@LAWS
 @given(st.sampled_from(NAMES), st.sampled_from(ANY_NUMBER), st.integers(2, 6), st.data())
 def test_engines_agree_on_parameters_that_are_no_binary_fractions(
     name: str, shape: str, ranks: int, data: st.DataObject
@@ -388,20 +386,19 @@ def runs(draw: st.DrawFn) -> tuple[Schedule, Topology]:
     return draw(programs(topology.ranks)), topology
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=100)
 @given(runs())
 def test_engines_agree_on_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
     assert_engines_agree(*run)
 
 
 @pytest.mark.exhaustive
-@settings(deadline=None, max_examples=5000)
+@settings(max_examples=5000)
 @given(runs())
 def test_engines_agree_on_many_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
     assert_engines_agree(*run)
 
 
-@settings(deadline=None, max_examples=100)
 @given(runs(), st.integers(0, 3))
 def test_a_random_schedule_means_the_same_in_any_order(run: tuple[Schedule, Topology], seed: int) -> None:
     """What the builder derives is enough: no order of service can change what is computed."""
@@ -414,7 +411,6 @@ def test_a_random_schedule_means_the_same_in_any_order(run: tuple[Schedule, Topo
             assert np.array_equal(semantics.run(schedule, data, order), wanted)
 
 
-@settings(deadline=None, max_examples=50)
 @given(runs())
 def test_a_run_is_the_same_every_time(run: tuple[Schedule, Topology]) -> None:
     schedule, topology = run

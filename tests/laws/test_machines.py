@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.bounds import best_bound
@@ -58,7 +58,6 @@ def laid(name: str, spec: str, ranks: int, placement: str = "node") -> tuple[Sch
     placement=st.sampled_from(["node", "round-robin"]),
     sharing=st.sampled_from(["fifo", "fair"]),
 )
-@settings(max_examples=150, deadline=None)
 def test_no_setting_beats_a_bound(
     name: str, spec: str, ranks: int, size: float, placement: str, sharing: Sharing
 ) -> None:
@@ -87,7 +86,6 @@ def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
 
 
 @given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, store: bool) -> None:
     found = laid(name, spec, ranks)
     if found is None:
@@ -101,7 +99,6 @@ def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, st
 
 
 @given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10))
-@settings(max_examples=60, deadline=None)
 def test_engines_agree_under_fair_sharing(name: str, spec: str, ranks: int) -> None:
     found = laid(name, spec, ranks)
     if found is None:

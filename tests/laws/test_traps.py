@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import semantics
@@ -110,7 +110,6 @@ def test_chunks_in_flight_share_their_links(shape: str, chunks: int, engine: Eng
     assert send(1000.0, SHAPES[shape](2, bandwidth=10.0), chunks, engine) == pytest.approx(100.0, rel=1e-12)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(2, 6), st.floats(0, 1), st.floats(0, 1))
 def test_no_number_of_chunks_beats_the_bound(chunks: int, ranks: int, latency: float, gap: float) -> None:
     """Every rank sends its buffer to the next in chunks, all at once."""

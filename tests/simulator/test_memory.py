@@ -257,9 +257,8 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
     return state
 
 
-def expected(schedule: Schedule, timeline: Timeline, time: float) -> tuple[float, float, list[float]]:
+def expected(schedule: Schedule, timeline: Timeline, state: Replay, time: float) -> tuple[float, float, list[float]]:
     """Bytes resident in all, bytes redundant in all, and bytes resident on each rank."""
-    state = replay(schedule, timeline)
     size = schedule.shares * schedule.nbytes_total
     own = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
     resident = [0.0] * schedule.ranks
@@ -311,12 +310,12 @@ def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -
 
 def check_against_replay(schedule: Schedule, topology: Topology) -> None:
     timeline = simulate(schedule, topology, "reference")
-    found = trace(schedule, timeline)
+    found, state = trace(schedule, timeline), replay(schedule, timeline)
     events = np.unique(np.concatenate(([0.0], timeline.start, timeline.finish)))
     events = events[np.concatenate(([True], np.diff(events) > 1e-9))]
     peaks = np.zeros(schedule.ranks)
     for time in np.concatenate(((events[:-1] + events[1:]) / 2, [events[-1] + 1])):
-        resident, redundant, ranks = expected(schedule, timeline, time)
+        resident, redundant, ranks = expected(schedule, timeline, state, time)
         assert at(found, time) == pytest.approx((resident, redundant), abs=1e-9), time
         peaks = np.maximum(peaks, ranks)
     assert found.peaks == pytest.approx(peaks, abs=1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import semantics
@@ -31,7 +31,6 @@ def released(schedule: Schedule, signal: int) -> int:
 
 
 @given(*cases)
-@settings(deadline=None, max_examples=40)
 def test_every_transfer_waits_for_one_signal_of_its_own_from_its_receiver(name: str, ranks: int) -> None:
     plain = find(name).build(ranks, 1e6)
     ready = rendezvous(plain)
@@ -43,7 +42,6 @@ def test_every_transfer_waits_for_one_signal_of_its_own_from_its_receiver(name: 
 
 
 @given(*cases)
-@settings(deadline=None, max_examples=40)
 def test_nothing_else_changes(name: str, ranks: int) -> None:
     plain = find(name).build(ranks, 1e6)
     ready = rendezvous(plain)
@@ -74,7 +72,6 @@ def test_nothing_else_changes(name: str, ranks: int) -> None:
 
 
 @given(*cases, st.floats(0, 1e-2))
-@settings(deadline=None, max_examples=40)
 def test_no_message_is_faster_and_none_takes_more_than_twice_the_latency(name: str, ranks: int, latency: float) -> None:
     plain = find(name).build(ranks, 1e6)
     machine = star(plain.ranks, bandwidth=float("inf"), latency=latency)

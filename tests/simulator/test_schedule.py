@@ -10,7 +10,7 @@ from unittest.mock import patch
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import _kernels, memory, semantics
@@ -25,7 +25,6 @@ from topologies._compile import compiled
 from topologies.errors import InputError
 from topologies.shapes import star
 
-LAWS = settings(deadline=None, max_examples=100)
 COLUMNS = (
     *("kind", "rank", "peer", "source", "target", "count", "reduces", "seconds", "lane", "phase", "indptr", "indices"),
     "shares",
@@ -65,7 +64,6 @@ def transfers(schedule: Schedule) -> Iterator[int]:
             yield i
 
 
-@LAWS
 @given(schedules())
 def test_steps_are_the_transfers_on_the_longest_chain(schedule: Schedule) -> None:
     deepest = [0] * len(schedule)
@@ -76,7 +74,6 @@ def test_steps_are_the_transfers_on_the_longest_chain(schedule: Schedule) -> Non
     assert schedule.steps == max(deepest, default=0)
 
 
-@LAWS
 @given(schedules())
 def test_volume_is_what_is_sent_and_local_operations_do_not_count(schedule: Schedule) -> None:
     sent = [0.0] * schedule.ranks
@@ -88,7 +85,6 @@ def test_volume_is_what_is_sent_and_local_operations_do_not_count(schedule: Sche
     assert np.flatnonzero(schedule.remote).tolist() == list(transfers(schedule))
 
 
-@LAWS
 @given(schedules())
 def test_successors_are_the_predecessors_turned_round(schedule: Schedule) -> None:
     indptr, indices = schedule.successors
@@ -222,7 +218,6 @@ def test_kernels_give_the_same_compiled_or_not(name: str, ranks: int) -> None:
         semantics.check(schedule, algorithms()[name].collective)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_kernels_give_the_same_on_schedules_of_any_kind(data: st.DataObject) -> None:
     with checking_kernels():

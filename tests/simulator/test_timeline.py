@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.builder import ScheduleBuilder
@@ -129,7 +129,7 @@ def check_ends(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     assert (topology.target[link[last]] == topology.placement[schedule.peer[operation[last]]]).all()
 
 
-SOME = (shapes.ring, shapes.star, shapes.full_mesh, shapes.bus, shapes.tree)
+SOME: tuple[Callable[..., Topology], ...] = (shapes.ring, shapes.star, shapes.full_mesh, shapes.bus, shapes.tree)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -224,7 +224,6 @@ def overlaps(spans: list[tuple[float, float]]) -> bool:
     return any(later[0] < end - 1e-9 for (_, end), later in pairwise(spans))
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_an_operation_is_ready_when_its_last_predecessor_is_finished(timeline: Timeline) -> None:
     for i in range(len(timeline.schedule)):
@@ -232,7 +231,6 @@ def test_an_operation_is_ready_when_its_last_predecessor_is_finished(timeline: T
         assert timeline.ready[i] == max((timeline.finish[j] for j in before), default=0.0)
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_later(timeline: Timeline) -> None:
     assert (timeline.start >= timeline.ready).all()
@@ -240,7 +238,6 @@ def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_late
     assert timeline.makespan == max(timeline.finish)
 
 
-@settings(max_examples=50)
 @given(timelines)
 def test_no_medium_is_held_by_two_at_once(timeline: Timeline) -> None:
     held = timeline.occupancy
@@ -249,7 +246,6 @@ def test_no_medium_is_held_by_two_at_once(timeline: Timeline) -> None:
         assert not overlaps([(held.start[k], held.start[k] + held.seconds[k]) for k in rows])
 
 
-@settings(max_examples=50)
 @given(timelines)
 def test_no_medium_and_no_lane_is_left_idle_by_who_waits_for_it(timeline: Timeline) -> None:
     """A node starts when it arrives, unless a cause is given: and then exactly when the cause lets go."""
@@ -279,7 +275,6 @@ def test_no_medium_and_no_lane_is_left_idle_by_who_waits_for_it(timeline: Timeli
                 assert timeline.node_start[node] in released[cause]
 
 
-@settings(max_examples=50)
 @given(timelines)
 def test_a_transfer_arrives_when_the_slowest_hop_lets_it(timeline: Timeline) -> None:
     schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
@@ -299,7 +294,6 @@ def test_a_transfer_arrives_when_the_slowest_hop_lets_it(timeline: Timeline) -> 
         assert timeline.finish[i] == pytest.approx(max(tails), rel=1e-12)
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_a_lane_does_one_thing_at_a_time(timeline: Timeline) -> None:
     schedule = timeline.schedule
@@ -315,7 +309,6 @@ def test_a_lane_does_one_thing_at_a_time(timeline: Timeline) -> None:
             )
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
     schedule, routed = timeline.schedule, timeline.routed
@@ -329,13 +322,11 @@ def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
         assert not overlaps(spans)
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_a_medium_is_never_busier_than_all_the_time(timeline: Timeline) -> None:
     assert (timeline.utilisation() <= 1 + 1e-12).all()
 
 
-@settings(max_examples=50)
 @given(timelines_under_any_rule)
 def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(timeline: Timeline) -> None:
     held, schedule, routed = timeline.occupancy, timeline.schedule, timeline.routed
@@ -348,7 +339,6 @@ def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(time
             assert timeline.arrival(i) <= timeline.finish[i] + 1e-9
 
 
-@settings(max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_a_machine_that_is_twice_as_slow_takes_twice_as_long(random: Random, ranks: int) -> None:
     """Every time scales: there is no constant of our own in the rules."""

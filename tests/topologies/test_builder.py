@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.builder import KINDS, TopologyBuilder
@@ -15,7 +15,6 @@ from topologies.shapes import SHAPES, bus
 from topologies.topology import Topology
 
 NAN, INF = float("nan"), float("inf")
-LAWS = settings(deadline=None, max_examples=60)
 COLUMNS = (
     *("node", "reduction", "copy", "in_network", "placement", "source", "target", "latency", "assumed"),
     *("link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
@@ -73,7 +72,6 @@ def crowds(draw: st.DrawFn) -> list[tuple[str, str, float, float, int, bool]]:
     return [(f"g{number}.", *drawn) for number, drawn in enumerate(draw(st.lists(group, max_size=4)))]
 
 
-@LAWS
 @given(crowds(), st.lists(st.integers(0, 5), min_size=4, max_size=4))
 def test_devices_are_device_after_device(
     crowd: list[tuple[str, str, float, float, int, bool]], sizes: list[int]
@@ -90,7 +88,6 @@ def test_devices_are_device_after_device(
     same(at_once.build([]), one_by_one.build([]))
 
 
-@LAWS
 @given(st.lists(st.integers(-1, 5), max_size=6))
 def test_every_device_may_have_a_node_of_its_own(nodes: list[int]) -> None:
     names = [f"d{number}" for number in range(len(nodes))]
@@ -110,7 +107,6 @@ def meshes(draw: st.DrawFn) -> tuple[int, list[tuple[Pair, float, float, float]]
     return count, [(end, draw(BANDWIDTHS), draw(SECONDS), draw(SECONDS)) for end in ends]
 
 
-@LAWS
 @given(meshes(), st.booleans())
 def test_a_wire_for_each_pair_is_a_connection_for_each(
     mesh: tuple[int, list[tuple[Pair, float, float, float]]], assumed: bool
@@ -138,7 +134,6 @@ def test_a_wire_for_each_pair_is_a_connection_for_each(
     same(at_once.build(names), one_by_one.build(names))
 
 
-@LAWS
 @given(meshes(), BANDWIDTHS, SECONDS, SECONDS)
 def test_one_figure_is_every_links(
     mesh: tuple[int, list[tuple[Pair, float, float, float]]], bandwidth: float, latency: float, gap: float
@@ -191,7 +186,6 @@ def nodes(draw: st.DrawFn) -> Topology:
     return builder.build(names)
 
 
-@LAWS
 @given(nodes(), st.integers(0, 4), st.integers(0, 3))
 def test_copies_are_the_same_devices_and_links_again_and_again(node: Topology, count: int, before: int) -> None:
     at_once, one_by_one = (with_devices(*(f"s{number}" for number in range(before))) for _ in range(2))

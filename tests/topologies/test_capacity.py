@@ -5,7 +5,7 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -89,7 +89,6 @@ def test_no_links_carry_nothing() -> None:
     assert capacities(shapes.bus(2, bandwidth=1.0), np.full(4, -1, dtype=np.int32), 2).tolist() == [0, 0]
 
 
-@settings(deadline=None)
 @given(machines(shared=True))
 def test_capacities_are_no_less_than_any_joint_flow(topology: Topology) -> None:
     """The most that all links carry together is a linear program."""
@@ -169,7 +168,6 @@ def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
     assert max_flow(builder.build(names), [0], [5]).bandwidth == slow / 3
 
 
-@settings(deadline=None)
 @given(machines())
 def test_flows_are_those_of_networkx(topology: Topology) -> None:
     graph: nx.DiGraph[int] = nx.DiGraph()
@@ -185,7 +183,6 @@ def test_flows_are_those_of_networkx(topology: Topology) -> None:
     assert max_flow(topology, [0], [1]).bandwidth == pytest.approx(expected, rel=1e-9)
 
 
-@settings(deadline=None)
 @given(machines(ports=True))
 def test_a_flow_is_the_least_of_all_cuts(topology: Topology) -> None:
     sets = every_set(topology)
@@ -250,7 +247,6 @@ def test_a_set_that_nothing_leaves_is_the_tightest() -> None:
     assert cut.bandwidth == 0
 
 
-@settings(deadline=None)
 @given(machines(ports=True), st.data(), st.booleans())
 def test_the_tightest_cut_is_the_tightest_of_all(topology: Topology, data: st.DataObject, reverse: bool) -> None:
     devices = len(topology.device_names)
@@ -271,7 +267,6 @@ def test_the_tightest_cut_is_the_tightest_of_all(topology: Topology, data: st.Da
         assert cut.bandwidth == pytest.approx(leaving(topology, ~cut.inside if reverse else cut.inside), rel=1e-9)
 
 
-@settings(deadline=None)
 @given(machines(shared=True))
 def test_shared_media_make_a_cut_at_most_wider_than_what_it_carries(topology: Topology) -> None:
     """The most that device 0 can send to device 1 is a linear program over the flow on every link."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import shapes
@@ -115,7 +115,6 @@ def machines(draw: st.DrawFn) -> Topology:
     return builder.build(draw(st.permutations(names))[: draw(st.integers(2, devices))])
 
 
-@settings(deadline=None)
 @given(machines(), st.data())
 def test_it_lies_between_every_cut_and_the_routes(topology: Topology, data: st.DataObject) -> None:
     ranks = topology.ranks
@@ -135,7 +134,6 @@ def test_it_lies_between_every_cut_and_the_routes(topology: Topology, data: st.D
     assert seconds <= congestion(topology, np.repeat(source, count), np.repeat(target, count)) * (1 + 1e-9)
 
 
-@settings(deadline=None)
 @given(machines(), st.integers(0, 2**32))
 def test_no_prices_are_higher_than_the_right_ones(topology: Topology, seed: int) -> None:
     prices = np.random.default_rng(seed).exponential(size=len(topology.medium_bandwidth))

@@ -8,7 +8,7 @@ from math import inf, log2
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import shapes
@@ -139,7 +139,6 @@ def machines(draw: st.DrawFn) -> Topology:
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
 
 
-@settings(deadline=None)
 @given(machines())
 def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None:
     ranks, placed = set(range(topology.ranks)), topology.placement
@@ -241,7 +240,6 @@ def test_groups_are_told_apart_once() -> None:
     assert len(found) == len(set(found))
 
 
-@settings(deadline=None)
 @given(machines())
 def test_groups_that_hold_together_are_those_of_networkx(topology: Topology) -> None:
     graph: nx.Graph[int] = nx.Graph()

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.builder import TopologyBuilder
@@ -14,7 +14,6 @@ from topologies.placement import placed
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
 
-LAWS = settings(deadline=None, max_examples=100)
 NODES = st.lists(st.integers(-1, 3), min_size=1, max_size=12)
 
 
@@ -29,14 +28,12 @@ def nodes_of(topology: Topology) -> list[int]:
     return list(topology.node[topology.placement].tolist())
 
 
-@LAWS
 @given(NODES)
 def test_by_node_is_the_order_of_nodes_and_then_of_ranks(nodes: list[int]) -> None:
     wanted = sorted(range(len(nodes)), key=lambda device: (nodes[device], device))
     assert placed(machine(nodes), "node").placement.tolist() == wanted
 
 
-@LAWS
 @given(NODES)
 def test_round_robin_takes_one_of_every_node_that_has_some_left(nodes: list[int]) -> None:
     left = {node: [device for device, its in enumerate(nodes) if its == node] for node in sorted(set(nodes))}
@@ -46,7 +43,6 @@ def test_round_robin_takes_one_of_every_node_that_has_some_left(nodes: list[int]
     assert placed(machine(nodes), "round-robin").placement.tolist() == wanted
 
 
-@LAWS
 @given(st.data())
 def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> None:
     nodes = data.draw(NODES)
@@ -57,7 +53,6 @@ def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> No
     assert found == [by_node[place] for place in places] + rest
 
 
-@LAWS
 @given(NODES, st.sampled_from(("node", "round-robin")))
 def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(nodes: list[int], order: str) -> None:
     before = machine(nodes)

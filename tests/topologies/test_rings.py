@@ -20,7 +20,6 @@ from topologies.rings import CHANNELS, Rings, find_rings
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, grid, ring, star
 from topologies.topology import Topology
 
-LAWS = settings(deadline=None, max_examples=40)
 NO_SLOWER = 1 - 2e-3
 """A search that is faster by less than 0.1% does not pay."""
 SMALL = [name for name in MACHINES if name != "nvl72"]
@@ -56,7 +55,6 @@ def in_rank_order(topology: Topology, ranks: int) -> float:
 # Laws.
 
 
-@LAWS
 @given(st.sampled_from(SMALL), st.integers(1, 3), st.data())
 def test_rings_of_machines(name: str, nodes: int, data: st.DataObject) -> None:
     """Any number of ranks, the last node in part, any network and number of NICs: no slower than the rank order."""
@@ -67,7 +65,6 @@ def test_rings_of_machines(name: str, nodes: int, data: st.DataObject) -> None:
     assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * NO_SLOWER
 
 
-@LAWS
 @given(st.sampled_from([shape for shape in SHAPES if shape != "bus"]), st.integers(2, 12))
 def test_rings_of_shapes(shape: str, ranks: int) -> None:
     power = 2 ** (ranks.bit_length() - 1)
@@ -91,7 +88,6 @@ def meshes(draw: st.DrawFn) -> Topology:
     return builder.build(names)
 
 
-@LAWS
 @given(meshes())
 def test_rings_of_a_mesh_in_one_node_are_no_slower_than_any_ring_alone(topology: Topology) -> None:
     """Up to eight ranks of a node, every order is looked at: one of the fewest crossings of the fullest link."""
@@ -99,7 +95,7 @@ def test_rings_of_a_mesh_in_one_node_are_no_slower_than_any_ring_alone(topology:
     assert found.bandwidth >= in_rank_order(topology, topology.ranks) * NO_SLOWER
 
 
-@settings(LAWS, max_examples=20)
+@settings(max_examples=20)
 @given(st.sampled_from(SMALL), st.integers(1, 20))
 def test_as_many_channels_as_are_asked_for(name: str, channels: int) -> None:
     topology = MACHINES[name].node()

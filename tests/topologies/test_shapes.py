@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.errors import InputError
@@ -405,7 +405,6 @@ def any_shape(draw: st.DrawFn) -> Topology:
     return SHAPES[shape](ranks, bandwidth=1e9, latency=1.0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(any_shape(), st.integers(0, 3))
 def test_there_is_a_route_between_any_two_ranks_and_none_is_longer_than_the_diameter(
     topology: Topology, channel: int

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.builder import TopologyBuilder
@@ -88,7 +88,6 @@ def built(draw: st.DrawFn) -> tuple[Topology, dict[tuple[str, str], tuple[float,
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=1, max_size=5))), asked
 
 
-@settings(deadline=None)
 @given(built())
 def test_what_was_asked_for_is_in_the_columns_and_in_the_graph(
     case: tuple[Topology, dict[tuple[str, str], tuple[float, float, float, list[int]]]],

@@ -411,3 +411,8 @@ def test_a_range_with_fractions_has_whole_numbers_once_each_or_is_refused(text: 
 )
 def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -> None:
     assert parse_sizes(text) == expected
+
+
+def test_a_number_too_long_to_count_is_said_to_be() -> None:
+    with pytest.raises(InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"):
+        parse_counts("100000000000")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -54,6 +54,8 @@ answer = dict(
 """
 
 
+Answer = tuple[dict[str, Any], str]
+"""What a process answered, and what it wrote to stderr."""
 OURS = Path(str(simulator.__file__)).parent.parent
 
 
@@ -68,26 +70,29 @@ def start(code: str, tree: Path | None, environment: dict[str, str]) -> "subproc
     )
 
 
-def finish(process: "subprocess.Popen[str]") -> tuple[dict[str, Any], str]:
-    """What it answered, and what it wrote to stderr."""
+def finish(process: "subprocess.Popen[str]") -> Answer:
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
     answer: dict[str, Any] = json.loads(out)
     return answer, error
 
 
-def run(code: str, tree: Path | None = None, **environment: str) -> tuple[dict[str, Any], str]:
+def run(code: str, tree: Path | None = None, **environment: str) -> Answer:
     """Run code that sets `answer` in a process of its own, on our packages or on the copy in `tree`."""
     return finish(start(code, tree, environment))
 
 
+def copied(folder: Path) -> Path:
+    """A copy of the packages in a folder."""
+    for package in (simulator, topologies):
+        origin = Path(str(package.__file__)).parent
+        shutil.copytree(origin, folder / "tree" / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "tree"
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the packages."""
-    for package in (simulator, topologies):
-        folder = Path(str(package.__file__)).parent
-        shutil.copytree(folder, tmp_path / "tree" / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path / "tree"
+    return copied(tmp_path)
 
 
 def cached(folder: Path) -> list[Path]:
@@ -99,19 +104,44 @@ def warnings_in(error: str) -> int:
     return error.count("Warning: ")
 
 
+class Cache(NamedTuple):
+    """Three processes one after the other, the last with another kernel of the same name; indices after the first."""
+
+    tree: Path
+    folder: Path
+    indices: list[Path]
+    first: Answer
+    second: Answer
+    changed: Answer
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    tree, folder = copied(tmp_path_factory.mktemp("packages")), tmp_path_factory.mktemp("cache")
+    first = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
+    indices = cached(folder)
+    second = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
+    source = tree / "simulator" / "_kernels.py"
+    text = source.read_text()
+    assert text.count("depth[i] = deepest + weight[i]") == 1
+    source.write_text(text.replace("depth[i] = deepest + weight[i]", "depth[i] = deepest - weight[i]"))
+    changed = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
+    return Cache(tree, folder, indices, first, second, changed)
+
+
 # Where.
 
 
-def test_the_cache_is_where_the_environment_says_under_a_name_with_both_versions(tree: Path, tmp_path: Path) -> None:
-    answer, error = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(tmp_path / "cache"))
+def test_the_cache_is_where_the_environment_says_under_a_name_with_both_versions(cache: Cache) -> None:
+    answer, error = cache.first
     assert answer["depths"] == DEPTHS
     assert answer["misses"] == 1
     assert warnings_in(error) == 0
     name = f"simctl-{metadata.version('simctl-collectives')}-numba-{metadata.version('numba')}"
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [name]
-    assert Path(answer["where"]).is_relative_to(tmp_path / "cache" / name)
-    assert len(cached(tmp_path / "cache")) == 1
-    assert not cached(tree)
+    assert [path.name for path in cache.folder.iterdir()] == [name]
+    assert Path(answer["where"]).is_relative_to(cache.folder / name)
+    assert len(cache.indices) == 1
+    assert not cached(cache.tree)
 
 
 def test_without_a_word_the_cache_is_the_users(tree: Path, tmp_path: Path) -> None:
@@ -122,10 +152,8 @@ def test_without_a_word_the_cache_is_the_users(tree: Path, tmp_path: Path) -> No
     assert not cached(tree)
 
 
-def test_a_second_process_finds_what_the_first_compiled(tree: Path, tmp_path: Path) -> None:
-    cache = {"SIMCTL_CACHE_DIR": str(tmp_path / "cache")}
-    first, _ = run(COMPILE_ONE, tree, **cache)
-    second, error = run(COMPILE_ONE, tree, **cache)
+def test_a_second_process_finds_what_the_first_compiled(cache: Cache) -> None:
+    (first, _), (second, error) = cache.first, cache.second
     assert (first["hits"], first["misses"]) == (0, 1)
     assert (second["hits"], second["misses"]) == (1, 0)
     assert second["depths"] == DEPTHS
@@ -195,14 +223,9 @@ def test_two_cold_simulations_agree(tree: Path, tmp_path: Path) -> None:
     assert (answer["makespan"], answer["hits"]) == (9.0, 1), "and a third finds a sound cache"
 
 
-def test_a_changed_kernel_is_compiled_again(tree: Path, tmp_path: Path) -> None:
-    cache = {"SIMCTL_CACHE_DIR": str(tmp_path / "cache")}
-    assert run(COMPILE_ONE, tree, **cache)[0]["depths"] == DEPTHS
-    source = tree / "simulator" / "_kernels.py"
-    text = source.read_text()
-    assert text.count("depth[i] = deepest + weight[i]") == 1
-    source.write_text(text.replace("depth[i] = deepest + weight[i]", "depth[i] = deepest - weight[i]"))
-    answer, _ = run(COMPILE_ONE, tree, **cache)
+def test_a_changed_kernel_is_compiled_again(cache: Cache) -> None:
+    assert cache.first[0]["depths"] == DEPTHS
+    answer, _ = cache.changed
     assert answer["depths"] == [-1] * 4
     assert answer["misses"] == 1
 

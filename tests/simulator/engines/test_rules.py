@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.builder import ScheduleBuilder
@@ -574,7 +574,6 @@ def random_schedule(random: Random, ranks: int) -> Schedule:
     return builder.build()
 
 
-@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
     schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)

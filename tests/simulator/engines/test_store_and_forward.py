@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.bubbles import bubbles
@@ -231,14 +231,12 @@ wires = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
 def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: int, engine: Any) -> None:
     expected = sum(wire.gap + size / wire.bandwidth + wire.latency for wire in route)
     assert stored(messages(float(size)), route_of(*route), engine).makespan == expected
 
 
-@settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
     schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
@@ -249,7 +247,6 @@ def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: in
     assert reference.node_cause.tolist() == compiled.node_cause.tolist()
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(random: Random, ranks: int) -> None:
     timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
@@ -263,7 +260,6 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(rand
             assert timeline.node_start[node[row]] > there if queued else timeline.node_start[node[row]] == there
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_the_causes_of_bubbles_add_up(random: Random, ranks: int) -> None:
     timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))

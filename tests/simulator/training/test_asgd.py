@@ -116,7 +116,6 @@ CONDITIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
 @given(STRATEGIES, st.integers(1, 4), st.integers(2, 4), st.sampled_from([1.0, 7.0, FREE]), CONDITIONS)
 def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     strategy: ASGD, ranks: int, steps: int, bandwidth: float, how: dict[str, object]

@@ -130,7 +130,6 @@ def test_chunks_are_no_larger_than_they_may_be() -> None:
 
 
 @given(st.integers(1, 6), st.sampled_from([0.0, 2.0**-6, 2.0**-3, 0.25, 1.0]))
-@settings(max_examples=40)
 def test_the_interpreter_launches_one_layer_after_the_other(ranks: int, launch: float) -> None:
     """Layer l of rank r is launched when (lp + r + 1) launches are done; what follows it computes on from there."""
     strategy = DataParallel(launch=launch)
@@ -216,7 +215,6 @@ def test_a_missing_transfer_is_noticed() -> None:
     st.sampled_from([1.0, 64.0, 4096.0]),
     st.sampled_from([0.0, 0.01]),
 )
-@settings(max_examples=40)
 def test_ddp_is_never_slower(
     ranks: int, layers: list[tuple[float, float, int]], bandwidth: float, launch: float
 ) -> None:

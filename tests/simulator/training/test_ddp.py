@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import semantics
@@ -244,7 +244,6 @@ def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
     st.floats(0, 0.5),
     st.booleans(),
 )
-@settings(max_examples=40)
 def test_laws_of_every_step(ranks: int, bucket: float, algo: str, streams: int, sigma: float, overlap: bool) -> None:
     strategy = quiet(bucket=bucket, algo=algo, streams=streams, overlap=overlap)
     _, timeline, found = ran(strategy, ranks, steps=2, sigma=sigma)

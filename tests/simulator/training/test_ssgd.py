@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import semantics
@@ -257,7 +257,6 @@ BANDWIDTH = st.sampled_from([1.0, 4.0, 32.0])
 LATENCY = st.sampled_from([0.0, 0.25, 1.0])
 
 
-@settings(max_examples=40)
 @given(models(), ONE_SERVER, st.integers(1, 5), st.integers(1, 3), BANDWIDTH, LATENCY, MEMORY)
 def test_pipelined_is_never_slower_with_one_server(
     model: Model, server: str, ranks: int, steps: int, bandwidth: float, latency: float, memory: float
@@ -279,7 +278,6 @@ def test_batches_sent_ahead_may_delay_the_pushes_of_a_rank_that_serves_and_works
     assert slow < fast < 1.1 * slow
 
 
-@settings(max_examples=40)
 @given(models(), st.sampled_from(list(KINDS)), st.integers(1, 5), st.integers(1, 3), BANDWIDTH, MEMORY, st.booleans())
 def test_a_run_is_no_shorter_than_what_is_busiest(
     model: Model, server: str, ranks: int, steps: int, bandwidth: float, memory: float, pipelined: bool
@@ -295,7 +293,6 @@ def test_a_run_is_no_shorter_than_what_is_busiest(
     assert timeline.makespan >= steps * max(compute_s, server_s, in_s, out_s) * (1 - 1e-9)
 
 
-@settings(max_examples=40)
 @given(models(), st.sampled_from(list(KINDS)), st.integers(1, 6), BANDWIDTH, LATENCY, MEMORY)
 def test_any_serial_step_equals_the_closed_form(
     model: Model, server: str, ranks: int, bandwidth: float, latency: float, memory: float
@@ -305,7 +302,6 @@ def test_any_serial_step_equals_the_closed_form(
     assert measure(plan, run(plan)).steps == pytest.approx([serial(ssgd, ranks, bandwidth, latency, model)] * 2)
 
 
-@settings(max_examples=40)
 @given(models(), ONE_SERVER, st.integers(1, 5), LATENCY, MEMORY, st.floats(0.0, 1.0), st.integers(0, 99))
 def test_a_faster_network_makes_a_serial_step_no_slower(
     model: Model, server: str, ranks: int, latency: float, memory: float, sigma: float, seed: int
@@ -412,7 +408,6 @@ def test_a_slow_worker_that_serves_is_slow_at_that_as_well() -> None:
     assert run(plan).makespan == 20 * COMPUTE + 8 + 1 + 4 * 8, "a server apart is not"
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 4), st.integers(1, 3), st.sampled_from(list(KINDS)), st.integers(0, 3))
 def test_a_failure_costs_a_forward_the_restart_and_the_steps_that_come_again(
     step: int, checkpoint: int, server: str, rank: int

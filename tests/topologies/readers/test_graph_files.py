@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies.builder import TopologyBuilder
@@ -165,14 +165,12 @@ def machines(draw: st.DrawFn, media: int = 3) -> Topology:
     return builder.build(draw(st.lists(st.sampled_from(devices), min_size=1, max_size=6)))
 
 
-@settings(deadline=None, max_examples=100)
 @given(machines())
 def test_every_machine_comes_back_to_the_bit(topology: Topology) -> None:
     assert differences(read_yaml(to_yaml(topology), "file"), topology) == []
     assert differences(read_json(to_json(topology), "file"), topology) == []
 
 
-@settings(deadline=None, max_examples=50)
 @given(machines(media=0))
 def test_every_machine_without_shared_media_comes_back_from_graphml(topology: Topology) -> None:
     assert differences(read_graphml(to_graphml(topology), "file"), topology) == []
@@ -252,7 +250,6 @@ GOOD = {"yaml": GOLDEN, "json": GOLDEN_JSON, "graphml": to_graphml(star(2, bandw
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
     said = answer(FORMATS[form][1], data.draw(damaged(GOOD[form])))

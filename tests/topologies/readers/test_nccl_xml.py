@@ -400,7 +400,7 @@ def test_what_looks_like_a_topology_file() -> None:
     assert not looks_like("")
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.data())
 def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(FILES)).read_text()

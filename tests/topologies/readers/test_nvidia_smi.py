@@ -21,7 +21,6 @@ FILES = sorted(DATA.glob("smi_*"))
 SAMPLES = sorted((Path(__file__).parents[4] / "shared/measured/topo_m").glob("*.txt"))
 LEVELS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 PAIR = "\tGPU0\tGPU1\tmlx5_0\nGPU0\t X \tPIX\tPXB\nGPU1\tPIX\t X \tPXB\nmlx5_0\tPXB\tPXB\t X \n"
-LAWS = settings(deadline=None, max_examples=60)
 
 
 def machine_of(file: str) -> Topology:
@@ -322,7 +321,6 @@ def _word(one: tuple[int, ...], other: tuple[int, ...]) -> str:
     return LEVELS[4 - shared]
 
 
-@LAWS
 @given(matrices(), st.sampled_from(("\t", "   ", " | ")))
 def test_any_consistent_matrix_has_a_machine_that_agrees(
     matrix: tuple[list[str], list[list[str]]], separator: str
@@ -334,7 +332,7 @@ def test_any_consistent_matrix_has_a_machine_that_agrees(
         assert agrees(words[one][other], *crossed(machine, *ends)), (ends, words[one][other])
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(st.data())
 def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(FILES)).read_text()

@@ -1,0 +1,217 @@
+"""Laws of bubbles, and the kernel against a plain walk."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.bubbles import CAUSES, DRAIN, QUEUE, SLOWER_PEER, TRANSFER, Bubbles, bubbles
+from simulator.builder import ScheduleBuilder
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.schedule import COMPUTE, Schedule
+from simulator.timeline import Timeline
+from topologies import shapes
+from topologies._compile import compiled
+from topologies.builder import TopologyBuilder
+from topologies.topology import Topology
+
+
+def random_machine(random: Random, ranks: int) -> Topology:
+    """A tree of devices and switches with irregular parameters and a few shared media."""
+    builder = TopologyBuilder("random")
+    names = [
+        builder.device(f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3)))
+        for k in range(ranks + random.randint(0, 2))
+    ]
+    shared = [builder.medium(f"m{k}", 1 + random.random(), random.choice((0.0, 0.4))) for k in range(2)]
+    for k in range(1, len(names)):
+        parent = names[random.randrange(k)]
+        for ends in ((parent, names[k]), (names[k], parent)):
+            builder.link(
+                *ends,
+                bandwidth=random.choice((1.0, 2.0, 1 + random.random(), float("inf"))),
+                latency=random.choice((0.0, 1.0, random.random())),
+                gap=random.choice((0.0, 0.5)),
+                media=random.sample(shared, random.choice((0, 0, 1, 2))),
+            )
+    return builder.build([*names[: ranks - 1], random.choice(names)])
+
+
+def random_schedule(random: Random, ranks: int) -> Schedule:
+    """Half of it computations, on two lanes; the rest copies, reductions and signals."""
+    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
+    for number in range(random.randint(1, 20)):
+        one, other = random.randrange(ranks), random.randrange(ranks)
+        after = random.sample(range(number), min(number, random.choice((0, 1, 1, 2))))
+        slot, target = random.sample(range(3), 2)
+        match random.randrange(6):
+            case 0:
+                builder.copy(one, other, slot=slot, target=target, after=after)
+            case 1:
+                builder.reduce(one, other, slot=slot, target=target, after=after)
+            case 2:
+                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
+            case _:
+                seconds, lane = random.choice((0.0, 1.0, random.random())), random.choice((0, 0, 1))
+                builder.compute(one, seconds, lane=lane, reads=slot, writes=random.choice((-1, target)), after=after)
+    return builder.build()
+
+
+cases = st.tuples(st.builds(Random, st.integers(0, 2**32)), st.integers(2, 5))
+
+
+def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float, float]]:
+    schedule = timeline.schedule
+    mine = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane) & (schedule.rank == rank))
+    return sorted((float(timeline.start[i]), float(timeline.finish[i])) for i in mine)
+
+
+@given(cases, st.integers(0, 1))
+def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int) -> None:
+    random, ranks = case
+    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference")
+    found = bubbles(timeline, lane)
+    assert found.seconds.shape == (ranks, 4)
+    for rank in range(ranks):
+        busy = main_lane(timeline, rank, lane)
+        idle = timeline.makespan - sum(end - start for start, end in busy) if busy else 0.0
+        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+        assert found.seconds[rank, 3] == (timeline.makespan - max(end for _, end in busy) if busy else 0.0)
+    assert (found.seconds >= -1e-9).all()
+    assert found.stall + found.seconds[:, 3] == pytest.approx(found.total)
+
+
+@given(cases)
+def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule = random_schedule(random, ranks)
+    timeline = simulate(schedule, shapes.star(ranks, bandwidth=float("inf")), "reference")
+    assert not bubbles(timeline).seconds[:, :2].any()
+
+
+@given(cases)
+def test_where_nothing_queued_nothing_is_called_queueing(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule = random_schedule(random, ranks)
+    apart = replace(schedule, nbytes=np.zeros(len(schedule)), seconds=schedule.seconds / (1 + np.arange(len(schedule))))
+    timeline = simulate(apart, random_machine(random, ranks), "reference")
+    if (timeline.node_cause < 0).all():
+        assert not bubbles(timeline).seconds[:, 1].any()
+
+
+@given(cases)
+def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    slow = replace(
+        topology,
+        latency=topology.latency * 2,
+        medium_gap=topology.medium_gap * 2,
+        medium_bandwidth=topology.medium_bandwidth / 2,
+        reduction=topology.reduction * 2,
+        copy=topology.copy * 2,
+    )
+    twice = bubbles(simulate(replace(schedule, seconds=schedule.seconds * 2), slow, "reference"))
+    assert twice.seconds.tolist() == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
+
+
+# The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the same bits.
+
+
+Piece = tuple[int, float, float]
+"""A cause and its interval."""
+
+
+def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
+    """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
+    schedule = timeline.schedule
+    seconds = np.zeros((schedule.ranks, len(CAUSES)))
+    main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
+    for rank in np.unique(schedule.rank[main]):
+        free, own = 0.0, main[schedule.rank[main] == rank]
+        for operation in own[np.argsort(timeline.start[own], kind="stable")]:
+            begin = float(timeline.start[operation])
+            for cause, since, until in waits(timeline, int(operation), free) if begin > free else ():
+                seconds[rank, cause] += max(0.0, min(until, begin) - max(since, free))
+            free = max(free, float(timeline.finish[operation]))
+        seconds[rank, DRAIN] += timeline.makespan - free
+    return Bubbles(seconds)
+
+
+def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
+    """What `operation` waited for since `begin`, the last first."""
+    while timeline.ready[operation] > begin:
+        before = timeline.schedule.predecessors(operation)
+        operation = int(before[np.argmax(timeline.finish[before])])
+        yield from pieces(timeline, operation)
+
+
+def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
+    """An operation from ready to finish, the last first."""
+    schedule, first = timeline.schedule, int(timeline.routed.node_indptr[i])
+    last, hops = int(timeline.routed.node_indptr[i + 1]) - 1, timeline.routed.hops(i)
+    ready, finish = float(timeline.ready[i]), float(timeline.finish[i])
+    if schedule.kind[i] == COMPUTE:
+        yield SLOWER_PEER, ready, finish
+        return
+    if last - first >= len(hops):
+        merged = float(timeline.node_start[last])
+        yield TRANSFER, merged, finish
+        finish = timeline.arrival(i) if len(hops) else ready
+        yield QUEUE, finish, merged
+    if len(hops):
+        yield from (flowing if timeline.sharing == "fair" else crossing)(timeline, i, ready, finish)
+
+
+def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """The way of the bytes that arrived last: queues before them count, others were not noticed."""
+    first, until = int(timeline.routed.node_indptr[i]), arrival
+    for hop in range(timeline.slowest_hop(i)[0], -1, -1):
+        start = float(timeline.node_start[first + hop])
+        before = timeline.head(i, hop) if hop else ready
+        yield TRANSFER, start, until
+        yield QUEUE, before, start
+        until = before
+
+
+def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """What a flow would take alone comes last: the time beyond that it has waited for others."""
+    start, waited = float(timeline.start[i]), timeline.flow(i).waited
+    yield TRANSFER, start + waited, arrival
+    yield QUEUE, start, start + waited
+    yield TRANSFER, ready, start
+
+
+@pytest.mark.parametrize("chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"])
+@pytest.mark.parametrize("rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join)
+@given(case=cases, lane=st.integers(0, 1))
+def test_the_kernel_finds_what_the_walk_finds(
+    chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int
+) -> None:
+    random, ranks = case
+    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference", **rules)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("simulator.bubbles.kernel", chosen)
+        found = bubbles(timeline, lane)
+    assert found.seconds.tolist() == walked(timeline, lane).seconds.tolist()
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+@pytest.mark.parametrize("machine", [shapes.ring, shapes.star, shapes.bus])
+def test_the_kernel_finds_what_the_walk_finds_in_a_ring(
+    machine: Callable[..., Topology], sharing: Literal["fifo", "fair"]
+) -> None:
+    """Uneven computations, a ring all-reduce, and computations again, of six ranks."""
+    schedule = ScheduleBuilder(6, 60.0, slots=6)
+    schedule.compute(range(6), np.array([1.0, 3.0, 1.5, 2.0, 1.0, 8.0]), writes=0, count=6)
+    schedule.inline(find("ring").build(6, 60.0))
+    schedule.compute(range(6), 1.0, reads=0, count=6)
+    timeline = simulate(schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing)
+    assert bubbles(timeline).seconds.tolist() == walked(timeline).seconds.tolist()
+    assert bubbles(timeline).seconds[:, :DRAIN].any()

@@ -1,0 +1,215 @@
+"""Options after a name: which there are, what they take, and what is said of the rest."""
+
+import re
+from collections.abc import Callable
+from inspect import signature
+
+import pytest
+
+from topologies.catalogue import HELP, PARSERS, find
+from topologies.clusters import cluster
+from topologies.errors import InputError
+from topologies.link_kinds import LINKS
+from topologies.machines import MACHINES
+from topologies.shapes import SHAPES
+
+EXAMPLES: dict[str, tuple[str, object]] = {
+    "nodes": ("3", 3),
+    "per_node": ("4", 4),
+    "network": ("leaf_spine", "leaf_spine"),
+    "nics": ("4", 4),
+    "port": ("hdr", "hdr"),
+    "oversubscription": ("1.5", 1.5),
+    "spines": ("2", 2),
+    "sharp": ("yes", True),
+    "paths": ("hash", "hash"),
+    "bandwidth": ("400Gbit/s", 50e9),
+    "latency": ("2us", 2e-6),
+    "gap": ("3us", 3e-6),
+    "branching": ("3", 3),
+    "ports": ("one", "one"),
+    "dims": ("2x4", (2, 4)),
+    "ports_per_leaf": ("4", 4),
+    "k": ("4", 4),
+    "hosts": ("2", 2),
+    "routers": ("4", 4),
+    "global_links": ("2", 2),
+    "cables": ("1", 1),
+    "periodic": ("yes", True),
+}
+LINK_KEYS = ["bandwidth", "latency", "gap"]
+SHAPE_KEYS = {
+    **{name: [*LINK_KEYS] for name in ("ring", "star", "full_mesh_one_port", "bus", "line", "hypercube")},
+    "full_mesh": [*LINK_KEYS, "ports"],
+    "tree": [*LINK_KEYS, "branching"],
+    "grid": [*LINK_KEYS, "dims", "periodic"],
+    "torus": [*LINK_KEYS, "dims"],
+    "nodes": [*LINK_KEYS, "per_node"],
+    "leaf_spine": [*LINK_KEYS, "ports_per_leaf", "spines", "oversubscription"],
+    "fat_tree": [*LINK_KEYS, "k"],
+    "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],
+}
+NETWORK_KEYS = ["nodes", "network", "nics", "port", "oversubscription", "spines", "sharp", "paths"]
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as refused:
+        call()
+    return str(refused.value)
+
+
+def one_line(call: Callable[[], object]) -> str:
+    message = refusal(call)
+    assert "\n" not in message
+    return message
+
+
+NETWORKS = ", ".join(name for name, kind in LINKS.items() if kind.kind in ("ib", "ethernet"))
+
+
+# Options.
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+def test_every_option_of_every_name(name: str) -> None:
+    """All of them at once, and each alone; what is not given is left to the shape or machine."""
+    keys = SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS
+    blueprint = find(f"{name}:{','.join(f'{key}={EXAMPLES[key][0]}' for key in keys)}")
+    assert blueprint.options == {key: EXAMPLES[key][1] for key in keys}
+    for key in keys:
+        text, value = EXAMPLES[key]
+        assert find(f"{name}:{key}={text}").options == {key: value}
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+def test_there_are_no_other_options_than_those_of_the_function(name: str) -> None:
+    """What a wrong key is answered with, in the order of the function's parameters."""
+    message = refusal(lambda: find(f"{name}:zzz=1"))
+    listed = [line.split()[0] for line in message.splitlines()[1:]]
+    assert sorted(listed) == sorted(SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS)
+    parameters = signature(SHAPES.get(name, cluster)).parameters
+    assert listed == [parameter for parameter in parameters if parameter in listed]
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str) -> None:
+    head, *lines = refusal(lambda: find(f"{name}:zzz=1")).splitlines()
+    assert head == f"{name} has no option 'zzz': write {name}:key=value,... with"
+    helps = [re.fullmatch(r"  (\w+) *( .*)", f"{line} ") for line in lines]
+    assert all(helps)
+    starts = {line.index(HELP[line.split()[0]]) for line in lines if line.split()[0] in HELP}
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        *(("hgx_h100:node=2", "nodes"), ("hgx_h100: nodes=2", "nodes"), ("hgx_h100:NICS=1", "nics")),
+        *(("torus:dim=2x2", "dims"), ("leaf_spine:spine=2", "spines"), ("star:latnecy=1us", "latency")),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) -> None:
+    name, _, option = text.partition(":")
+    head = refusal(lambda: find(text)).splitlines()[0]
+    if near == "nics":  # nothing in common but for the case
+        assert head.startswith(f"{name} has no option 'NICS': ")
+    else:
+        assert head.startswith(f"{name} has no option {option.partition('=')[0]!r}: did you mean {near!r}? ")
+
+
+@pytest.mark.parametrize("text", ["hgx_h100:nodes", "star:latency", "torus:dims,gap=1us"])
+def test_an_option_without_a_value_is_told_so(text: str) -> None:
+    key = text.partition(":")[2].partition(",")[0]
+    assert f"no option {key!r}" not in refusal(lambda: find(text))
+
+
+@pytest.mark.parametrize("text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"])
+def test_parameters_that_are_no_options_are_none(text: str) -> None:
+    assert "has no option" in refusal(lambda: find(text))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_merging_is_no_option_of_a_links(shape: str) -> None:
+    assert "has no option 'reduction'" in refusal(lambda: find(f"{shape}:reduction=1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hgx_h100:nodes=", "hgx_h100:nodes: '' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=two", "hgx_h100:nodes: 'two' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=-1", "hgx_h100:nodes: '-1' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=1.5", "hgx_h100:nodes: '1.5' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=1e3", "hgx_h100:nodes: '1e3' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=٣", "hgx_h100:nodes: '٣' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=²", "hgx_h100:nodes: '²' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=2\n", "hgx_h100:nodes: '2\\n' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=2=3", "hgx_h100:nodes: '2=3' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=1000000000", "hgx_h100:nodes: '1000000000' is not a whole number: write it like 4"),
+        (f"hgx_h100:nodes={'9' * 5000}", f"hgx_h100:nodes: '{'9' * 40}' is not a whole number: write it like 4"),
+        ("hgx_h100:oversubscription=nan", "hgx_h100:oversubscription: 'nan' is not a number: write it like 2 or 1.5"),
+        ("hgx_h100:oversubscription=-2", "hgx_h100:oversubscription: '-2' is not a number: write it like 2 or 1.5"),
+        ("hgx_h100:oversubscription=٢", "hgx_h100:oversubscription: '٢' is not a number: write it like 2 or 1.5"),
+        ("hgx_h100:sharp=1", "hgx_h100:sharp: '1' is neither yes nor no"),
+        ("hgx_h100:sharp=", "hgx_h100:sharp: '' is neither yes nor no"),
+        ("grid:periodic=1", "grid:periodic: '1' is neither yes nor no"),
+        ("hgx_h100:sharp=Yes", "hgx_h100:sharp: 'Yes' is neither yes nor no"),
+        ("torus:dims=", "torus:dims: '' is no list of sizes: write it like 4x4x4"),
+        ("torus:dims=4X4", "torus:dims: '4X4' is no list of sizes: write it like 4x4x4"),
+        ("torus:dims=4x", "torus:dims: '4x' is no list of sizes: write it like 4x4x4"),
+        ("torus:dims=-4x4", "torus:dims: '-4x4' is no list of sizes: write it like 4x4x4"),
+        ("star:bandwidth=50", "star:bandwidth: '50' has no unit: write 50B/s or 50MB/s"),
+        ("star:bandwidth=0GB/s", "star:bandwidth: '0GB/s' is not positive: write a value from 1B/s to 1EB/s"),
+        ("star:latency=-1us", "star:latency: '-1us' is negative: a time is 0s or more"),
+        ("star:gap=", "star:gap: '' is not a time: write it like 25us"),
+        ("star:gap=inf", "star:gap: 'inf' is not finite: write a time like 25us"),
+        ("hgx_h100:nodes=2,nodes=3", "hgx_h100:nodes=2,nodes=3: nodes is given twice"),
+        ("star:gap=1us,latency=1us,gap=1us", "star:gap=1us,latency=1us,gap=1us: gap is given twice"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None:
+    assert one_line(lambda: find(text)) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),
+        ("hgx_h100:nodes=999999999", "nodes is 999999999: hgx_h100 comes 1 to 729444 times"),
+        ("hgx_h100:network=ring", "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly"),
+        ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + NETWORKS),
+        ("hgx_h100:paths=best", "paths is 'best': it is one of first, link, hash, rail"),
+        ("hgx_h100:paths=", "paths is '': it is one of first, link, hash, rail"),
+        ("hgx_h100:nics=0,nodes=2", "hgx_h100 has no NIC to join 2 nodes by: give nics=1, or add one to a file"),
+        ("hgx_h100:nodes=2,oversubscription=0", "oversubscription must be above 0, got 0.0"),
+        ("full_mesh:ports=", "ports is '': it is 'peer' or 'one'"),
+        ("torus:dims=3x3", "dims must multiply to 8 ranks, got 3 x 3"),
+        ("torus:dims=999999999x999999999", "a dimension must be at most 16777216, got 999999999"),
+        ("tree:branching=0", "branching is 0: it is at least 1"),
+        ("fat_tree:k=3", "a fat tree of 8 ports takes an even k of at least 4, got 3"),
+    ],
+)
+def test_a_value_that_the_machine_refuses(text: str, message: str) -> None:
+    assert one_line(lambda: find(text).build(8)) == message
+
+
+@pytest.mark.parametrize("text", ["hgx_h100:network=,nodes=2", "hgx_h100:port=,nodes=2"])
+def test_an_empty_name_is_none_of_them(text: str) -> None:
+    one_line(lambda: find(text).build(8))
+
+
+@pytest.mark.parametrize("text", ["hgx_h100:nodes=2,", "hgx_h100:,nodes=2", "hgx_h100:,,nodes=2,,"])
+def test_commas_too_many_do_no_harm(text: str) -> None:
+    assert find(text).options == {"nodes": 2}
+
+
+@pytest.mark.parametrize(("text", "links"), [("yes", 24), ("no", 20)])
+def test_a_grid_may_be_periodic(text: str, links: int) -> None:
+    """2 x 4: ten wires, and two more from end to end."""
+    assert find(f"grid:periodic={text},dims=2x4").build(8).links == links
+
+
+def test_every_option_has_help_and_no_other() -> None:
+    keys = {*NETWORK_KEYS, *(key for keys in SHAPE_KEYS.values() for key in keys)}
+    assert set(HELP) == keys
+    assert set(PARSERS) <= keys
