@@ -1,0 +1,117 @@
+"""NCCL's own model of collectives (:mod:`simulator.nccl_model`) on measured curves, as a yardstick for what was fitted.
+
+Only the bandwidth of links is taken from the machine. In a job all channels are taken to be as fast inside nodes as
+between, alike, over NVLink, with Intel's CPUs and a NIC without latency.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from experiments.calibration.observations import Flags, Points, Series
+from experiments.measurements import Curve
+from experiments.profiles.document import Calibrated
+from simulator.nccl_model import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+WORDS = {"double_tree": "tree", "ring": "ring", "ring_all_gather": "ring", "ring_reduce_scatter": "ring"}
+WORDS |= {"chain_broadcast": "ring", "chain_reduce": "ring"}
+"""What NCCL calls algorithms."""
+GPUS = {"V100": "volta", "A100": "ampere", "H100": "hopper", "H200": "hopper", "B200": "blackwell"}
+SLOWEST, FASTEST, HALVINGS = 1e6, 1e13, 60
+
+
+def asked(text: str) -> str:
+    """The generation in "nccl:GENERATION", empty in "nccl". Raises InputError for anything else."""
+    name, _, generation = text.partition(":")
+    if name != "nccl" or (":" in text and generation not in GENERATIONS):
+        raise InputError(f"--compare {text[:40]!r}: expected nccl, or nccl: and one of {', '.join(GENERATIONS)}")
+    return generation
+
+
+def generations(curves: Iterable[Curve], chosen: str = "") -> dict[str, str]:
+    """The GPUs' generation by a curve's source: as `chosen`, else as the curve says; those that do not are left out."""
+    found = {curve.source: chosen or _generation(f"{curve.device} {curve.machine}") for curve in curves}
+    return {source: generation for source, generation in found.items() if generation}
+
+
+def _generation(words: str) -> str:
+    """
+    >>> _generation("NVIDIA GH200 120GB"), _generation("GeForce RTX 2080 Ti")
+    ('hopper', '')
+    """
+    names = re.findall("|".join(GPUS), words.upper())
+    return GPUS[names[0]] if names else ""
+
+
+def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
+    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple: of `node` in a job on one node, else
+    of `network`. Raises InputError if it has none."""
+    kind = "node" if curve.nodes == 1 else "network"
+    if kind not in profile.protocols.get("Simple", {}):
+        raise InputError(f"{profile.profile} has no Simple of links of kind {kind}: NCCL's own model has no bandwidth")
+    return predict(curve, generation, profile.protocols["Simple"][kind].bandwidth)
+
+
+def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
+    """Seconds by NCCL's own model, shape (sizes,), by the algorithm and protocol that were forced, else by its choice;
+    nan for what it has no model of. `bandwidth` is that of all channels together, bytes/s."""
+    names = tuple(dict.fromkeys(WORDS[name] for name in curve.algorithms if name in WORDS))
+    if not names or curve.collective not in COLLECTIVES:
+        return np.full(len(curve.sizes), np.nan)
+    protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS
+    job = Job(curve.collective, curve.ranks, curve.nodes, channels(generation, bandwidth))
+    return np.array([choice(job, size, names, protocols).seconds for size in curve.sizes.tolist()])
+
+
+def matched(curve: Series, generation: str) -> float:
+    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or as near as it comes."""
+    largest = curve.at(curve.sizes == curve.sizes.max())
+    low, high = SLOWEST, FASTEST
+    for _ in range(HALVINGS):
+        middle = float(np.sqrt(low * high))
+        slow = predict(largest, generation, middle)[0] > largest.seconds[0]
+        low, high = (middle, high) if slow else (low, middle)
+    return high
+
+
+def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Floats:
+    """|predicted / measured - 1| of points left out, shape (points,), nan where none is or NCCL has no model.
+
+    Bandwidths are of the largest sizes that are kept: "sizes", every size in turn, and "plateau", the largest: of the
+    same curve; "ranks", all curves on most ranks: of the curve of their kind on the most ranks that are kept.
+    """
+    found = np.full(len(points), np.nan)
+    for c, curve in enumerate(points.curves):
+        here = points.curve == c
+        if known := generation.get(curve.name):
+            seconds = _of_others(points, c, known) if protocol == "ranks" else _of_its_own(curve, known)
+            found[here] = np.abs(seconds / curve.seconds - 1)
+    return np.where(_left(points, protocol), found, np.nan)
+
+
+def _left(points: Points, protocol: str) -> Flags:
+    if protocol == "ranks":
+        return np.asarray(points.ranks == points.ranks.max())
+    return points.largest | (protocol == "sizes")
+
+
+def _of_its_own(curve: Series, generation: str) -> Floats:
+    """Every size with the bandwidth of the largest other one."""
+    if len(curve.sizes) < 2:
+        return np.full(len(curve.sizes), np.nan)
+    largest = curve.sizes == curve.sizes.max()
+    usual, without = (matched(one, generation) for one in (curve, curve.at(~largest)))
+    return np.where(largest, predict(curve, generation, without), predict(curve, generation, usual))
+
+
+def _of_others(points: Points, c: int, generation: str) -> Floats:
+    curve = points.curves[c]
+    alike = [one for one in points.curves if one.label == curve.label and one.ranks < points.ranks.max()]
+    if not alike:
+        return np.full(len(curve.sizes), np.nan)
+    return predict(curve, generation, matched(max(alike, key=lambda one: one.ranks), generation))

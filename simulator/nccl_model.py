@@ -1,0 +1,227 @@
+"""How long NCCL itself thinks that a collective takes: the model by which its tuner chooses algorithm and protocol.
+
+Source: src/graph/tuning.cc of NVIDIA/nccl, constants and formulas as of June 2026, after v2.30.7-1. A time is a latency
+plus bytes over a bandwidth; nothing is simulated and, but for the bandwidths of links, nothing depends on the machine.
+Ring and Tree only: NVLS, CollNet and PAT have bandwidths from searches of their own. The tree is balanced or split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, isfinite
+from typing import NamedTuple
+
+from topologies.errors import InputError
+
+US, GBPS = 1e-6, 1e9
+ALGORITHMS = ("ring", "tree")
+PROTOCOLS = ("LL", "LL128", "Simple")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+
+NVLINK = dict(zip(GENERATIONS, (20.0, 20.0, 20.6, 40.1), strict=True))
+"""GB/s of one link (src/graph/topo.h)."""
+BASE = {"ring": (6.6, 14.0, 8.4), "tree": (6.8, 14.0, 8.4)}
+"""us of software, by protocol."""
+STEP = {
+    "nvlink": {"ring": (0.6, 1.9, 3.4), "tree": (0.6, 1.25, 4.0)},
+    "pci": {"ring": (1.0, 2.5, 5.7), "tree": (1.0, 1.9, 4.0)},
+    "network": {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)},
+}
+"""us of a step over a kind of link, by protocol."""
+OVERHEAD = {"intel": 1.0, "amd": 2.0}
+"""us that a ring's step inside a node takes at least in a job over several, by CPU; three times for Simple."""
+LL_MOST = {
+    "volta": (39.0, 39.0, 20.4),
+    "ampere": (87.7, 22.5, 19.0),
+    "hopper": (141.0, 45.0, 35.0),
+    "blackwell": (282.0, 90.0, 70.0),
+}
+"""GB/s of LL at most, on 1, 2 and more nodes; on several it is volta's row with Intel's CPUs, ampere's with AMD's."""
+MOST = {
+    ("ring", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7,) * 3, (40.0,) * 3),
+    ("tree", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
+    ("tree", "Simple"): ((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0)),
+}
+"""GB/s of a channel at most: a row a generation, on 1, 2 and more nodes."""
+CORRECTION = {
+    "LL": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
+    "LL128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, *(0.6,) * 6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
+    "Simple": (*(0.9,) * 7, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+}
+"""What a tree reaches of its bandwidth, from 64 B on, for each doubling."""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What NCCL's search of the machine gives its tuner: `count` channels of `node` bytes/s each inside nodes and
+    `network` between them, GPUs of one of `GENERATIONS`, links `inside` nodes ("nvlink" or "pci"), the `cpu` ("intel"
+    or "amd"), a latency of the `nic` in seconds, and whether all channels have the same order of ranks (`alike`).
+
+    Raises InputError for what there is not.
+    """
+
+    generation: str
+    node: float
+    network: float
+    count: int
+    inside: str = "nvlink"
+    cpu: str = "intel"
+    nic: float = 0.0
+    alike: bool = True
+
+    def __post_init__(self) -> None:
+        _one_of("generation", self.generation, GENERATIONS)
+        _one_of("link inside nodes", self.inside, ("nvlink", "pci"))
+        _one_of("CPU", self.cpu, tuple(OVERHEAD))
+        for name, rate in (("inside nodes", self.node), ("between nodes", self.network)):
+            if not (isfinite(rate) and rate >= 1):
+                raise InputError(f"bandwidth {name} {rate}: expected at least 1 byte/s")
+        if self.count < 1:
+            raise InputError(f"{self.count} channels: expected at least 1")
+        if not (isfinite(self.nic) and self.nic >= 0):
+            raise InputError(f"NIC latency {self.nic}: expected seconds, at least 0")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A collective of `ranks` GPUs on `nodes` nodes. Raises InputError if NCCL has no model of it."""
+
+    collective: str
+    ranks: int
+    nodes: int
+    channels: Channels
+
+    def __post_init__(self) -> None:
+        _one_of("collective of NCCL's model", self.collective, COLLECTIVES)
+        if self.ranks < 2:
+            raise InputError(f"{self.ranks} ranks: expected at least 2")
+        if not 1 <= self.nodes <= self.ranks:
+            raise InputError(f"{self.nodes} nodes: expected from 1 to the {self.ranks} ranks")
+
+    @property
+    def per_node(self) -> int:
+        """Ranks of the fullest node."""
+        return -(-self.ranks // self.nodes)
+
+    @property
+    def steps(self) -> int:
+        """Steps of a ring."""
+        rounds = {"all_reduce": 2 * (self.ranks - 1), "broadcast": self.ranks, "reduce": self.ranks}
+        return rounds.get(self.collective, self.ranks - 1)
+
+
+class Choice(NamedTuple):
+    """What NCCL takes, and the seconds that it believes that to last."""
+
+    seconds: float
+    algorithm: str
+    protocol: str
+
+
+def channels(generation: str, bandwidth: float) -> Channels:
+    """Channels that carry `bandwidth` bytes/s together, each at most as fast as an NVLink, as NCCL's search finds them,
+    and as fast inside nodes as between. Raises InputError for what there is not."""
+    _one_of("generation", generation, GENERATIONS)
+    count = ceil(bandwidth / (NVLINK[generation] * GBPS)) if isfinite(bandwidth) else 1
+    return Channels(generation, bandwidth / max(1, count), bandwidth / max(1, count), max(1, count))
+
+
+def choice(
+    job: Job, nbytes: float, algorithms: Sequence[str] = ALGORITHMS, protocols: Sequence[str] = PROTOCOLS
+) -> Choice:
+    """The fastest of what is enabled: trees only for all_reduce, LL128 only over NVLink; of equals the first.
+
+    Raises InputError if nothing is enabled."""
+    enabled = [how for how in product(algorithms, protocols) if _enabled(job, *how)]
+    found = [Choice(seconds(job, *how, nbytes), *how) for how in enabled]
+    if not found:
+        raise InputError(f"nothing of {', '.join((*algorithms, *protocols))} is enabled for {job.collective}")
+    return min(found, key=lambda one: one.seconds)
+
+
+def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
+    """Seconds of a collective of `nbytes`, counted as nccl-tests does (V of the whole buffer).
+
+    Raises InputError for an unknown algorithm or protocol, a tree that is no all_reduce, or bytes below 0."""
+    _one_of("algorithm", algorithm, ALGORITHMS if job.collective == "all_reduce" else ALGORITHMS[:1])
+    _one_of("protocol", protocol, PROTOCOLS)
+    if not (isfinite(nbytes) and nbytes >= 0):
+        raise InputError(f"{nbytes} bytes: expected at least 0")
+    rate = bandwidth(job, algorithm, protocol) * _correction(algorithm, protocol, nbytes)
+    return latency(job, algorithm, protocol) * _plateau(job, algorithm, protocol, nbytes) + nbytes / rate
+
+
+def latency(job: Job, algorithm: str, protocol: str) -> float:
+    """Seconds of software and of all steps."""
+    k, inter = PROTOCOLS.index(protocol), _between(job, algorithm, protocol)
+    step, crossings = STEP[job.channels.inside][algorithm][k], job.nodes - 1
+    base = BASE[algorithm][k]
+    if algorithm == "tree":
+        return (base + 2 * ((job.per_node - 1) * step + (job.nodes.bit_length() - 1) * inter)) * US
+    if job.collective in ("broadcast", "reduce"):
+        return (base + _one_way(job, protocol)) * US
+    crossings *= 2 if job.collective == "all_reduce" else 1
+    if job.nodes > 1:
+        step = max(step, OVERHEAD[job.channels.cpu] * (3 if protocol == "Simple" else 1))
+    return (base + (job.steps - crossings) * step + crossings * inter) * US
+
+
+def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
+    """Bytes/s of V, without the correction of trees."""
+    have, column = job.channels, min(job.nodes, 3) - 1
+    row, bus = GENERATIONS.index(have.generation), have.count * (have.node if job.nodes <= 2 else have.network)
+    if algorithm == "tree":
+        bus = min(0.92 * bus, have.count * MOST["tree", "Simple"][row][column] * GBPS)
+    if protocol == "LL":
+        bus = min(bus * (0.5 if algorithm == "ring" else 1 / 3.8), _ll_most(job) * GBPS)
+    if protocol == "LL128":
+        share = 0.92 if algorithm == "ring" else 7 / 9 if job.nodes == 1 else 120 / 128
+        bus = min(share * bus, have.count * MOST[algorithm, protocol][row][column] * GBPS)
+    return bus * (job.ranks / job.steps if algorithm == "ring" else 0.5)
+
+
+def _between(job: Job, algorithm: str, protocol: str) -> float:
+    """us of a step between nodes; a rank alone on its node pays what trees do, and Simple the NIC's latency twice."""
+    kind = "tree" if job.per_node == 1 else algorithm
+    nic = job.channels.nic / US * (2 if protocol == "Simple" else 1)
+    return STEP["network"][kind][PROTOCOLS.index(protocol)] + nic
+
+
+def _one_way(job: Job, protocol: str) -> float:
+    """us of a pipeline from or to a root: one step if channels are alike, else all."""
+    kind = "ring" if job.channels.alike or protocol != "Simple" else "tree"
+    step = STEP["network" if job.nodes > 1 else job.channels.inside][kind][PROTOCOLS.index(protocol)]
+    return step * (1 if job.channels.alike else job.steps)
+
+
+def _ll_most(job: Job) -> float:
+    several = "ampere" if job.channels.cpu == "amd" else "volta"
+    return LL_MOST[job.channels.generation if job.nodes == 1 else several][min(job.nodes, 3) - 1]
+
+
+def _correction(algorithm: str, protocol: str, nbytes: float) -> float:
+    doublings = int(nbytes // 64).bit_length() - 1
+    return CORRECTION[protocol][doublings] if algorithm == "tree" and 0 <= doublings < 23 else 1.0
+
+
+def _plateau(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
+    """What a ring of Simple over several nodes pays more in latency once a channel's part of a rank is 64 bytes."""
+    if (job.collective, algorithm, protocol) != ("all_reduce", "ring", "Simple") or job.nodes == 1:
+        return 1.0
+    if nbytes / (job.channels.count * job.ranks) < 64:
+        return 1.0
+    return 1.9 if job.channels.generation == "volta" else 1.4
+
+
+def _enabled(job: Job, algorithm: str, protocol: str) -> bool:
+    return (algorithm == "ring" or job.collective == "all_reduce") and not (
+        protocol == "LL128" and job.channels.inside == "pci"
+    )
+
+
+def _one_of(what: str, word: str, known: Sequence[str]) -> None:
+    if word not in known:
+        raise InputError(f"{word[:40]!r} is no {what}: expected {', '.join(known)}")
