@@ -16,6 +16,8 @@ from pathlib import Path
 
 from topologies.errors import InputError
 
+META = ".meta.json"
+"""What follows a table's name in that of the file that says how it was made."""
 Value = str | int | float | bool | None
 Record = Mapping[str, Value]
 Cell = Callable[[Record], str]
@@ -58,6 +60,15 @@ def provenance(**parameters: Value) -> str:
     return json.dumps(made | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "point"), counted(2, "point")
+    ('1 point', '2 points')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
     """Raise InputError now, before any work, if `path` cannot be written or has an unknown ending."""
     if path is None:
@@ -66,11 +77,20 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         raise InputError(f"cannot write {str(path)!r}: its name ends in {', '.join(suffixes)}")
     try:
         goal = path.resolve()
-        blocked = (goal.exists() and not goal.is_file()) or not os.access(goal.parent, os.W_OK) or len(goal.name) > 200
+        blocked = (goal.exists() and not goal.is_file()) or not _takes_files(goal.parent) or len(goal.name) > 200
     except (OSError, RuntimeError) as error:
         raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
     if blocked:
         raise InputError(f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written")
+
+
+def _takes_files(folder: Path) -> bool:
+    """By trying: what its permissions say is not enough, /proc takes none."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def write(path: Path, content: bytes | str) -> None:

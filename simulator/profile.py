@@ -37,7 +37,8 @@ class Crowding(NamedTuple):
 class Memory(NamedTuple):
     """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of V; to get `fresh`
     memory for scratch of V >= `mapped` bytes, which the allocator maps anew in each call, or memory that it gave `back`
-    at the heap's end, where an algorithm has several blocks of more than `trimmed` bytes."""
+    at the heap's end, where an algorithm has several blocks of more than `trimmed` bytes; to have such fresh memory
+    `registered` with the network again."""
 
     reduction: float = 0.0
     reduction_beyond: float = 0.0
@@ -48,6 +49,7 @@ class Memory(NamedTuple):
     back: float = 0.0
     mapped: float = 2.0**25
     trimmed: float = 2.0**19
+    registered: float = 0.0
 
     def beyond(self, nbytes: Floats | float) -> Floats:
         """The share of the work that memory does, and not the cache: half of it at `cache` bytes, 94% at twice."""
@@ -63,14 +65,16 @@ class Memory(NamedTuple):
         share = float(self.beyond(nbytes))
         return (1 - share) * self.copy + share * self.copy_beyond
 
-    def allocate(self, scratch: Floats | float, nbytes: Floats | float) -> Floats:
-        """Seconds to write `scratch` * V bytes of new memory; nothing where the allocator keeps them from call to call.
+    def allocate(self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0) -> Floats:
+        """Seconds to write `scratch` * V bytes of new memory, and to register `joined` * V of it again; nothing where
+        the allocator keeps them from call to call.
 
         glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are several.
         """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
         trimmed = (blocks > 1) & (size > self.trimmed)
-        return np.asarray(blocks * size * np.where(size >= self.mapped, self.fresh, self.back * trimmed))
+        mapped = blocks * self.fresh + np.asarray(joined) * self.registered
+        return np.asarray(size * np.where(size >= self.mapped, mapped, blocks * self.back * trimmed))
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,8 @@ class Run(NamedTuple):
 @dataclass(frozen=True)
 class Profile:
     """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
-    operation of a collective, and algorithms write new memory, `scratch` in units of V. `paced`: over several nodes,
-    links inside them have the β of those between."""
+    operation of a collective, and algorithms write new memory, `scratch` in units of V, and have it registered again,
+    `joined` in units of V and ranks. `paced`: over several nodes, links inside them have the β of those between."""
 
     name: str
     machine: str
@@ -114,6 +118,7 @@ class Profile:
     memory: Memory = field(default_factory=Memory)
     scratch: Mapping[str, float] = field(default_factory=dict)
     paced: bool = False
+    joined: Mapping[str, float] = field(default_factory=dict)
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
@@ -143,14 +148,15 @@ class Profile:
     ) -> Run:
         """Simulate every protocol over the routes that the machine has without one, and keep the fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
-        launch = self.launch + self.prepare(algorithm, nbytes)
+        launch = self.launch + self.prepare(algorithm, nbytes, schedule.ranks)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
         runs = [Run(name, run(_over(routed, machine)), launch) for name, machine in machines.items()]
         return min(runs, key=lambda found: found.seconds)
 
-    def prepare(self, algorithm: Algorithm, nbytes: float) -> float:
+    def prepare(self, algorithm: Algorithm, nbytes: float, ranks: int) -> float:
         """Seconds in which ranks copy V to where they reduce it, and get fresh memory."""
-        fresh = float(self.memory.allocate(self.scratch.get(algorithm.name, 0.0), nbytes))
+        scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
+        fresh = float(self.memory.allocate(scratch, nbytes, joined * ranks))
         return nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh
 
     @staticmethod

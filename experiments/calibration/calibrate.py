@@ -18,8 +18,8 @@ from experiments.profiles.document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
 from topologies.errors import InputError
 
-LEAST, MOST = 4, 20_000
-"""Points that can be fitted."""
+LEAST, MOST, LINKED = 4, 20_000, 2
+"""Points that can be fitted, and how many do where links were measured."""
 HOPELESS = 1e4
 """An interval whose ends are this factor apart says nothing, and is left out."""
 
@@ -57,7 +57,12 @@ def _library(curve: Curve) -> Library | None:
 
 
 def points(
-    curves: Iterable[Curve], library: Library, machine: Machine = as_nodes, *, in_place: bool = False
+    curves: Iterable[Curve],
+    library: Library,
+    machine: Machine = as_nodes,
+    *,
+    in_place: bool = False,
+    least: int = LEAST,
 ) -> tuple[Points, list[str]]:
     """What can be fitted, and a line for each curve that cannot."""
     found: list[Series] = []
@@ -78,9 +83,9 @@ def points(
         else:
             skipped.append(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
     count = sum(len(one.sizes) for one in found)
-    if count < LEAST:
+    if count < least:
         because = f": {skipped[0]}" if skipped else ""
-        raise InputError(f"{count} points to fit: expected at least {LEAST}{because}")
+        raise InputError(f"{count} points to fit: expected at least {least}{because}")
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
     return Points(found), skipped
@@ -101,16 +106,27 @@ def calibrate(
     library: Library,
     machine: Machine = as_nodes,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    gap: bool = False,
 ) -> Calibration:
-    """Fit every point, then leave points out by every protocol that the data allow."""
+    """Fit every point, then leave points out by every protocol that the data allow. With `gap`, every g that the data
+    tell from the rest is fitted too."""
     progress(0, 1 + len(PROTOCOLS))
-    whole = explore(Model(measured, library, machine))
+    whole = explore(Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ()))
     results = []
     for done, protocol in enumerate(PROTOCOLS, 1):
         progress(done, 1 + len(PROTOCOLS))
         results.append(held_out(whole, protocol))
     progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
     return Calibration(whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()])
+
+
+def separated(measured: Points, library: Library, machine: Machine = as_nodes) -> list[tuple[str, str]]:
+    """Protocols and kinds of link whose g is identified by a fit with a g for all of them."""
+    kinds = Model(measured, library, machine).kinds
+    names = {f"{prior.name} {kind} g": (prior.name, kind) for prior in library.protocols for kind in kinds}
+    found = explore(Model(measured, library, machine, gaps=list(names.values()))).estimates()
+    return [names[one.parameter.name] for one in found if one.parameter.name in names and not one.open]
 
 
 def document(

@@ -7,6 +7,7 @@ ranks, and of other algorithms on the same ranks, the less so the further they a
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +34,6 @@ class Likeness(NamedTuple):
     size: float = 64.0
     more: float = 4.0
 
-    def times(self, factor: float, size: float) -> Likeness:
-        """All deviations but the noise `factor` times as large, and another length in size."""
-        spread = {name: factor * getattr(self, name) for name in ("curve", "algorithm", "ranks", "all")}
-        return self._replace(**spread, size=size)
-
 
 USUAL = Likeness()
 
@@ -47,26 +43,29 @@ def discrepancy(points: Points, residuals: Floats, keep: Flags) -> Floats:
 
     How large and how long likenesses are is what makes the residuals known most likely, of a few choices.
     """
-    likeness = max(
-        (USUAL.times(factor, size) for factor in FACTORS for size in LENGTHS),
-        key=lambda one: _likelihood(_covariance(points, one)[np.ix_(keep, keep)], one.noise, residuals[keep]),
+    wanted, noise = residuals[keep], USUAL.noise
+    usual = {size: _covariance(points, USUAL._replace(size=size)) for size in LENGTHS}
+    among = {size: like[np.ix_(keep, keep)] for size, like in usual.items()}
+    factor, size = max(
+        product(FACTORS, LENGTHS), key=lambda one: _likelihood(one[0] ** 2 * among[one[1]], noise, wanted)
     )
-    like = _covariance(points, likeness)
-    known, wanted = like[np.ix_(keep, keep)], residuals[keep]
+    like, known = factor**2 * usual[size], factor**2 * among[size]
     weight = np.ones(len(wanted))
     for _ in range(ROUNDS):
-        weights = np.linalg.solve(known + np.diag(likeness.noise**2 / weight), wanted)
-        surprise = (wanted - known @ weights) / likeness.noise
+        weights = np.linalg.solve(known + np.diag(noise**2 / weight), wanted)
+        surprise = (wanted - known @ weights) / noise
         weight = np.maximum(LEAST, 1 / (1 + surprise**2 / FREEDOM))
     return np.asarray(like[:, keep] @ weights)
 
 
 def _likelihood(known: Floats, noise: float, wanted: Floats) -> float:
     """The log likelihood of residuals, up to a constant, with one in twenty clipped as outliers."""
+    from scipy.linalg import solve_triangular
+
     limit = max(3 * noise, float(np.quantile(np.abs(wanted), 0.95)))
     clipped = np.clip(wanted, -limit, limit)
     root = np.linalg.cholesky(known + noise**2 * np.eye(len(wanted)))
-    return float(-0.5 * np.sum(np.linalg.solve(root, clipped) ** 2) - np.log(np.diag(root)).sum())
+    return float(-0.5 * np.sum(solve_triangular(root, clipped, lower=True) ** 2) - np.log(np.diag(root)).sum())
 
 
 def _covariance(points: Points, likeness: Likeness) -> Floats:

@@ -14,13 +14,16 @@ from topologies.topology import Floats
 SCALE = 0.15
 """The relative error from which a point counts less than its square."""
 ROUNDS = 8
-MISLABELLED = 0.25
-"""The median misfit from which a curve may not be what it is called, if the library's own choices halve it."""
+MISLABELLED = 10.0
+"""By how much less, in squares of SCALE, the library's own choices must cost for a curve not to be what it is called:
+about as much as a point that is 2.5 times too long. And they must cost less than half."""
 SPREADS = (0.5,)
 """How far from its start, in factors of e, a fit looks for paths before it begins."""
 CLOSE = 1e-3
 """How far the paths known may be from a simulation, relatively, when a fit ends."""
-STARTS, STEP = 3, 1e-4
+STARTS, STEP = 3, 1e-6
+CONVERGED = 1e-5
+"""By how much less, relatively, a step may better a fit or change it that is the last."""
 WIDE, ALIKE = 1.0, 0.99
 """A parameter is not identified if its 95% interval is wider than its value, or if it goes with another so closely."""
 
@@ -65,12 +68,15 @@ def explore(model: Model) -> Fit:
     random = np.random.default_rng(1)
     for spread in (*SPREADS, 0.0):
         model.explore(model.start + random.normal(0, spread, len(model.start)) * (spread > 0))
-    inner, short = model.start, 1.0
+    inner, short, doubt = model.start, 1.0, 0.0
     for _ in range(ROUNDS):
         inner = _solve(model, everything, inner)
-        short = model.explore(inner)
+        short = model.explore(inner, doubt)
+        if short < CLOSE and doubt:
+            short = model.explore(inner)
         if short < CLOSE:
             break
+        doubt = CLOSE
     return Fit(*_relabelled(model, everything, inner), everything, short)
 
 
@@ -92,19 +98,20 @@ def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats
 def _mislabelled(model: Model, keep: Flags, inner: Floats) -> Flags:
     """Curves that points of `keep` show to be something else than they are called, shape (curves,)."""
     everything = model.freed(np.ones_like(model.free))
-    misfits = np.abs([np.log(one.predict(inner) / model.points.seconds) for one in (model, everything)])
-    curves = [keep & (model.points.curve == c) for c in range(len(model.points.curves))]
-    called, free = np.array([np.median(misfits[:, here], axis=1) if here.any() else (0, 0) for here in curves]).T
-    return np.asarray((called > MISLABELLED) & (free < called / 2))
+    misfits = np.array([np.log(one.predict(inner) / model.points.seconds) for one in (model, everything)])
+    costs = 2 * (np.sqrt(1 + (misfits / SCALE) ** 2) - 1) * keep
+    called, free = (np.bincount(model.points.curve, cost, len(model.points.curves)) for cost in costs)
+    return np.asarray((called - free > MISLABELLED) & (free < called / 2))
 
 
 def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     from scipy.optimize import least_squares
 
     chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
+    table = model.table(chosen)
 
     def residuals(inner: Floats) -> Floats:
-        misfit = np.log(model.predict(inner, chosen)) - measured
+        misfit = np.log(model.predict(inner, chosen, table)) - measured
         return np.concatenate((misfit, model.weight * (inner - model.start)))
 
     def slopes(inner: Floats) -> Floats:
@@ -113,7 +120,12 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]
     starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))]
-    ends = [least_squares(residuals, one, slopes, loss="soft_l1", f_scale=SCALE, max_nfev=60) for one in starts]
+    ends = [
+        least_squares(
+            residuals, one, slopes, loss="soft_l1", f_scale=SCALE, ftol=CONVERGED, xtol=CONVERGED, max_nfev=60
+        )
+        for one in starts
+    ]
     return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
 
 
@@ -139,14 +151,10 @@ def _estimates(end: Fit) -> list[Estimate]:
 
 def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:
     """Derivatives of log time by every parameter, shape (points, parameters), along the paths that are the time."""
-    active, columns = model.active(inner, chosen), []
-    for k in range(len(inner)):
-        ahead, behind = inner.copy(), inner.copy()
-        ahead[k] += STEP
-        behind[k] -= STEP
-        ends = (np.log(model.predict(end, chosen, active)) for end in (ahead, behind))
-        columns.append(np.subtract(*ends) / (2 * STEP))
-    return np.stack(columns, axis=1)
+    active = model.active(inner, chosen)
+    steps = inner + STEP * np.eye(len(inner))
+    ahead = np.stack([model.predict(one, chosen, active) for one in steps], axis=1)
+    return (ahead / model.predict(inner, chosen, active)[:, None] - 1) / STEP
 
 
 def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) -> Estimate:

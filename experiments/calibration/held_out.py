@@ -13,6 +13,8 @@ from experiments.calibration.observations import Flags, Points, Series
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
+FOLDS = 32
+"""How often sizes are left out at most."""
 
 
 class HeldOut(NamedTuple):
@@ -28,8 +30,8 @@ class HeldOut(NamedTuple):
 def held_out(whole: Fit, protocol: str) -> HeldOut:
     """Leave points out as `protocol` says, fit the others from scratch, and predict what was left out.
 
-    "sizes": every size in turn, in all curves at once. "ranks": the largest number of ranks. "collectives": every
-    collective in turn. "plateau": the largest size of each curve.
+    "sizes": every size in turn, in all curves at once; of more than FOLDS, neighbours together. "ranks": the largest
+    number of ranks. "collectives": every collective in turn. "plateau": the largest size of each curve.
     """
     model, points = whole.model, whole.model.points
     errors = np.full((3, len(points)), np.nan)
@@ -46,7 +48,8 @@ def held_out(whole: Fit, protocol: str) -> HeldOut:
 
 def _folds(points: Points, protocol: str) -> Iterator[Flags]:
     if protocol == "sizes":
-        yield from (points.size == size for size in np.unique(points.size))
+        sizes = np.unique(points.size)
+        yield from (np.isin(points.size, block) for block in np.array_split(sizes, min(len(sizes), FOLDS)))
     elif protocol == "ranks":
         yield points.ranks == points.ranks.max()
     elif protocol == "collectives":

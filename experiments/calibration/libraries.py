@@ -9,13 +9,16 @@ from simulator.collectives import algorithms
 from topologies.errors import InputError
 
 US, GBPS = 1e-6, 1e9
+RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter")
+"""Algorithms in which a rank sends to one rank and receives from another, at every step the same two."""
 
 
 @dataclass(frozen=True)
 class Prior:
     """Where a fit starts for a protocol: α of one step inside a node and between nodes, seconds, and 1/β, s/B; and by
-    how much α counts more in an algorithm (inside, between). With `one_rate` the GPU's own stores, flags between them,
-    are what limits it, and 1/β is one number for all links. `kind_of` is the protocol that it is a form of."""
+    how much α counts more in an algorithm (inside, between). With `rings`, α is another in rings, by how much is to be
+    fitted. With `one_rate` the GPU's own stores, flags between them, are what limits it, and 1/β is one number for all
+    links. `kind_of` is the protocol that it is a form of. `share` is what flags leave of a link."""
 
     name: str
     latency: Mapping[str, float]
@@ -23,6 +26,8 @@ class Prior:
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     one_rate: bool = False
     kind_of: str = ""
+    rings: bool = False
+    share: float = 1.0
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""
@@ -35,24 +40,26 @@ class Prior:
 
 @dataclass(frozen=True)
 class Library:
-    """`chooses`: the algorithms of each collective where none is forced. `spelled`: what it calls an algorithm that has
-    another name here. `few`: what it takes instead of an algorithm if there are fewer elements than ranks. `memory`:
-    whether ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: how much of the memory that an
+    """`chooses`: the algorithms of each collective where none is forced. `spelled`: what may run under a name that is
+    none here. `few`: what it takes instead of an algorithm if there are fewer elements than ranks. `memory`: whether
+    ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: how much of the memory that an
     algorithm allocates each time it writes, in units of V; `mapped` and `trimmed`: the sizes in bytes from which the
-    allocator asks the system for a block anew, and from which it gives back several at the heap's end.
-    `paced`: a job over several nodes has as many channels as its network feeds, so that links inside have its β."""
+    allocator asks the system for a block anew, and from which it gives back several at the heap's end; `joined`: how
+    much of such memory is registered with the network again, in units of V and ranks. `paced`: a job over several nodes
+    has as many channels as its network feeds, so that links inside have its β."""
 
     name: str
     launch: float
     protocols: tuple[Prior, ...]
     chooses: Mapping[str, tuple[str, ...]]
-    spelled: Mapping[str, str] = field(default_factory=dict)
+    spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     few: Mapping[str, str] = field(default_factory=dict)
     memory: bool = False
     scratch: Mapping[str, float] = field(default_factory=dict)
     mapped: float = 2.0**25
     trimmed: float = 2.0**19
     paced: bool = False
+    joined: Mapping[str, float] = field(default_factory=dict)
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Algorithms, and those that are taken in their place for few elements."""
@@ -69,7 +76,7 @@ class Library:
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is not known."""
         known = algorithms()
-        words = (self.spelled.get(forced, forced),) if forced else self.chooses.get(collective, ())
+        words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
         names = (name for word in words for name in (word, f"{word}_{collective}"))
         return tuple(name for name in names if name in known and known[name].collective.name == collective)
 
@@ -104,12 +111,12 @@ NCCL = Library(
     6.6 * US,
     (
         Prior("short", _step(0.6, 2.7), _rates(0.15, 0.15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True, "LL"),
-        Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True),
-        Prior("LL128", _step(1.9, 4.0), _rates(50, 50), _tree(1.25 / 1.9, 8.5 / 4.0), True),
+        Prior("LL", _step(0.6, 2.7), _rates(15, 15), _tree(1.0, 5.0 / 2.7) | _BEHIND, True, share=0.5),
+        Prior("LL128", _step(1.9, 4.0), _rates(50, 50), _tree(1.25 / 1.9, 8.5 / 4.0), True, share=0.92),
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
-    {"tree": "double_tree"},
+    {"tree": ("double_tree",)},
     paced=True,
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in proportion (src/graph/
@@ -122,7 +129,7 @@ MPI = Library(
     (
         Prior("short", _step(0.6, 2.5), _rates(2, 0.5)),
         Prior("eager", _step(1.2, 5.0), _rates(6, 2)),
-        Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12)),
+        Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12), rings=True),
     ),
     _CHOSEN
     | {
@@ -133,10 +140,10 @@ MPI = Library(
         "reduce_scatter": ("recursive_halving_reduce_scatter", "ring_reduce_scatter"),
     },
     {
-        "allgather_reduce": "halving_doubling",
-        "neighbor": "neighbor_exchange",
-        "nonoverlapping": "tree",
-        "segmented_ring": "ring",
+        "allgather_reduce": ("halving_doubling",),
+        "neighbor": ("neighbor_exchange",),
+        "nonoverlapping": ("tree", "chain"),
+        "segmented_ring": ("ring",),
     },
     {"ring": "recursive_doubling"},
     memory=True,
@@ -144,13 +151,18 @@ MPI = Library(
         "recursive_doubling": 1.0,
         "halving_doubling": 0.5,
         "tree": 3.0,
+        "chain": 1.0,
         "ring_reduce_scatter": 1.0,
         "recursive_halving_reduce_scatter": 1.5,
     },
+    joined={"ring_reduce_scatter": 0.5},
 )
 """Three message protocols, of short messages that travel with their header, eager ones that are copied at both ends,
 and large ones that wait for their receiver. Open MPI's ring needs an element a rank and is recursive doubling else; its
-scratch is by ompi/mca/coll/base. `allgather_reduce` is what one set of measurements calls Rabenseifner's algorithm."""
+scratch is by ompi/mca/coll/base. A ring's blocks of fresh memory share pages, and UCX's registration cache
+(src/ucs/memory/rcache.c) registers one that overlaps a known region together with it, anew: V p / 2 bytes in all.
+Nonoverlapping is a reduce and then a broadcast, each by the library's own choice. `allgather_reduce` is what one set of
+measurements calls Rabenseifner's algorithm."""
 
 GLOO = Library(
     "gloo",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import product
+from math import exp
 
 import numpy as np
 
-from experiments.calibration.libraries import Library, Prior
+from experiments.calibration.libraries import RINGS, Library, Prior
 from experiments.calibration.observations import Flags, Points
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
@@ -20,6 +21,8 @@ NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated again."""
 NEGLIGIBLE = 1e-13
 """Seconds: the least α that is simulated."""
+SHORT = 0.1
+"""Where a g starts, in units of α."""
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
 """Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
 
@@ -46,18 +49,27 @@ class Parameter:
 
     def outer(self, inner: float) -> float:
         """The value that the fit counts as `inner`."""
-        return inner if self.unit == "power" else float(np.exp(np.clip(inner, -300, 300)))
+        return inner if self.unit == "power" else exp(min(max(inner, -300.0), 300.0))
 
 
 class Model:
     """Predicted seconds of `points` by a library whose protocols all go through the simulated schedules, on the machine
     that `machine` makes of ranks and ranks a node.
 
-    `crowding`: whether α and β between nodes change with the number of nodes.
+    `crowding`: whether α and β between nodes change with the number of nodes. `gaps`: protocols and kinds of link that
+    have a g; without any it is 0, and what a message holds a link for beyond its bytes is in α.
     """
 
-    def __init__(self, points: Points, library: Library, machine: Machine = as_nodes, *, crowding: bool = True) -> None:
-        self.points, self.library = points, library
+    def __init__(
+        self,
+        points: Points,
+        library: Library,
+        machine: Machine = as_nodes,
+        *,
+        crowding: bool = True,
+        gaps: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.points, self.library, self.gaps = points, library, tuple(gaps)
         self.paths = Known(points, library, machine)
         self.kinds = self.paths.kinds
         size = np.log(points.nodes)
@@ -81,8 +93,12 @@ class Model:
             starts = {kind: self._start(prior, kind) for kind in self.kinds}
             for kind, (latency, _) in starts.items():
                 yield Parameter(f"{prior.name} {kind} α", latency, "s", LIKELY if self.library.paced else LOOSE)
+                if (prior.name, kind) in self.gaps:
+                    yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY)
             for name, slowness in {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}.items():
                 yield Parameter(name, slowness, "s/B", LOOSE)
+            if prior.rings and self.paths.rings:
+                yield Parameter(f"{prior.name} α in rings", 0.0, "power", LIKELY)
         if self.library.memory:
             yield Parameter("γ", 1 / 8e9, "s/B", LOOSE)
             yield Parameter("γ beyond cache", 1 / 5e9, "s/B", LOOSE)
@@ -91,6 +107,8 @@ class Model:
             yield Parameter("fresh memory", 1 / 4e9, "s/B", LIKELY)
             if self.paths.several:
                 yield Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
+            if self.paths.joins:
+                yield Parameter("memory registered again", 1 / 40e9, "s/B", LIKELY)
         for what, count in product(("α", "1/β"), self.sessions):
             yield Parameter(f"network {what} at {count} nodes", 0.0, "power", SESSION)
         if self.crowding:
@@ -145,6 +163,7 @@ class Model:
         merge = (1 - beyond) * memory.reduction + beyond * memory.reduction_beyond
         crowd = [self._crowd(inner, what)[keep] for what in ("α", "1/β")]
         seconds = table.merged * (merge * size)[:, None, None, None]
+        longer = np.exp(table.rings[..., None] * [self._in_rings(inner, prior) for prior in self.library.protocols])
         for k, kind in enumerate(self.kinds):
             pacer = self.pacer(kind)
             priors = self.library.protocols
@@ -154,9 +173,12 @@ class Model:
             if pacer in BETWEEN:
                 slowness = slowness * np.where(within, 1.0, crowd[1])[:, None]
             grown = crowd[0] if kind in BETWEEN else np.ones(len(size))
-            alpha = table.factors[..., k] * latency * grown[:, None, None]
+            alpha = longer * table.factors[..., k] * latency * grown[:, None, None]
             seconds = seconds + table.latencies[..., k] * alpha[..., None]
             seconds = seconds + table.bytes[..., k] * slowness[:, None, :, None]
+            if self.gaps:
+                gap = np.array([self.value(inner, f"{prior.name} {kind} g") for prior in priors])
+                seconds = seconds + table.gaps[..., k] * gap[:, None]
         return np.asarray(seconds)
 
     def _beside(self, inner: Floats, keep: Rows, table: Table) -> Floats:
@@ -166,7 +188,15 @@ class Model:
         touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
         absent = np.where(self.free[curve, None], table.other, table.absent)
         launch = self.value(inner, "launch") + touch
-        return np.asarray(launch[:, None] + memory.allocate(table.scratch, size[:, None]) + absent)
+        return np.asarray(launch[:, None] + memory.allocate(table.scratch, size[:, None], table.joined) + absent)
+
+    def _in_rings(self, inner: Floats, prior: Prior) -> float:
+        """The logarithm of by how much α of a protocol is longer in rings."""
+        return self.value(inner, f"{prior.name} α in rings")
+
+    def _factor(self, inner: Floats, prior: Prior, algorithm: str, kind: str) -> float:
+        """By how much α of links of `kind` is longer in `algorithm`."""
+        return prior.factor(algorithm, reach(kind)) * exp((algorithm in RINGS) * self._in_rings(inner, prior))
 
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
@@ -198,20 +228,25 @@ class Model:
         names = ("γ", "γ beyond cache", "copy", "copy beyond cache", "fresh memory")
         back, library = self.value(inner, "memory given back"), self.library
         rates = Memory(*(self.value(inner, name) for name in names))
-        return rates._replace(back=back, mapped=library.mapped, trimmed=library.trimmed)
+        joined = self.value(inner, "memory registered again")
+        return rates._replace(back=back, mapped=library.mapped, trimmed=library.trimmed, registered=joined)
 
-    def explore(self, inner: Floats) -> float:
+    def explore(self, inner: Floats, doubt: float = 0.0) -> float:
         """Simulate points at these parameters, keep the paths that explain them, and return by how much at most,
-        relatively, those known before were wrong."""
-        wrong = max(self._explore(place, inner) for place in self.paths.places())
+        relatively, those known before were wrong: only of algorithms where they were by `doubt` the last time."""
+        wrong = max(self._explore(place, inner, doubt) for place in self.paths.places())
         self.paths.version += 1
         return wrong
 
-    def _explore(self, place: Place, inner: Floats) -> float:
+    def _explore(self, place: Place, inner: Floats, doubt: float) -> float:
+        if place.paths.wrong < doubt:
+            return 0.0
         if place.paths.large:
             ends = (0, place.sizes[0]), (len(self.library.protocols) - 1, place.sizes[-1])
-            return max(self._wrong(place, inner, number, float(size)) for number, size in ends)
-        return max(self._settle(place, inner, float(size)) for size in place.sizes)
+            place.paths.wrong = max(self._wrong(place, inner, number, float(size)) for number, size in ends)
+        else:
+            place.paths.wrong = max(self._settle(place, inner, float(size)) for size in place.sizes)
+        return place.paths.wrong
 
     def _settle(self, place: Place, inner: Floats, size: float) -> float:
         """Simulate the protocols that come near the fastest at a size, as far as the paths known say."""
@@ -234,12 +269,13 @@ class Model:
         prior = self.library.protocols[number]
         longer, slower = (self._grown(inner, what, size) for what in ("α", "1/β"))
         latency, slowness = [], []
+        gap = np.array([self.value(inner, f"{prior.name} {kind} g") for kind in paths.kinds])
         for kind in paths.kinds:
-            alpha = self.value(inner, f"{prior.name} {kind} α") * prior.factor(algorithm, reach(kind))
+            alpha = self.value(inner, f"{prior.name} {kind} α") * self._factor(inner, prior, algorithm, kind)
             latency.append(max(NEGLIGIBLE, alpha * (longer if kind in BETWEEN else 1.0)))
             pacer = self.pacer(kind) if size > 1 else kind
             slowness.append(self.value(inner, prior.rate(pacer)) * (slower if pacer in BETWEEN else 1.0))
-        return Costs(np.array(latency), np.array(slowness), merge)
+        return Costs(np.array(latency), np.array(slowness), gap, merge)
 
     def pacer(self, kind: str) -> str:
         """The kind of link whose β links of `kind` have in a job over several nodes."""
@@ -253,14 +289,14 @@ class Model:
                 {
                     kind: Cost(
                         self.value(inner, f"{prior.name} {kind} α"),
-                        0.0,
+                        self.value(inner, f"{prior.name} {kind} g"),
                         1 / self.value(inner, prior.rate(kind)),
                     )
                     for kind in self.kinds
                 },
                 {
-                    name: {kind: factors[reach(kind)] for kind in self.kinds if reach(kind) in factors}
-                    for name, factors in prior.factors.items()
+                    name: {kind: self._factor(inner, prior, name, kind) for kind in self.kinds}
+                    for name in (*prior.factors, *(RINGS if prior.rings else ()))
                 },
             )
             for prior in self.library.protocols
@@ -276,4 +312,5 @@ class Model:
             self.memory(inner),
             self.library.scratch,
             self.library.paced,
+            self.library.joined,
         )

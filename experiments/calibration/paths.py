@@ -29,16 +29,18 @@ TOLERANCE = 1e-9
 
 
 class Costs(NamedTuple):
-    """α (seconds) and 1/β (s/B) of each kind of link, in the order of `Paths.kinds`, and γ (s/B)."""
+    """α (seconds), 1/β (s/B) and g (seconds) of each kind of link, in the order of `Paths.kinds`, and γ (s/B)."""
 
     latency: Floats
     slowness: Floats
+    gap: Floats
     reduction: float
 
 
 class Paths:
-    """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind and bytes merged, the bytes
-    in units of V: shape (2 * kinds + 1,)."""
+    """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by kind and bytes merged,
+    the bytes in units of V: shape (3 * kinds + 1,). `wrong` is by how much, relatively and at most, those known were
+    when points were last simulated."""
 
     def __init__(self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]) -> None:
         self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
@@ -49,6 +51,7 @@ class Paths:
         self.routed = route(schedule, topology)
         self.links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in self.kinds]
         self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
+        self.wrong = 1.0
 
     def rows(self, protocol: int, nbytes: float) -> list[Floats]:
         """The paths found with a protocol at a size; those of large schedules are of all protocols and sizes."""
@@ -67,8 +70,8 @@ class Paths:
         topology = self.routed.topology
         latency, bandwidth = topology.latency.copy(), topology.medium_bandwidth.copy()
         gap = topology.medium_gap.copy()
-        for links, alpha, slowness in zip(self.links, costs.latency, costs.slowness, strict=True):
-            latency[links], bandwidth[links], gap[links] = alpha, 1 / slowness, 0.0
+        for links, alpha, slowness, each in zip(self.links, *costs[:3], strict=True):
+            latency[links], bandwidth[links], gap[links] = alpha, 1 / slowness, each
         gamma = np.full_like(topology.reduction, costs.reduction)
         changed = replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=gamma)
         routed = replace(
@@ -83,6 +86,7 @@ class Paths:
             [
                 *(counted.latency[links].sum() for links in self.links),
                 *(counted.inverse_bandwidth[links].sum() / nbytes for links in self.links),
+                *(counted.gap[links].sum() for links in self.links),
                 counted.reduction.sum() / nbytes,
             ]
         )
@@ -103,4 +107,4 @@ class Paths:
 
 def _each(costs: Costs, nbytes: float) -> Floats:
     """What each count of a row costs."""
-    return np.concatenate((costs.latency, costs.slowness * nbytes, [costs.reduction * nbytes]))
+    return np.concatenate((costs.latency, costs.slowness * nbytes, costs.gap, [costs.reduction * nbytes]))

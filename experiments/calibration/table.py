@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from experiments.calibration.libraries import Library
+from experiments.calibration.libraries import RINGS, Library
 from experiments.calibration.observations import Points
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
@@ -52,19 +52,22 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The known paths of every point, padded with zeros: `latencies` and `bytes` of shape (points, algorithms,
+    """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape (points, algorithms,
     protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
     algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
-    and `scratch`, in units of V.
+    `scratch` and what of it is `joined`, in units of V, and `rings`, 1 for a ring, else 0.
     """
 
     latencies: Floats
     bytes: Floats
+    gaps: Floats
     merged: Floats
     factors: Floats
     absent: Floats
     other: Floats
     scratch: Floats
+    joined: Floats
+    rings: Floats
 
     def at(self, keep: Rows) -> Table:
         """That of the points that `keep` chooses."""
@@ -74,13 +77,16 @@ class Table:
         """One path of each point; the other protocols never end."""
         every = np.arange(len(algorithm))
         shape = (len(every), 1, self.merged.shape[2], 1)
-        latencies, crossed = np.zeros((*shape, self.bytes.shape[-1])), np.full((*shape, self.bytes.shape[-1]), ENDLESS)
-        merged, place = np.zeros(shape), (every, algorithm, protocol, path)
+        kinds = self.bytes.shape[-1]
+        latencies, crossed = np.zeros((*shape, kinds)), np.full((*shape, kinds), ENDLESS)
+        gaps, merged, place = np.zeros((*shape, kinds)), np.zeros(shape), (every, algorithm, protocol, path)
         latencies[every, 0, protocol, 0] = self.latencies[place]
         crossed[every, 0, protocol, 0] = self.bytes[place]
+        gaps[every, 0, protocol, 0] = self.gaps[place]
         merged[every, 0, protocol, 0] = self.merged[place]
-        rest = (column[every, algorithm][:, None] for column in (self.factors, self.absent, self.other, self.scratch))
-        return Table(latencies, crossed, merged, *rest)
+        beside = (self.factors, self.absent, self.other, self.scratch, self.joined, self.rings)
+        rest = (column[every, algorithm][:, None] for column in beside)
+        return Table(latencies, crossed, gaps, merged, *rest)
 
 
 class Known:
@@ -100,6 +106,8 @@ class Known:
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
+        self.joins = any(name in library.joined for name, _, _ in self.of)
+        self.rings = any(name in RINGS for name, _, _ in self.of)
         self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
         self._table: tuple[int, Table] | None = None
 
@@ -130,10 +138,10 @@ class Known:
         most = max(len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves)
         deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
         shape = (len(points), most, len(self.library.protocols), deep)
-        latencies, crossed, merged = np.zeros((*shape, kinds)), np.zeros((*shape, kinds)), np.zeros(shape)
+        latencies, crossed, gaps, merged = *(np.zeros((*shape, kinds)) for _ in range(3)), np.zeros(shape)
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
-        other = np.full_like(absent, np.inf)
+        other, joined, rings = np.full_like(absent, np.inf), np.zeros_like(scratch), np.zeros_like(scratch)
         for c, curve in enumerate(points.curves):
             here = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
@@ -143,17 +151,20 @@ class Known:
                     if found := paths.rows(q, float(points.size[point])):
                         rows = np.array(found)
                         place = point, a, q, slice(len(rows))
-                        latencies[(*place, columns)] = rows[:, : len(columns)].T
-                        crossed[(*place, columns)] = rows[:, len(columns) : 2 * len(columns)].T
+                        counts = np.split(rows[:, :-1], 3, axis=1)
+                        for column, count in zip((latencies, crossed, gaps), counts, strict=True):
+                            column[(*place, columns)] = count.T
                         merged[place] = rows[:, -1]
                 for q, prior in enumerate(self.library.protocols):
                     factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
                 barred = [q for q, prior in enumerate(self.library.protocols) if prior.name not in curve.protocols]
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
+                joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
+                rings[here, a] = name in RINGS
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
                 other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
-        return Table(latencies, crossed, merged, factors, absent, other, scratch)
+        return Table(latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings)
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""

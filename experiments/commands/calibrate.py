@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments import output
-from experiments.calibration.calibrate import Calibration, calibrate, document, library_of, points
+from experiments.calibration.calibrate import LEAST, LINKED, Calibration, calibrate, document, library_of, points
 from experiments.calibration.libraries import library
+from experiments.calibration.observations import Series
 from experiments.calibration.table import as_nodes
+from experiments.calibration.transfer import linked, port
 from experiments.commands.machine import Machine
-from experiments.measurements import Curve, read_all
+from experiments.measurements import doubts, read_all
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.document import Calibrated, Error, Estimated
 from topologies.errors import InputError
@@ -23,37 +26,46 @@ from topologies.units import format_bandwidth, format_seconds
 SOURCES = 1000
 
 
-def run(
-    files: Sequence[Path],
-    family: str | None,
-    machine: Machine | None,
-    name: str | None,
-    of: str | None,
-    forced: bool,
-    in_place: bool,
-    out: Path | None,
-    how: str,
-) -> int:
+class Choice(NamedTuple):
+    """What is fitted to what: options of the command."""
+
+    family: str | None = None
+    machine: Machine | None = None
+    name: str | None = None
+    library: str | None = None
+    forced: bool = False
+    in_place: bool = False
+    links: Sequence[Path] = ()
+    gap: bool = False
+
+
+def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> int:
     """Fit, print what was found, and write the profile."""
     output.check_writable(out, ENDINGS)
-    measurements = read_all(files, family)
-    curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
+    machine, links = choice.machine, choice.links
+    measurements = read_all(files, choice.family)
+    curves = [curve for curve in measurements.curves if curve.algorithm or not choice.forced]
     if not curves:
-        raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if forced else ''}in it")
-    chosen = library(of) if of else library_of(curves)
+        raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it")
+    chosen = library(choice.library) if choice.library else library_of(curves)
     built = machine_for(machine.topology if machine else "nodes")
-    measured, skipped = points(curves, chosen, built, in_place=in_place)
+    if links:
+        chosen = linked(chosen, port(read_all(links).curves))
+    measured, skipped = points(curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    found = calibrate(measured, chosen, built, output.Progress("steps"))
+    for line in doubts(curves):
+        output.note(line)
+    found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
-    called = name or (out.stem if out else "profile")
-    profile = document(found, called, where, _sources(curves), _made(files))
+    called = choice.name or (out.stem if out else "profile")
+    profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)))
     if out:
         write(profile, out)
     unknown = sum(bool(one.open) for one in profile.estimates.values())
     if unknown:
-        output.note(f"{unknown} of {len(profile.estimates)} parameters are not identified by these runs")
+        verb = "is" if unknown == 1 else "are"
+        output.note(f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs")
     output.say(_render(profile, found, how))
     return 0
 
@@ -69,9 +81,9 @@ def _built(machine: Machine, ranks: int, per_node: int) -> Topology:
     return machine.laid_out(ranks, -(-ranks // per_node))(ranks)
 
 
-def _sources(curves: Sequence[Curve]) -> list[str]:
-    """What was measured: files by name, without their folders."""
-    lines = [f"{Path(curve.source).name}: {curve.collective}, {curve.ranks} ranks" for curve in curves]
+def _sources(curves: Sequence[Series]) -> list[str]:
+    """What was fitted: files by name, without their folders."""
+    lines = [f"{Path(curve.name).name}: {curve.collective}, {output.counted(curve.ranks, 'rank')}" for curve in curves]
     return [line[:200] for line in lines[:SOURCES]]
 
 
@@ -92,7 +104,8 @@ def _render(profile: Calibrated, found: Calibration, how: str) -> str:
     if how == "csv":
         return output.to_csv(records).rstrip("\n")
     points = found.fit.model.points
-    head = f"{profile.library} on {profile.machine}: {len(points.curves)} curves, {len(points)} points"
+    amount = f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"
+    head = f"{profile.library} on {profile.machine}: {amount}"
     parts = [head, output.align(_parameters(profile.estimates)), error_table(profile.errors)]
     return "\n\n".join(parts)
 

@@ -14,7 +14,7 @@ from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simu
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
-from experiments.measurements import Curve, Measurements, read_all
+from experiments.measurements import Curve, Measurements, doubts, read_all
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds
@@ -50,6 +50,8 @@ def run(
         _draw(results, plot)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
+    for line in doubts(curves):
+        output.note(line)
     output.say(_render(results, differences, how))
     return int(any(one.abnormal for one in results) or bool(differences))
 
@@ -58,7 +60,9 @@ def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterat
     ranks = _one(p) if p else None
     for curve in measurements.curves:
         if ranks and curve.ranks and ranks != curve.ranks:
-            raise InputError(f"{curve.source} has {curve.ranks} ranks: --p {ranks} contradicts it, leave it out")
+            raise InputError(
+                f"{curve.source} has {output.counted(curve.ranks, 'rank')}: --p {ranks} contradicts it, leave it out"
+            )
         points = curve.in_place if in_place else curve.points or curve.in_place
         if points:
             beside = () if in_place or not curve.points else curve.in_place
@@ -114,14 +118,14 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
 
 def _total(results: Sequence[Diagnosis]) -> str:
     sick = sum(one.abnormal for one in results)
-    return f"\n{sick} of {len(results)} curve{'s' if len(results) > 1 else ''} abnormal"
+    return f"\n{sick} of {output.counted(len(results), 'curve')} abnormal"
 
 
 def _text(one: Diagnosis, full: bool) -> Iterator[str]:
     curve = one.curve
-    ranks = f"{curve.ranks} ranks" if curve.ranks else "ranks unknown"
+    ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
     about = ", ".join(word for word in (curve.collective, ranks, curve.algorithm, curve.protocol) if word)
-    yield f"{about}, {Path(curve.source).name}: {'abnormal' if one.abnormal else 'healthy'}"
+    yield f"{about}, {Path(curve.source).name}: {one.verdict}"
     yield from (f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings)
     if not full:
         return
@@ -173,6 +177,7 @@ def _record(one: Diagnosis) -> dict[str, object]:
         "ranks": one.curve.ranks,
         "nodes": one.curve.nodes,
         "abnormal": one.abnormal,
+        "verdict": one.verdict,
         "capped": one.curve.capped,
         "findings": [
             found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]} for found in one.findings

@@ -9,17 +9,16 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from experiments import output
-from experiments.runner.environment import TORCHRUN, Place, find_place, meeting_point
+from experiments.runner.environment import TORCHRUN, Place, check_port, find_place, meeting_point
 from experiments.runner.failures import GRACE, MeasurementFailed
 from experiments.runner.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
-from experiments.runner.results import CELLS, Record, Row, key_of, read_rows
+from experiments.runner.results import Record, Row, cells, key_of, read_rows
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
 
@@ -61,8 +60,7 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
             return 2
         raise
     plans = [_without(plan, record) for plan in plans]
-    if record.path:
-        output.write(_meta(record.path), _provenance(request, plans, record.path, resume))
+    record.about = _provenance(request, plans, record)
     if place is None:
         return _finished(record, how, lambda: _measure_here(plans, record))
     code = _finished(record, how, lambda: _measure_as(place, plans[0], record))
@@ -79,7 +77,7 @@ def _plans(request: Request, place: Place | None) -> list[Plan]:
     plans = [_plan(request, ranks) for ranks in counts]
     _check_memory(plans, place)
     if place is None:
-        _check_init(plans)
+        _check_here(plans)
         _check_device(plans[counts.index(max(counts))])
     return plans
 
@@ -106,8 +104,7 @@ def _plan(request: Request, ranks: int) -> Plan:
             raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(known)}")
     if request.backend == "nccl" and device == "cpu":
         raise InputError("backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo")
-    if request.init is not None and not _INIT.fullmatch(request.init):
-        raise InputError(f"init {request.init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE")
+    _check_init(request.init or "")
     if request.repetitions < 1 or request.warmup < 1:
         raise InputError(f"repetitions = {request.repetitions}, warmup = {request.warmup}: 1 or more")
     names, sizes = parse_names(request.collectives), parse_sizes(request.sizes)
@@ -143,10 +140,28 @@ def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
             )
 
 
-def _check_init(plans: Sequence[Plan]) -> None:
-    path = Path(plans[0].init.removeprefix("file://")) if plans[0].init.startswith("file://") else None
+def _check_init(init: str) -> None:
+    if init and not _INIT.fullmatch(init):
+        raise InputError(f"init {init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE")
+    if init.startswith("tcp://"):
+        check_port(f"init {init[:80]!r}", init.rpartition(":")[2])
+    output.check_writable(_meeting_file(init))
+
+
+def _check_here(plans: Sequence[Plan]) -> None:
+    """Whether ranks that start here can meet at their `init`."""
+    init = plans[0].init
+    path = _meeting_file(init)
     if path and (len(plans) > 1 or path.exists()):
-        raise InputError(f"init {plans[0].init!r}: a file that is not there yet, for one number of ranks")
+        raise InputError(f"init {init!r}: a file that is not there yet, for one number of ranks")
+    if init == "env://":
+        if not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+            raise InputError(f"init {init!r}: MASTER_ADDR and MASTER_PORT are not set, leave --init out")
+        meeting_point(os.environ)
+
+
+def _meeting_file(init: str) -> Path | None:
+    return Path(init.removeprefix("file://")) if init.startswith("file://") else None
 
 
 def _check_device(plan: Plan) -> None:
@@ -161,11 +176,14 @@ def _record(out: Path | None, resume: bool) -> Record:
         raise InputError("--resume of which file: name it with --out")
     if out is None:
         return Record(None)
+    record = Record(out)
     output.check_writable(out)
-    output.check_writable(_meta(out))
+    output.check_writable(record.meta)
     if out.exists() and not resume:
         raise InputError(f"{out} exists: continue it with --resume, or name another file")
-    return Record(out, read_rows(out) if resume and out.exists() else [])
+    if out.exists():
+        record.rows += read_rows(out)
+    return record
 
 
 def _without(plan: Plan, record: Record) -> Plan:
@@ -184,7 +202,7 @@ def _measure_here(plans: Sequence[Plan], record: Record) -> None:
 
 
 def _measure_as(place: Place, plan: Plan, record: Record) -> None:
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if plan.init in ("", "env://"):
         os.environ.update(meeting_point(os.environ))
         plan = replace(plan, init="env://")
@@ -213,30 +231,36 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
         failure = str(error)
     finally:
         if record.rows:
-            output.say(output.render([asdict(row) for row in record.rows], CELLS, how))
+            output.say(output.render([asdict(row) for row in record.rows], cells(record.rows), how))
     wrong = sum(row.wrong > 0 for row in record.rows)
     if wrong:
-        print(f"simctl: {wrong} of {len(record.rows)} points have wrong results", file=sys.stderr)  # noqa: T201
-    kept = f"{len(record.rows)} points are kept in {record.path}" if record.path and record.rows else ""
-    if failure or (failure is not None and kept):
-        print("simctl: " + "; ".join(filter(None, (failure, kept))), file=sys.stderr)  # noqa: T201
+        verb = "has a wrong result" if wrong == 1 else "have wrong results"
+        print(f"simctl: {wrong} of {output.counted(len(record.rows), 'point')} {verb}", file=sys.stderr)  # noqa: T201
+    said = "; ".join(filter(None, (failure, _kept(record))))
+    if failure is not None and said:
+        print(f"simctl: {said}", file=sys.stderr)  # noqa: T201
     return 1 if wrong or failure is not None else 0
 
 
-def _meta(out: Path) -> Path:
-    """Where it is kept how a table was made."""
-    return out.with_name(f"{out.name}.meta.json")
+def _kept(record: Record) -> str:
+    verb = "is" if len(record.rows) == 1 else "are"
+    points = output.counted(len(record.rows), "point")
+    return f"{points} {verb} kept in {record.path}" if record.path and record.rows else ""
 
 
-def _provenance(request: Request, plans: Sequence[Plan], out: Path, resume: bool) -> str:
+def _provenance(request: Request, plans: Sequence[Plan], record: Record) -> str:
     """As of every table; of one that is resumed, what was known of it before is under `before`."""
     asked = {name: value for name, value in asdict(request).items() if value is not None}
     machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
     ranks = ",".join(str(plan.ranks) for plan in plans)
     made = json.loads(output.provenance(**asked, **machine, ranks=ranks, torch=_torch()))
-    if resume:
-        with suppress(OSError, ValueError):
-            made["before"] = json.loads(_meta(out).read_text())
+    if record.meta and record.rows:
+        try:
+            made["before"] = json.loads(record.meta.read_text())
+        except (OSError, ValueError):
+            lost = "cannot be read" if record.meta.exists() else "is not there"
+            rows = output.counted(len(record.rows), "row")
+            output.note(f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known")
     return json.dumps(made, indent=1)
 
 

@@ -67,7 +67,8 @@ def run(
     output.say(output.render([asdict(row) for row in rows], cells, how))
     failed = [row for row in rows if row.failed]
     if failed:
-        output.note(f"{len(failed)} of {len(rows)} points failed a check: this is a bug in simctl, please report it")
+        share = f"{len(failed)} of {output.counted(len(rows), 'point')}"
+        output.note(f"{share} failed a check: this is a bug in simctl, please report it")
     return 1 if failed else 0
 
 

@@ -1,4 +1,7 @@
-"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on unseen ones."""
+"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on unseen ones.
+
+With `--compare nccl`, NCCL's own model beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,25 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import output
+from experiments import nccl_comparison, output
 from experiments.calibration.calibrate import calibrate, error, points
-from experiments.calibration.libraries import Library, library
+from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Predicted, errors, predict
 from experiments.commands.calibrate import error_table, machine_for
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
-from experiments.measurements import read_all
+from experiments.measurements import Curve, doubts, read_all
 from experiments.profiles import find, is_profile
 from experiments.profiles.document import Calibrated, Error
 from topologies.errors import InputError
+from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds, parse_number
 
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
+Beside = Sequence[Floats]
+"""Seconds by NCCL's own model, an array a curve of shape (sizes,); no array where it was not asked for."""
 
 
 def refuse(options: Sequence[str]) -> None:
@@ -39,6 +45,7 @@ def run(
     tolerance: str | None,
     plot: Path | None,
     how: str,
+    compare: str | None = None,
 ) -> int:
     """Print both; 1 if a mean error is above the tolerance."""
     limit = _share(tolerance) if tolerance else np.inf
@@ -48,11 +55,15 @@ def run(
     if not is_profile(files[0].name) and any(is_profile(path.name) for path in files[1:]):
         raise InputError(f"{files[0]} comes first: name the profile, then runs")
     profile, kind = _profile(files[0])
+    generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(files[1:], family)
     curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
     measured, skipped = points(curves, kind, in_place=in_place)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
+    for line in doubts(curves):
+        output.note(line)
+    beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)
     found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
     crossed = {one.protocol: error(one) for one in found.held_out}
@@ -60,7 +71,7 @@ def run(
         from experiments.calibration import figure
 
         output.write(plot, figure.measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
-    output.say(_render(profile, judged, crossed, how))
+    output.say(_render(profile, judged, beside, crossed, how))
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
     return int(max(means) > limit)
@@ -78,6 +89,14 @@ def _profile(path: Path) -> tuple[Calibrated, Library]:
     return profile, library(profile.library)
 
 
+def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
+    """Of GPUs, as `--compare` has it; empty: as the runs say."""
+    generation = nccl_comparison.asked(compare)
+    if kind is not NCCL:
+        raise InputError(f"--compare {compare}: {profile.profile} is of {kind.name}, expected a profile of NCCL")
+    return generation
+
+
 def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated, kind = profile.simulated(), library(profile.library)
@@ -90,7 +109,33 @@ def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     return judged
 
 
-def _render(profile: Calibrated, judged: Sequence[Judged], crossed: dict[str, Error], how: str) -> str:
+def _beside(profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str) -> list[Floats]:
+    """Every curve by NCCL's own model."""
+    known = nccl_comparison.generations(curves, chosen)
+    unknown = next((one.name for one in measured.curves if one.name not in known), None)
+    if unknown:
+        raise InputError(f"--compare nccl: {unknown} does not say which GPUs it is of: name them, like nccl:hopper")
+    output.note(
+        f"NCCL's own model (src/graph/tuning.cc) has β of Simple by {profile.profile}, all else is NCCL's: "
+        f"GPUs are {', '.join(sorted({known[one.name] for one in measured.curves}))}"
+    )
+    return [nccl_comparison.of_profile(profile, one, known[one.name]) for one in measured.curves]
+
+
+def _render(profile: Calibrated, judged: Sequence[Judged], beside: Beside, crossed: dict[str, Error], how: str) -> str:
+    if how == "csv":
+        return output.to_csv(_records(judged, beside)).rstrip("\n")
+    if how == "json":
+        unseen = {name: one.model_dump() for name, one in crossed.items()}
+        return output.to_json({"points": _records(judged, beside), "unseen": unseen})
+    again = (
+        f"the same kind of model, fitted to these runs without the points that it is judged by\n{error_table(crossed)}"
+    )
+    return "\n\n".join((_as_it_is(profile, judged, beside), _worst(judged), again))
+
+
+def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
+    """A record a point; with NCCL's own model, its seconds and error, none where it has no model."""
     records: list[output.Record] = [
         {
             "curve": Path(curve.name).name,
@@ -106,26 +151,35 @@ def _render(profile: Calibrated, judged: Sequence[Judged], crossed: dict[str, Er
         for curve, rows in judged
         for row in rows
     ]
-    if how == "csv":
-        return output.to_csv(records).rstrip("\n")
-    if how == "json":
-        return output.to_json({"points": records, "unseen": {name: one.model_dump() for name, one in crossed.items()}})
-    again = (
-        f"the same kind of model, fitted to these runs without the points that it is judged by\n{error_table(crossed)}"
-    )
-    return "\n\n".join((_as_it_is(profile, judged), _worst(judged), again))
+    if not beside:
+        return records
+    own = [None if np.isnan(value) else float(value) for value in np.concatenate(beside)]
+    measured = [row.measured for _, rows in judged for row in rows]
+    return [
+        {**record, "nccl_s": value, "nccl_error": None if value is None else value / seconds - 1}
+        for record, value, seconds in zip(records, own, measured, strict=True)
+    ]
 
 
-def _as_it_is(profile: Calibrated, judged: Sequence[Judged]) -> str:
-    table = [["curve", "ranks", "sizes", "mean", "median", "worst"]]
-    for curve, rows in judged:
+def _as_it_is(profile: Calibrated, judged: Sequence[Judged], beside: Beside) -> str:
+    own = [np.abs(seconds / curve.seconds - 1) for (curve, _), seconds in zip(judged, beside, strict=False)]
+    table = [["curve", "ranks", "sizes", "mean", "median", "worst", *(["NCCL's own model"] if own else [])]]
+    for k, (curve, rows) in enumerate(judged):
         wrong = errors(rows)
         shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
+        shares += [_mean(own[k])] if own else []
         table.append([Path(curve.name).stem, str(curve.ranks), str(len(rows)), *shares])
     everything = np.concatenate([errors(rows) for _, rows in judged])
     middle = f"mean {everything.mean():.1%}, median {np.median(everything):.1%}"
+    middle += f"; NCCL's own model: mean {_mean(np.concatenate(own))}" if own else ""
     total = f"|predicted / measured - 1| of {len(everything)} points: {middle}"
     return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
+
+
+def _mean(wrong: Floats) -> str:
+    """Of the points that there is a model of."""
+    known = wrong[~np.isnan(wrong)]
+    return f"{known.mean():.1%}" if len(known) else "-"
 
 
 def _worst(judged: Sequence[Judged]) -> str:

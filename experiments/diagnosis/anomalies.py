@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, Finding
+from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding
 from experiments.diagnosis.samples import Places, Samples
 from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, runs, slow_runs
 from topologies.units import format_bytes, format_seconds
@@ -16,7 +16,7 @@ def anomalies(samples: Samples) -> tuple[Finding, ...]:
     """All findings, alarms first."""
     shape = [*_slow(samples), *_end(samples)]
     taken = {place for finding in shape for place in finding.places}
-    others = [*_places(samples), *_falls(samples, taken), *_switches(samples, taken)]
+    others = [*_places(samples), *_falls(samples, taken), *_still(samples), *_switches(samples, taken)]
     found = [*_wrong(samples), *shape, *others]
     return tuple(sorted(found, key=lambda finding: not finding.alarm))
 
@@ -97,6 +97,20 @@ def _falls(samples: Samples, taken: set[int]) -> Iterator[Finding]:
         if worst not in taken:
             text = f"{span(samples, run)}: {_against(samples, worst)}"
             yield Finding("time falls", tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False)
+
+
+def _still(samples: Samples) -> Iterator[Finding]:
+    """The widest range of large sizes over which time does not change, whatever it does between."""
+    size, seconds = samples.size, samples.seconds
+    step, growth = size / size[:, None], seconds / seconds[:, None]
+    alike = (size[:, None] >= 2.0**20) & (step >= STILL) & (growth < FALLS) & (growth > 1 / FALLS)
+    if alike.any():
+        first, last = np.unravel_index(int(np.argmax(alike * step)), step.shape)
+        places = tuple(range(int(first), int(last) + 1))
+        text = (
+            f"{span(samples, places)}: size grows {step[first, last]:.4g} times, time {growth[first, last]:.3g} times"
+        )
+        yield Finding("time stands still", places, float(step[first, last]), text, alarm=False)
 
 
 def _switches(samples: Samples, taken: set[int]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import numpy as np
 from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
 from experiments.measurements import Curve
+from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
@@ -100,4 +101,4 @@ def _span(low: float, high: float) -> str:
 
 
 def _subject(curve: Curve) -> str:
-    return f"{curve.collective}, {curve.ranks} ranks" if curve.ranks else curve.collective
+    return f"{curve.collective}, {counted(curve.ranks, 'rank')}" if curve.ranks else curve.collective

@@ -44,13 +44,15 @@ MANY = 256
 
 @dataclass(frozen=True)
 class Expected:
-    """Shape (points,): the seconds that are expected and those that nothing can beat, and who expects them."""
+    """Shape (points,): the seconds that are expected and those that nothing can beat, and who expects them: the
+    `profile` and its machine in words, empty where a machine is simulated without one."""
 
     seconds: Floats
     algorithm: tuple[str, ...]
     bound: Floats
     limit: str
     topology: Topology
+    profile: str = ""
 
 
 Expectation = Callable[[Curve, Floats], Expected | None]
@@ -108,7 +110,8 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         beaten = np.array([run.launch + bound.seconds for run, bound in zip(runs, bounds, strict=True)])
         chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
-        return Expected(seconds, chosen, beaten, bounds[-1].name, runs[-1].timeline.routed.topology)
+        topology, whose = runs[-1].timeline.routed.topology, f"{profile.profile}, of {profile.machine}"
+        return Expected(seconds, chosen, beaten, bounds[-1].name, topology, whose)
 
     return expect
 

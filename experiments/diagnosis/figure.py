@@ -10,6 +10,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from experiments.diagnosis.report import Diagnosis
 from experiments.figures import GREY, to_bytes
+from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
@@ -33,7 +34,7 @@ def diagnosis_figure(one: Diagnosis, kind: str) -> bytes:
     lower.set_ylim(bottom=0)
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     lower.set_xlabel("size V")
-    ranks = f", {one.curve.ranks} ranks" if one.curve.ranks else ""
+    ranks = f", {counted(one.curve.ranks, 'rank')}" if one.curve.ranks else ""
     verdict = "abnormal" if one.abnormal else "healthy"
     upper.set_title(f"{one.curve.collective}{ranks}, {Path(one.curve.source).name}: {verdict}")
     upper.legend(frameon=False)

@@ -15,8 +15,14 @@ FALLS = 1.25
 """Time that falls by this much as size grows is beyond noise: of sizes measured twice, 99 in 100 are nearer."""
 ATTACHED = 1.15
 """A neighbour of an abnormal size belongs to it if it is slow by this much."""
+FEWEST = 3
+"""Points of a curve from which on its shape can be judged: the size in question and one on each side."""
 FAR_BELOW = 0.6
 """A plateau is far below the machine's at this fraction: NCCL reaches 70 to 100% of what its simulation does."""
+STILL = 64.0
+"""Sizes from 1 MiB on that differ by this much take different times: by FALLS or more on every machine measured."""
+MISFIT = 2.0
+"""A profile whose every time is off by this much, in one direction, is not this machine's."""
 
 
 class Finding(NamedTuple):

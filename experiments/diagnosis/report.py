@@ -8,20 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.diagnosis.advice import advice
-from experiments.diagnosis.anomalies import anomalies
+from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
-from experiments.diagnosis.findings import FAR_BELOW, Finding
+from experiments.diagnosis.findings import FAR_BELOW, FEWEST, MISFIT, Finding
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
 from experiments.diagnosis.samples import Places, Samples, samples, uses_mpi
 from experiments.measurements import Curve
 from experiments.measurements.identity import bus_factor
+from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 TOP = 3
 """How many of the largest sizes a plateau is looked for at."""
+NOTHING = 1e-3
+"""A share of the time that is not worth a word."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,16 @@ class Diagnosis:
     def abnormal(self) -> bool:
         """Whether anything is."""
         return any(finding.alarm for finding in self.findings)
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few points to judge."""
+        return len(self.samples.size) < FEWEST
+
+    @property
+    def verdict(self) -> str:
+        """In a word or some: what is found counts even where there are too few points for more."""
+        return "abnormal" if self.abnormal else "too few points to judge" if self.few else "healthy"
 
     @property
     def busbw(self) -> Floats:
@@ -66,11 +79,37 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
     sound = _sound(points, found)
     envelope = fit(points.size[sound], points.seconds[sound])
     expects = expected(curve, points.size) if expected else None
+    if len(points.size) < FEWEST:
+        found = tuple(one._replace(alarm=one.kind == "wrong result") for one in found)
+        blank = ("",) * len(points.size)
+        return Diagnosis(curve, points, envelope, blank, found, expects, None, advice(curve, found))
     flat = _reached(points, envelope)
     top = plateau(curve, float(points.rate.max()), expects.topology if expects else None) if flat else None
-    if expects:
+    if expects and (off := _misfit(points, expects)):
+        found = (off._replace(alarm=off.alarm and not points.host and not _guessed(curve, expects)), *found)
+        top = top and Plateau(top.rate, None, top.text.partition(":")[0])
+    elif expects:
         found = (*_beside(curve, points, expects, flat), *found)
     return Diagnosis(curve, points, envelope, regimes(points, envelope), found, expects, top, advice(curve, found))
+
+
+def _misfit(points: Samples, expected: Expected) -> Finding | None:
+    """Whether a profile is of another machine: this one is slower by MISFIT at every size, or faster by that at the
+    largest ones, which no fault makes it. `factor` is how many times slower it is."""
+    ratio = points.seconds / expected.seconds
+    slow, fast = bool((ratio > MISFIT).all()), bool((ratio[-TOP:] < 1 / MISFIT).all())
+    if not expected.profile or not (slow or fast):
+        return None
+    places = tuple(np.flatnonzero((ratio > MISFIT) | (ratio < 1 / MISFIT)).tolist())
+    least, most = ratio[list(places)].min(), ratio[list(places)].max()
+    text = f"{span(points, places)}: {least:.3g} to {most:.3g} times as long as by the profile {expected.profile}"
+    text += ": it is of another machine, or this one is slow at every size" if slow else ": it is of another machine"
+    return Finding("profile does not fit", places, float(np.median(ratio[-TOP:])), text, alarm=slow)
+
+
+def _guessed(curve: Curve, expected: Expected) -> bool:
+    """Whether nobody said which of the nodes the ranks are on."""
+    return curve.nodes is None and nodes_of(curve, expected.topology) > 1
 
 
 def _sound(points: Samples, found: tuple[Finding, ...]) -> Places:
@@ -92,7 +131,7 @@ def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> It
     if flat and share < FAR_BELOW:
         nodes = nodes_of(curve, expected.topology)
         kind = "far below" if nodes > 1 else "far below in a node"
-        guessed = nodes > 1 and curve.nodes is None
+        guessed = _guessed(curve, expected)
         text = f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} should give here"
         text += ": merging and copies on the host are not in that" if points.host else ""
         text += f", if the ranks fill {nodes} nodes one after the other (else: --placement)" if guessed else ""
@@ -100,11 +139,14 @@ def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> It
         yield Finding(kind, places, 1 / share, text, not points.host and not guessed)
     faster = np.flatnonzero(expected.bound > points.seconds * 1.02)
     if len(faster):
-        text = f"{len(faster)} sizes are faster than anything can be on that machine: is it another one?"
+        verb = "is" if len(faster) == 1 else "are"
+        text = f"{counted(len(faster), 'size')} {verb} faster than anything can be on that machine: is it another one?"
         yield Finding("beats the bound", tuple(faster.tolist()), 1.0, text, alarm=False)
 
 
 def _facts(one: Diagnosis) -> Iterator[str]:
+    if one.few:
+        return
     first, last = one.envelope.pieces[0], one.envelope.pieces[-1]
     if float(first.share(one.samples.size[0])) < 1 - MOSTLY:
         yield f"α {format_seconds(first.latency)} for the smallest{_steps(one.curve, first.latency)}"
@@ -117,7 +159,7 @@ def _facts(one: Diagnosis) -> Iterator[str]:
 
 def _protocol(piece: Piece) -> str:
     sizes = f"{format_bytes(piece.start)} to {format_bytes(piece.end)}"
-    if piece.per_byte <= 0:
+    if piece.share(piece.end) < NOTHING:
         return f"from {sizes}: {format_seconds(piece.latency)} whatever the size"
     rate = format_bandwidth(1 / piece.per_byte)
     if piece.latency <= 0:
@@ -137,4 +179,4 @@ def _steps(curve: Curve, latency: float) -> str:
     rounds = curve.ranks - 1 if ring else int(np.ceil(np.log2(curve.ranks)))
     steps = rounds * (1 if doubling and not ring else there_and_back)
     name = "a ring" if ring else "recursive doubling" if doubling else "a tree"
-    return f": {format_seconds(latency / steps)} a step of {name} ({steps} steps)"
+    return f": {format_seconds(latency / steps)} a step of {name} ({counted(steps, 'step')})"

@@ -11,6 +11,7 @@ from experiments.measurements.about import About, about
 from experiments.measurements.columns import IDENTITY, Cells, Identity
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import UNKNOWN, Curve, Measurements, Point, tally
+from experiments.output import counted
 from topologies.errors import InputError
 
 _SHOWN = 3
@@ -76,7 +77,7 @@ def parse_csv(text: str, path: Path) -> Measurements:
 def _skipped(table: _Table) -> Iterator[str]:
     if table.unread:
         names = ", ".join(table.unread)
-        yield f"{len(table.unread)} column{'s' if len(table.unread) != 1 else ''} with names not known here: {names}"
+        yield f"{counted(len(table.unread), 'column')} with names not known here: {names}"
     if table.empty:
         yield tally("row", "of size or time 0", table.empty)
 
@@ -96,7 +97,9 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
         if not row:
             continue
         if len(row) != len(header):
-            raise InputError(f"{path} line {reader.line_num}: {len(row)} values under {len(header)} columns")
+            raise InputError(
+                f"{path} line {reader.line_num}: {counted(len(row), 'value')} under {counted(len(header), 'column')}"
+            )
         yield reader.line_num, dict(zip(header, map(str.strip, row), strict=True))
 
 
@@ -172,6 +175,6 @@ def _notes(key: Identity, series: _Series, known: About) -> Iterator[str]:
     if guessed and known.guessed:
         yield f"{' and '.join(guessed)} by the file's name"
     if series.points and 0 < len(series.in_place) < len(series.points):
-        yield f"in-place times for {len(series.in_place)} of {len(series.points)} sizes"
+        yield f"in-place times for {len(series.in_place)} of {counted(len(series.points), 'size')}"
     if series.disagree:
         yield tally("row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", series.disagree)

@@ -1,11 +1,13 @@
 """Several files and folders of measurements, read as one."""
 
+import os.path
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments.measurements.about import INDEX, entries
 from experiments.measurements.measurement import Curve, Measurements
 from experiments.measurements.reading import read
+from experiments.output import META, counted
 from topologies.errors import InputError
 
 _SUFFIXES = (".csv", ".json", ".log", ".out", ".txt")
@@ -16,20 +18,28 @@ def read_all(paths: Iterable[Path], family: str | None = None) -> Measurements:
 
     A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`), or, without an index,
     for every .csv, .json, .log, .out and .txt in it; a file in a folder that cannot be read is skipped and named.
+    A file that is given twice counts once.
     `family` keeps the curves of one series of an index: its whole name or its first word ("F01").
     Raises InputError when a path is not there, a file given by its own name cannot be read, or nothing is left.
     """
     curves: list[Curve] = []
     skipped: list[str] = []
-    paths = tuple(paths)
+    paths, met, again = tuple(paths), set[str](), list[Path]()
     for path in paths:
         for file in _files(path, family):
-            found = _read(file, forgiving=path.is_dir())
+            found, real = _read(file, forgiving=path.is_dir()), os.path.realpath(file)
+            if real in met:
+                again.append(file)
+                continue
+            met.add(real)
             curves += found.curves
             skipped += [f"{file}: {line}" for line in found.skipped]
+    if again:
+        more = f" and {counted(len(again) - 1, 'other file')}" if len(again) > 1 else ""
+        skipped.append(f"{again[0]}{more}: given twice, counted once")
     kept = [curve for curve in curves if family is None or belongs(curve.family, family)]
     if len(kept) < len(curves):
-        skipped.append(f"{len(curves) - len(kept)} of {len(curves)} curves: not of family {family}")
+        skipped.append(f"{len(curves) - len(kept)} of {counted(len(curves), 'curve')}: not of family {family}")
     if not kept:
         raise InputError(_nothing(paths, curves, skipped, family))
     return Measurements(tuple(kept), tuple(skipped))
@@ -55,12 +65,16 @@ def _files(path: Path, family: str | None) -> Iterator[Path]:
             inside = sorted(path.iterdir())
         except OSError as error:
             raise InputError(f"cannot read folder {path}: {error.strerror}") from None
-        yield from (file for file in inside if file.suffix.lower() in _SUFFIXES and file.is_file())
+        yield from (file for file in inside if _may_be_measurements(file))
         return
     for case, entry in entries(index).items():
         if family is None or belongs(entry.get("family", ""), family):
             curve = path / "curves" / f"{case}.csv"
             yield curve if curve.is_file() else path / f"{case}.csv"
+
+
+def _may_be_measurements(file: Path) -> bool:
+    return file.suffix.lower() in _SUFFIXES and not file.name.endswith(META) and file.is_file()
 
 
 def _read(file: Path, forgiving: bool) -> Measurements:

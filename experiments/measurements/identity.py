@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from experiments.measurements.checks import Interval, bus_ratio
 from experiments.measurements.measurement import UNKNOWN, canonical
 from experiments.measurements.table import Row
+from experiments.output import counted
 
 _DEVICE = re.compile(
     r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
@@ -133,7 +134,7 @@ def _doubt(devices: Sequence[Device]) -> str:
         twice = Counter(ranks).most_common(1)[0][0]
         return f"rank {twice} is listed twice (processes that did not join in one job?)"
     if set(ranks) != set(range(len(ranks))):
-        return f"the list of devices has {len(ranks)} ranks, the highest is {max(ranks)}"
+        return f"the list of devices has {counted(len(ranks), 'rank')}, the highest is {max(ranks)}"
     sizes = set(Counter(entry.group for entry in devices).values())
     return "" if len(sizes) == 1 else "the groups differ in size"
 

@@ -20,6 +20,7 @@ from experiments.measurements.rows import Rows, Step
 from experiments.measurements.sections import Run
 from experiments.measurements.series import Skipped, curves, told
 from experiments.measurements.table import Cell, Header, Row, fits
+from experiments.output import counted
 from topologies.errors import InputError
 
 VERSIONS = ("1", "2")
@@ -104,7 +105,8 @@ def _salvaged(text: str, line: int, source: str) -> _Document:
             break
         results.append(result)
     rest = len(text) - at
-    cut = f"the end of the file, cut short after {len(results)} results ({rest} characters that are no whole result)"
+    after = f"cut short after {counted(len(results), 'result')}"
+    cut = f"the end of the file, {after} ({rest} characters that are no whole result)"
     return _Document(head | {"results": results}, line, cut)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.measurements.loading import load, numbered, too_long
 from experiments.measurements.measurement import Curve, Measurements, Point, canonical, tally
 from experiments.measurements.osu_table import BENCHMARKS, Benchmark, Header, Row, Title, find_header, find_title
+from experiments.output import counted
 from topologies.errors import InputError
 
 _LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b")
@@ -234,5 +235,6 @@ def _notes(
             else "sizes are a rank's part of the total: the number of ranks is not in the text"
         )
     if wrong := [point.size for point in points if point.wrong]:
-        yield f"validation failed at {len(wrong)} sizes (how many elements is not printed; counted as 1): {wrong[0]} B"
+        at = counted(len(wrong), "size")
+        yield f"validation failed at {at} (how many elements is not printed; counted as 1): {wrong[0]} B"
     yield from table.notes

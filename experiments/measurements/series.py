@@ -20,6 +20,7 @@ from experiments.measurements.measurement import Curve, Point, tally
 from experiments.measurements.rows import Rows
 from experiments.measurements.sections import Run
 from experiments.measurements.table import Cell, Header, Row
+from experiments.output import counted
 
 Skipped = dict[str, list[int]]
 _REASONS = {
@@ -82,7 +83,7 @@ def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
 def _ranks(run: Run) -> Ranks:
     if not run.devices and len(run.nranks) == 1:
         (ranks,) = run.nranks
-        return Ranks(ranks, None, (f"no list of devices: {ranks} ranks by NCCL's own 'nranks {ranks}'",))
+        return Ranks(ranks, None, (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",))
     return count_ranks(run.devices)
 
 
@@ -151,7 +152,9 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
 
 def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
     if run.threads and confirms(collective, run.threads, rows, per_second):
-        return Ranks(run.threads, 1, (f"no list of devices: {run.threads} ranks by nThread x nGpus and busbw",))
+        return Ranks(
+            run.threads, 1, (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",)
+        )
     return Ranks(None, None, ("number of ranks unknown: no list of devices",))
 
 

@@ -5,15 +5,17 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.calibration.libraries import library
+from experiments.output import counted
+from experiments.profiles import mistakes
 from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
 from topologies.errors import InputError
-from topologies.readers.document import Location
+from topologies.readers.document import Location, Mistake
 
 Place = Callable[[Location], str]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
@@ -58,6 +60,7 @@ class Host(Part):
     back: Seconds = 0.0
     mapped: Rate = 2.0**25
     trimmed: Rate = 2.0**19
+    registered: Seconds = 0.0
 
 
 class Estimated(Part):
@@ -93,6 +96,7 @@ class Calibrated(Part):
     crowding: dict[Word, Crowd] = Field({})
     memory: Host = Host()
     scratch: dict[Word, Ratio] = Field({})
+    joined: dict[Word, Ratio] = Field({})
     paced: bool = False
     estimates: dict[Word, Estimated] = Field({})
     errors: dict[Word, Error] = Field({})
@@ -113,21 +117,43 @@ class Calibrated(Part):
         host = self.memory
         memory = Memory(
             host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache
-        )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed)
-        return Profile(self.profile, self.machine, self.launch, protocols, crowding, memory, self.scratch, self.paced)
+        )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed, registered=host.registered)
+        known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
+        return Profile(*known, self.scratch, self.paced, self.joined)
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
     """The profile that plain values describe. Raises InputError with the place of the first mistake."""
     try:
         found = Calibrated.model_validate(content)
-        library(found.library)
-        return found
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False)
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        said = "no such key" if wrong[0]["type"] == "extra_forbidden" else wrong[0]["msg"][:200].lower()
-        raise InputError(f"{place(wrong[0]['loc'])}: {said}{more}") from None
+        wrong = error.errors(include_url=False)
+        _refuse([mistakes.said(wrong[0], _PARTS, Calibrated)], len(wrong), place)
+    try:
+        library(found.library)
+    except InputError as error:
+        raise InputError(f"{place(('library',))}: {error}") from None
+    unknown = list(mistakes.names(found))
+    if unknown:
+        _refuse(unknown, len(unknown), place)
+    return found
+
+
+def _refuse(wrong: Sequence[Mistake], number: int, place: Place) -> NoReturn:
+    """The first mistake, and how many more there are."""
+    location, message = wrong[0]
+    more = f" (and {counted(number - 1, 'more mistake')})" if number > 1 else ""
+    raise InputError(f"{place(location)}: {message}{more}") from None
+
+
+_PARTS: dict[str, type[BaseModel]] = {
+    "protocols": Link,
+    "crowding": Crowd,
+    "memory": Host,
+    "estimates": Estimated,
+    "errors": Error,
+}
+"""What is below the keys of a document."""
 
 
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
@@ -146,6 +172,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         crowding={kind: Crowd(**crowd._asdict()) for kind, crowd in profile.crowding.items()},
         memory=Host(**profile.memory._asdict()),
         scratch=dict(profile.scratch),
+        joined=dict(profile.joined),
         paced=profile.paced,
         **about,
     )

@@ -39,8 +39,10 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
 def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
     """MASTER_ADDR and MASTER_PORT: as they are, else the first host of the Slurm step and a port by its job.
 
-    Raises InputError if neither says.
+    Raises InputError if neither says, or the port is none.
     """
+    if "MASTER_PORT" in environment:
+        check_port(f"MASTER_PORT {environment['MASTER_PORT'][:40]!r}", environment["MASTER_PORT"])
     if "MASTER_ADDR" in environment and "MASTER_PORT" in environment:
         return {name: environment[name] for name in ("MASTER_ADDR", "MASTER_PORT")}
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
@@ -50,6 +52,12 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
     job = environment.get("SLURM_JOB_ID", "")
     port = _PORTS + (int(job[-9:]) % _PORTS if job.isdecimal() else 0)
     return {"MASTER_ADDR": address, "MASTER_PORT": environment.get("MASTER_PORT", str(port))}
+
+
+def check_port(what: str, port: str) -> None:
+    """Raise InputError, which begins with `what`, unless `port` is one."""
+    if not (re.fullmatch(r"\d{1,5}", port, re.ASCII) and 1 <= int(port) <= 65535):
+        raise InputError(f"{what}: a port is 1 to 65535")
 
 
 def first_host(hosts: str) -> str:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from experiments.runner.failures import GRACE, Complaint, MeasurementFailed, blame
 from experiments.runner.plan import Plan
 from experiments.runner.results import Row
+from topologies.errors import InputError
 
 WORKER = "from experiments.runner.worker import main; main()"
 """What every process runs."""
-QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
+QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "OMP_NUM_THREADS": "1"}
 
 
 class Worker(NamedTuple):
@@ -33,7 +34,8 @@ def launch(plan: Plan, on_row: Callable[[Row], object]) -> None:
     """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
 
     Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told otherwise. All have
-    ended when this returns or raises. Raises MeasurementFailed when one fails, is killed or does not answer.
+    ended when this returns or raises. Raises MeasurementFailed when one fails, is killed or does not answer, InputError
+    when they cannot begin: they do not meet, or the device is not there.
     """
     with tempfile.TemporaryDirectory(prefix="simctl-") as folder:
         plan = replace(plan, init=plan.init or f"file://{folder}/store")
@@ -116,6 +118,8 @@ class _Listener:
                 self._points[rank] = where
             case {"row": fields}:
                 self._on_row(Row(**fields))
+            case {"refused": message}:
+                raise InputError(message)
             case {"failed": complaint}:
                 self._complaints[rank] = complaint
             case {"done": _}:

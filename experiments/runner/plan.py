@@ -23,7 +23,9 @@ ITEMS = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "i
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 """The library's collectives that we call with one buffer for input and output."""
 START = 120.0
-"""Seconds in which all ranks have to come."""
+"""Seconds that the start of a process takes at most."""
+MEETING = 10.0
+"""Seconds that ranks have at least to meet: they do not start at the same moment."""
 LEAST = 3
 """Repetitions of a point, however long they take."""
 _CUT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
@@ -58,6 +60,11 @@ class Plan:
     budget: float = 1.0
     timeout: float = 60.0
     seed: int = 0
+
+    @property
+    def meeting(self) -> float:
+        """Seconds in which all ranks have to come."""
+        return max(MEETING, self.timeout)
 
     @property
     def patience(self) -> float:

@@ -17,7 +17,7 @@ from torch.distributed.rendezvous import rendezvous
 from experiments.runner.cases import Site, barrier, prepare
 from experiments.runner.environment import Place
 from experiments.runner.patterns import Values
-from experiments.runner.plan import START, Plan, Point
+from experiments.runner.plan import Plan, Point
 from experiments.runner.results import Row, row_of
 from experiments.runner.sampling import sample
 from topologies.errors import InputError
@@ -56,13 +56,13 @@ def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, in
     """Meet the others; the store that all share, and the number of machines. Raises InputError if some do not come."""
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
-    start = timedelta(seconds=START)
+    start = timedelta(seconds=plan.meeting)
     try:
         store, _, _ = next(rendezvous(plan.init, place.rank, place.ranks, timeout=start))
         hosts = _meet(store, place, start)
     except (RuntimeError, ValueError, OSError) as error:
         text = " ".join(str(error).split())[:200]
-        raise InputError(f"{place.ranks} ranks did not meet at {plan.init} in {START:g}s: {text}") from None
+        raise InputError(f"{place.ranks} ranks did not meet at {plan.init} in {plan.meeting:g}s: {text}") from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     timeout = timedelta(seconds=plan.timeout)

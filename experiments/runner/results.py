@@ -100,10 +100,19 @@ class Record:
 
     def __init__(self, path: Path | None, rows: Sequence[Row] = ()) -> None:
         self.path, self.rows = path, list(rows)
+        self.about = ""
+
+    @property
+    def meta(self) -> Path | None:
+        """Where it is kept how the rows were measured."""
+        return self.path.with_name(f"{self.path.name}{output.META}") if self.path else None
 
     def add(self, row: Row) -> None:
-        """Keep a row."""
+        """Keep a row, and with the first new one what it is `about`."""
         self.rows.append(row)
+        if self.meta and self.about:
+            output.write(self.meta, self.about)
+            self.about = ""
         if self.path:
             output.write(self.path, output.to_csv([asdict(row) for row in self.rows]))
 
@@ -145,6 +154,16 @@ def _factor(record: output.Record) -> float:
 
 def _time(name: str) -> output.Cell:
     return lambda record: format_seconds(float(record[name] or 0) / 1e6)
+
+
+def cells(rows: Sequence[Row]) -> dict[str, output.Cell]:
+    """The columns of a table of rows: where several devices or element types are in it, these too."""
+    apart = [name for name in ("backend", "device", "dtype") if len({getattr(row, name) for row in rows}) > 1]
+    return CELLS | {name: _word(name) for name in apart}
+
+
+def _word(name: str) -> output.Cell:
+    return lambda record: str(record[name])
 
 
 CELLS: dict[str, output.Cell] = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.runner.environment import Place
 from experiments.runner.failures import complaint
 from experiments.runner.plan import Plan, Point
+from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.runner.results import Row
@@ -48,6 +49,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     try:
         _measure(plan, Place(rank, plan.ranks, rank), parent)
+    except InputError as error:
+        parent.tell({"refused": str(error)})
+        os._exit(2)
     except BaseException as error:
         parent.tell({"failed": complaint(parent.point, error)})
         os._exit(1)

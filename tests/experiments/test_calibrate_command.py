@@ -3,19 +3,23 @@
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.calibration.calibrate import Calibration
+from experiments.calibration.calibrate import calibrate as fit
 from experiments.commands import calibrate, validate_profile
 from experiments.commands.machine import machine_of
 from experiments.commands.sweep import run as sweep
 from experiments.profiles import find, names, parse, read
 from topologies.errors import InputError
 
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
 
 
@@ -35,12 +39,18 @@ def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") ->
     return path
 
 
+def line_of(refused: "subprocess.CompletedProcess[str]") -> str:
+    assert (refused.returncode, refused.stdout) == (2, "")
+    (line,) = [line for line in refused.stderr.splitlines() if not line.startswith("note:")]
+    return line
+
+
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile fitted to rings of 4 and 8."""
     folder = tmp_path_factory.mktemp("profile")
     out = folder / "mine.yaml"
-    assert calibrate.run([runs(folder / "runs.csv")], None, None, None, None, False, False, out, "table") == 0
+    assert calibrate.run([runs(folder / "runs.csv")], calibrate.Choice(), out, "table") == 0
     return out
 
 
@@ -54,9 +64,20 @@ def test_a_profile_says_where_it_is_from_and_how_good_it_is(profile: Path) -> No
     assert found.errors["sizes"].model < 0.15
 
 
-def test_a_profile_is_held_against_runs(profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_is_held_against_runs(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     unseen = runs(tmp_path / "unseen.csv", (16,))
     files = [profile, unseen]
+    fits: list[Calibration] = []
+
+    def once(*these: Any) -> Calibration:
+        """The same fit, however it is shown."""
+        if not fits:
+            fits.append(fit(*these))
+        return fits[0]
+
+    monkeypatch.setattr(validate_profile, "calibrate", once)
     assert validate_profile.run(files, None, False, False, None, tmp_path / "x.png", "table") == 0
     assert "mine as it is" in capsys.readouterr().out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
@@ -78,20 +99,10 @@ def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.Captur
     assert small["launch_s"] > 0
 
 
-def refusal(*arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", "from experiments.cli import main; main()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
-    return line
+def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl: Simctl) -> None:
+    def refusal(*arguments: object) -> str:
+        return line_of(simctl(*arguments))
 
-
-def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.csv"
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,10,\n")
     assert "choose with --library nccl, mpi, fujitsu, gloo" in refusal("calibrate", unknown)
@@ -108,6 +119,12 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path) -> Non
     assert "like 0.15" in refusal("validate", profile, unknown, "--tolerance", "15%")
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
     assert "from 1 ns to a week" in refusal("calibrate", unknown)
+
+
+def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
+    script = "from experiments.cli import main; main()"
+    arguments = [sys.executable, "-c", script, "calibrate", str(tmp_path / "absent.csv")]
+    assert "absent.csv" in line_of(subprocess.run(arguments, capture_output=True, text=True, check=False))
 
 
 @pytest.mark.parametrize(

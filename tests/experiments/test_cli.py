@@ -246,13 +246,6 @@ def test_a_broken_pipe_is_quiet() -> None:
     assert done.stderr == ""
 
 
-def test_completion_knows_algorithms_and_shapes() -> None:
-    from experiments import cli
-
-    assert cli._complete(cli._algorithm_names)("ring,tre") == ["ring,tree", "ring,tree_reduce", "ring,tree_broadcast"]
-    assert "star" in cli._complete(cli._machine_names)("s")
-
-
 def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() -> None:
     done = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "8,9,16", "--format", "csv")
     assert done.returncode == 0

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.commands import measure as command
 from experiments.commands.measure import Request, run
+from experiments.measurements import read
 from experiments.runner import launch as launching
 from experiments.runner.environment import MPIRUN, SRUN, TORCHRUN
 from experiments.runner.results import read_rows
@@ -72,7 +73,7 @@ def test_wrong_results_are_counted_and_end_with_1(tmp_path: Path, capsys: pytest
     assert run(Request(nproc="2", collectives="tree,ring", sizes="4KiB"), tmp_path / "runs.csv", False, "json") == 1
     captured = capsys.readouterr()
     assert [row["wrong"] for row in json.loads(captured.out)] == [5, 0]
-    assert "simctl: 1 of 2 points have wrong results" in captured.err
+    assert "simctl: 1 of 2 points has a wrong result" in captured.err
 
 
 def test_a_failure_keeps_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +107,11 @@ def test_a_failure_keeps_what_was_measured(tmp_path: Path, capsys: pytest.Captur
         (Request(nproc="2", warmup=0), "warmup = 0"),
         (Request(nproc="2", init="here"), "init 'here'"),
         (Request(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
+        (Request(nproc="2", init="tcp://host:99999"), "init 'tcp://host:99999': a port is 1 to 65535"),
+        (Request(nproc="2", init="tcp://host:0"), "a port is 1 to 65535"),
+        (Request(nproc="2", init="file:///simctl-no-such-folder/x"), "cannot write '/simctl-no-such-folder/x'"),
+        (Request(nproc="2", init="file:///proc/x"), "cannot write '/proc/x'"),
+        (Request(nproc="2", init="env://"), "init 'env://': MASTER_ADDR and MASTER_PORT are not set"),
         (Request(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
         (Request(nproc="2", init=f"file://{__file__}"), "not there yet"),
     ],
@@ -125,6 +131,50 @@ def test_files_are_tried_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="its columns are not those"):
         run(request, tmp_path / "other.csv", resume=True, how="table")
+
+
+def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, meta = tmp_path / "runs.csv", tmp_path / "runs.csv.meta.json"
+    assert run(Request(nproc="2", collectives="naive", sizes="4KiB"), out, False, "table") == 1
+    assert list(tmp_path.iterdir()) == []
+    request = Request(nproc="2", collectives="ring", sizes="4KiB")
+    assert run(request, out, False, "table") == 0
+    out.unlink()
+    assert run(request, out, resume=True, how="table") == 0
+    assert "before" not in json.loads(meta.read_text())
+    before = meta.read_text()
+    assert run(request, out, resume=True, how="table") == 0
+    assert meta.read_text() == before
+    meta.unlink()
+    capsys.readouterr()
+    assert run(Request(nproc="2", collectives="ring", sizes="8KiB"), out, resume=True, how="table") == 0
+    assert f"note: {meta} is not there: how the 1 row of {out} came about is not known" in capsys.readouterr().err
+    assert meta.is_file()
+
+
+def test_rows_of_another_dtype_are_measured_apart_and_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs.csv"
+    for dtype in ("float32", "float64", "float32"):
+        request = Request(nproc="2", collectives="ring", sizes="4KiB,8KiB", dtype=dtype)
+        assert run(request, out, resume=True, how="table") == 0
+    assert [row.dtype for row in read_rows(out)] == ["float32", "float32", "float64", "float64"]
+    first, _, last = capsys.readouterr().out.split("collective")[1:]
+    assert "dtype" not in first
+    assert [line.split()[-1] for line in last.splitlines()] == ["dtype", *["float32"] * 2, *["float64"] * 2]
+    assert [(curve.dtype, len(curve.in_place)) for curve in read(out).curves] == [("float32", 2), ("float64", 2)]
+
+
+def test_ranks_that_cannot_begin_say_so_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refuses = "import sys; from multiprocessing.connection import Connection\n"
+    refuses += "Connection(int(sys.argv[1])).send({'refused': '2 ranks did not meet'}); sys.stdin.read()"
+    monkeypatch.setattr(launching, "WORKER", refuses)
+    with pytest.raises(InputError, match=r"^2 ranks did not meet$"):
+        run(Request(nproc="2", sizes="4KiB"), tmp_path / "runs.csv", False, "table")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_torch_there_is_a_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,23 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
             output.check_writable(path)
 
 
+@pytest.mark.parametrize("folder", ["/proc", "/proc/self/fd", "/sys", "/simctl-no-such-folder"])
+def test_a_folder_that_takes_no_file_is_refused_before_any_work(folder: str) -> None:
+    with pytest.raises(
+        InputError, match=f"^cannot write '{folder}/x.csv': name a file in a folder that can be written$"
+    ):
+        output.check_writable(Path(folder) / "x.csv")
+
+
+def test_trying_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
+    output.check_writable(tmp_path / "x.csv", (".csv",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_is_no_plural() -> None:
+    assert [output.counted(number, "point") for number in (0, 1, 2)] == ["0 points", "1 point", "2 points"]
+
+
 def test_infinity_is_null_in_json() -> None:
     assert output.render([{"x": float("inf"), "y": 1}], {}, "json") == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
 

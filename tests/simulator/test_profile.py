@@ -82,9 +82,17 @@ def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks(
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
     memory = Memory(0.0, 0.0, 2.0, 2.0, 5.0)
     profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
-    assert profile.prepare(RING, 100.0) == 200.0
-    assert profile.prepare(RING, 2.0**26) == 2.0**26 * 7.0
-    assert profile.prepare(find("ring_all_gather"), 2.0**26) == 0.0
+    assert profile.prepare(RING, 100.0, 4) == 200.0
+    assert profile.prepare(RING, 2.0**26, 4) == 2.0**26 * 7.0
+    assert profile.prepare(find("ring_all_gather"), 2.0**26, 4) == 0.0
+
+
+def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
+    memory = Memory(registered=3.0, back=9.0)
+    profile = Profile("x", "nodes", 0.0, (LL,), memory=memory, joined={"ring": 0.5})
+    assert profile.prepare(RING, 2.0**26, 4) == 2.0**26 * 2 * 3.0
+    assert profile.prepare(RING, 2.0**24, 4) == 0.0
+    assert profile.prepare(find("tree"), 2.0**26, 4) == 0.0
 
 
 def test_a_machine_without_such_links_is_refused() -> None:

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.calibration.calibrate import calibrate, document
+from experiments.calibration.calibrate import calibrate, document, separated
 from experiments.calibration.fit import explore, fit
 from experiments.calibration.held_out import affine, held_out
-from experiments.calibration.libraries import NCCL
+from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 
+SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 Made = Callable[..., tuple[Model, np.ndarray]]
 
 
@@ -111,3 +112,28 @@ def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
     assert again.simulated() == profile.simulated()
     assert set(profile.errors) == {"sizes", "ranks", "plateau"}
     assert profile.errors["sizes"].points == len(model.points)
+
+
+def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> None:
+    """A direct exchange sends all its messages at once, and a ring one after the other arrived."""
+    names = {"all_to_all": "pairwise", "all_gather": "ring_all_gather"}
+    blank = [
+        Series(f"{name} {p}", collective, (name,), p, p, SIZES, np.ones(len(SIZES)))
+        for collective, name in names.items()
+        for p in (8, 16)
+    ]
+    gaps = [(prior.name, "network") for prior in MPI.protocols]
+    model = Model(Points(blank), MPI, gaps=gaps)
+    truth = model.start.copy()
+    for prior in MPI.protocols:
+        truth[model.index[f"{prior.name} network g"]] = np.log(4 * prior.latency["network"])
+    for _ in range(2):
+        model.explore(truth)
+    seconds = model.predict(truth)
+    made = [
+        Series(**(vars(one) | {"seconds": seconds[model.points.curve == k]}))
+        for k, one in enumerate(model.points.curves)
+    ]
+    assert ("eager", "network") in separated(Points(made), MPI)
+    apart = [one for one in made if one.collective == "all_gather"]
+    assert separated(Points(apart), MPI) == []

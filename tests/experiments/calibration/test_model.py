@@ -15,12 +15,16 @@ from topologies.shapes import nodes
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
+EVERY = tuple(
+    (prior.name, kind) for library in (NCCL, MPI) for prior in library.protocols for kind in ("node", "network")
+)
 
 
 def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 2) -> Series:
     return Series("made up", collective, names, ranks, count, SIZES, np.ones(len(SIZES)))
 
 
+@pytest.mark.parametrize("gaps", [(), EVERY], ids=["", "gaps"])
 @pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda one: str(one.name))
 @pytest.mark.parametrize(
     ("collective", "names"),
@@ -28,17 +32,21 @@ def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 
         ("all_reduce", ("ring", "double_tree")),
         ("all_reduce", ("recursive_doubling",)),
         ("all_gather", ("ring_all_gather", "recursive_doubling_all_gather")),
+        ("all_reduce", ("tree", "chain")),
         ("reduce_scatter", ("recursive_halving_reduce_scatter",)),
+        ("reduce_scatter", ("ring_reduce_scatter",)),
         ("broadcast", ("chain_broadcast",)),
         ("all_to_all", ("pairwise",)),
     ],
 )
-def test_paths_and_simulation_agree(library: object, collective: str, names: tuple[str, ...]) -> None:
+def test_paths_and_simulation_agree(
+    library: object, collective: str, names: tuple[str, ...], gaps: tuple[tuple[str, str], ...]
+) -> None:
     """At parameters that no path was looked for at; the profile simulates every protocol and algorithm. What slowed
     single allocations of the machine is no part of a profile."""
     assert library in (NCCL, MPI)
     known = NCCL if library is NCCL else MPI
-    model = Model(Points([curve(collective, names), curve(collective, names, 12, 3)]), known)
+    model = Model(Points([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps)
     inner = model.start + np.random.default_rng(1).uniform(-0.5, 0.5, len(model.start))
     inner[[parameter.name.endswith(" nodes") and " at " in parameter.name for parameter in model.parameters]] = 0.0
     model.explore(inner)
@@ -51,12 +59,12 @@ def test_paths_and_simulation_agree(library: object, collective: str, names: tup
 
 
 def test_a_path_is_counted_in_links_bytes_and_bytes_merged() -> None:
-    """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 3/4 V merged."""
+    """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 6 messages, 3/4 V merged."""
     paths = Paths(find("ring"), as_nodes(4, 1), 4, ("network",))
-    costs = Costs(np.array([1e-6]), np.array([1e-9]), 1e-10)
-    assert paths.simulate(costs, 4e3) == pytest.approx(12e-6 + 6e3 * 1e-9 + 3e3 * 1e-10, rel=1e-12)
+    costs = Costs(np.array([1e-6]), np.array([1e-9]), np.array([1e-7]), 1e-10)
+    assert paths.simulate(costs, 4e3) == pytest.approx(12e-6 + 6e3 * 1e-9 + 6e-7 + 3e3 * 1e-10, rel=1e-12)
     (row,) = paths.rows(0, 4e3)
-    assert row == pytest.approx([12.0, 1.5, 0.75])
+    assert row == pytest.approx([12.0, 1.5, 6.0, 0.75])
     assert paths.longest(costs, 4e3) == pytest.approx(paths.simulate(costs, 4e3), rel=1e-12)
 
 
@@ -65,7 +73,7 @@ def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
     paths = Paths(find("double_tree"), as_nodes(16, 4), 16, ("node", "network"))
     random = np.random.default_rng(0)
     for _ in range(8):
-        costs = Costs(10.0 ** random.uniform(-7, -5, 2), 10.0 ** random.uniform(-11, -9, 2), 1e-11)
+        costs = Costs(10.0 ** random.uniform(-7, -5, 2), 10.0 ** random.uniform(-11, -9, 2), np.zeros(2), 1e-11)
         for nbytes in (1e3, 1e6, 1e9):
             simulated = paths.simulate(costs, nbytes)
             assert paths.longest(costs, nbytes) == pytest.approx(simulated, rel=1e-9)
@@ -80,6 +88,38 @@ def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() ->
         model.explore(model.start)
     assert ring.predict(ring.start)[0] == doubling.predict(doubling.start)[0]
     assert ring.predict(ring.start)[1] > doubling.predict(doubling.start)[1]
+
+
+def test_a_rendezvous_in_a_ring_has_an_alpha_of_its_own() -> None:
+    model = Model(Points([curve("all_reduce", ("ring",)), curve("all_reduce", ("halving_doubling",))]), MPI)
+    ringed = model.start.copy()
+    ringed[model.index["rendezvous α in rings"]] = np.log(3.0)
+    for inner in (model.start, ringed):
+        model.explore(inner)
+    before, after = model.predict(model.start), model.predict(ringed)
+    ring = model.points.curve == 0
+    assert after[~ring] == pytest.approx(before[~ring])
+    assert (after[ring] > 1.05 * before[ring]).any()
+    factors = model.profile(ringed, "x", "nodes:per_node=4").protocols[-1].factors
+    assert factors["ring_all_gather"] == pytest.approx({"node": 3.0, "network": 3.0})
+
+
+def test_what_is_registered_again_grows_with_the_ranks() -> None:
+    """V p / 2 bytes of a ring's reduce-scatter of fresh memory, and nothing else."""
+    model = Model(Points([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]), MPI)
+    model.explore(model.start)
+    free = model.start.copy()
+    free[model.index["memory registered again"]] = -200.0
+    worth = (model.predict(model.start) - model.predict(free)) / model.points.size
+    fresh = model.points.size >= MPI.mapped
+    assert worth[fresh] == pytest.approx(model.points.ranks[fresh] / 2 / 40e9)
+    assert worth[~fresh] == pytest.approx(0.0, abs=1e-18)
+
+
+def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
+    assert MPI.algorithms("all_reduce", "nonoverlapping") == ("tree", "chain")
+    assert MPI.algorithms("all_reduce", "segmented_ring") == ("ring",)
+    assert MPI.algorithms("all_reduce", "trix6") == ()
 
 
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:

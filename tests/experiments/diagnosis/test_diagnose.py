@@ -84,6 +84,19 @@ def test_csv_and_json_hold_every_point(files: tuple[Path, Path], capsys: pytest.
     assert record["differences"][0]["factor"] == pytest.approx(6 ** (5 / 28))
 
 
+def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "one_ar_p4.csv"
+    path.write_text("size_bytes,time_us\n4,0.005\n")
+    assert run(path, path, machine=Machine("star"), plot=tmp_path / "one.svg") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n")
+    assert said.out.endswith("\n0 of 1 curve abnormal\n")
+    assert f"note: skipped {path}: given twice, counted once\n" in said.err
+    assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which nothing does" in said.err
+
+
 def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
     run(files[1], machine=Machine("star"), plot=tmp_path / "one.svg")
     assert (tmp_path / "one.svg").read_text().count("<svg") == 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import COLLECTIVES, Curve, Point, read
@@ -248,7 +248,7 @@ def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
             "size_bytes,time_us,rate\n8,1,5\n8,2,9\n",
             "line 3: size_bytes 8 a second time: expected each size once (put what rate says under topology)",
         ),
-        ("size_bytes,time_us\n8\n", "line 2: 1 values under 2 columns"),
+        ("size_bytes,time_us\n8\n", "line 2: 1 value under 2 columns"),
         ("size_bytes,time_us\n8,1,2\n", "line 2: 3 values under 2 columns"),
         ("size_bytes,time_us,inplace_time_us\n8,1,x\n", "line 2: inplace_time_us 'x' is not a number"),
         ("size_bytes,time_us,ranks\n8,1,two\n", "line 2: ranks 'two': expected a whole number above 0"),
@@ -286,7 +286,6 @@ SIZES = st.lists(st.integers(1, 2**50), min_size=1, unique=True)
 TIMES = st.floats(1e-3, 1e9)
 
 
-@settings(deadline=None)
 @given(SIZES, st.data())
 def test_what_is_written_is_read(sizes: list[int], data: st.DataObject) -> None:
     times = [data.draw(TIMES) for _ in sizes]
@@ -295,7 +294,6 @@ def test_what_is_written_is_read(sizes: list[int], data: st.DataObject) -> None:
     assert curve.points == tuple(Point(size, us / 1e6) for size, us in sorted(zip(sizes, times, strict=True)))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="size_byt,mu\n\r\"' 0123456789.-enaif;", max_size=200))
 def test_any_text_is_read_or_refused(tail: str) -> None:
     try:

@@ -99,3 +99,23 @@ def test_the_real_folder() -> None:
         "Cray MPICH 8.1.29",
         "Cray MPICH 8.1.29, the authors' own algorithm",
     }
+
+
+def test_a_file_given_twice_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(PLAIN)
+    (tmp_path / "b.csv").write_text(PLAIN)
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    once = read_all([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert (len(once.curves), once.skipped) == (2, ())
+    again = tmp_path / "." / "link.csv"
+    twice = read_all([tmp_path / "a.csv", again])
+    assert (len(twice.curves), twice.skipped) == (1, (f"{again}: given twice, counted once",))
+    folder = read_all([tmp_path, tmp_path / "b.csv"])
+    first = tmp_path / "link.csv"
+    assert (len(folder.curves), folder.skipped) == (2, (f"{first} and 1 other file: given twice, counted once",))
+
+
+def test_what_says_how_a_table_was_made_is_no_measurement(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(PLAIN)
+    (tmp_path / "a.csv.meta.json").write_text("{}")
+    assert read_all([tmp_path]).skipped == ()

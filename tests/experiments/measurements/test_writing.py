@@ -4,7 +4,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, write_runs
@@ -66,7 +66,6 @@ def close(point: Point) -> object:
     return tuple(value if value is None else pytest.approx(value, rel=1e-14) for value in astuple(point))
 
 
-@settings(max_examples=40, deadline=None)
 @given(drawn_curves())
 def test_what_is_written_is_read(curves: list[Curve]) -> None:
     found = parse_csv(write_runs(curves), Path("nowhere/run.csv"))

@@ -149,7 +149,6 @@ def test_the_extremes_are_finite(name: str) -> None:
 @given(
     name=st.sampled_from([*MODELS]), batch=st.integers(1, 500), dtype=st.sampled_from(["fp32", "tf32", "amp", "bf16"])
 )
-@settings(max_examples=40)
 def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
     """Parameters and optimizer know nothing of it, activations are linear, and time grows no faster than it."""
     small, large = (find(f"{name}:batch={size},dtype={dtype}") for size in (batch, 2 * batch))

@@ -15,8 +15,12 @@ if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
 
 from experiments.commands.measure import Request, run
 from experiments.runner import launch as launching
+from experiments.runner import plan as planning
+from experiments.runner.environment import Place
 from experiments.runner.patterns import PROMISES
+from experiments.runner.plan import Plan
 from experiments.runner.results import read_rows
+from topologies.errors import InputError
 
 QUICK = Request(nproc="2", repetitions=3, warmup=1, budget="100ms")
 
@@ -31,6 +35,19 @@ def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {(row.ranks, row.nodes, row.backend, row.device) for row in rows} == {(2, 1, "gloo", "cpu")}
     assert all(0 < row.min_us <= row.time_us <= row.p90_us for row in rows)
     assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
+
+
+def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    from experiments.runner.ranks import join
+
+    monkeypatch.setattr(planning, "MEETING", 0.1)
+    plan = Plan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
+    with pytest.raises(InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "):
+        join(plan, Place(0, 2, 0), torch.device("cpu"))
 
 
 HANGS = """
@@ -57,7 +74,7 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     said = capsys.readouterr().err
     assert "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out" in said
-    assert said.rstrip().endswith(f"1 points are kept in {out}")
+    assert said.rstrip().endswith(f"1 point is kept in {out}")
 
 
 RANK = """
@@ -94,4 +111,4 @@ def test_ranks_that_were_started_by_something_else_agree(tmp_path: Path) -> None
     assert [(row.algorithm, row.wrong) for row in rows] == [("naive_serial", 0)]
     assert table.decode() == out.read_text()
     assert quiet == b"simctl: rank 1 failed in gather of 4KiB: KeyError: 'a tensor'\n"
-    assert (nothing, said.decode()) == (b"", f"simctl: 1 points are kept in {out}\n")
+    assert (nothing, said.decode()) == (b"", f"simctl: 1 point is kept in {out}\n")

@@ -1,0 +1,84 @@
+"""Few collectives on a machine whose links were measured: fits begin at the links, and two points do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.calibration.fit import Fit, explore
+from experiments.calibration.libraries import Library, Prior
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Flags, Points
+from experiments.measurements import Curve
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+SMALLER = 128
+"""By which factor the smaller of two measured sizes is below the largest."""
+
+
+def port(curves: Iterable[Curve]) -> float:
+    """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs moved at once.
+
+    Half of the ranks send to the other half, as in osu_mbw_mr and osu_multi_lat. Raises InputError without such a run.
+    """
+    rates = [
+        curve.ranks / 2 * point.size / point.time_s
+        for curve in curves
+        if curve.collective == "send_recv" and curve.ranks and curve.nodes == 2
+        for point in curve.points
+    ]
+    if not rates:
+        raise InputError("no point-to-point run between two nodes: --links takes those of osu_mbw_mr or osu_multi_lat")
+    return max(rates)
+
+
+def linked(library: Library, bandwidth: float) -> Library:
+    """A library on a machine whose nodes are known to have ports of `bandwidth` bytes/s: its last protocol has all of
+    that, the others what their flags leave of it, if they are not slower for another reason."""
+    *others, last = library.protocols
+    protocols = (*(_slowed(prior, bandwidth) for prior in others), _between(last, 1 / bandwidth))
+    return replace(library, protocols=protocols)
+
+
+def _slowed(prior: Prior, bandwidth: float) -> Prior:
+    return _between(prior, max(prior.slowness["network"], 1 / (prior.share * bandwidth)))
+
+
+def _between(prior: Prior, slowness: float) -> Prior:
+    kinds = tuple(prior.slowness) if prior.one_rate else ("network",)
+    return replace(prior, slowness={**prior.slowness, **dict.fromkeys(kinds, slowness)})
+
+
+def ends(points: Points) -> Flags:
+    """Two points of the first curve on the most ranks: its largest size, and the one nearest to SMALLER times less."""
+    curve = int(np.argmax([one.ranks for one in points.curves]))
+    here = np.flatnonzero(points.curve == curve)
+    wanted = points.size[here].max() / np.array([1, SMALLER])
+    nearest = np.abs(np.log(points.size[here][:, None] / wanted)).argmin(axis=0)
+    chosen = np.zeros(len(points), dtype=np.bool_)
+    chosen[here[nearest]] = True
+    return chosen
+
+
+def transfer(points: Points, library: Library, keep: Flags) -> Floats:
+    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of nothing else."""
+    few = explore(Model(_at(points, keep), library))
+    return carried(few, Model(points, library))
+
+
+def carried(few: Fit, model: Model) -> Floats:
+    """What a fit of few points predicts for those of `model`, whose other parameters stay where they start."""
+    values = dict(zip((one.name for one in few.model.parameters), few.inner, strict=True))
+    inner = np.array([values.get(one.name, one.inner) for one in model.parameters])
+    for _ in range(2):
+        model.explore(inner)
+    return model.predict(inner)
+
+
+def _at(points: Points, keep: Flags) -> Points:
+    """The points that `keep` chooses."""
+    parts: Sequence[Flags] = [keep[points.curve == c] for c in range(len(points.curves))]
+    return Points(curve.at(part) for curve, part in zip(points.curves, parts, strict=True) if part.any())

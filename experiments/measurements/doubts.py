@@ -1,0 +1,30 @@
+"""Times that nothing can measure: of a column in another unit, mostly."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from experiments.measurements.measurement import Curve, Point
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+SHORTEST = 10e-9
+"""Seconds: less than a cache line takes from one core to the next, 20 ns or more."""
+FASTEST = 10e12
+"""Bytes/s of algbw: more than a GPU reads of its own memory, 8 TB/s in 2025."""
+
+
+def doubts(curves: Iterable[Curve]) -> Iterator[str]:
+    """A line for each curve with such times: its file, the first size, what is impossible there, how many more."""
+    for curve in curves:
+        wrong = [line for point in (*curve.points, *curve.in_place) if (line := _doubt(curve, point))]
+        if wrong:
+            asked = "which nothing does: is its time in microseconds?"
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            yield f"{Path(curve.source).name}, row of {wrong[0]}, {asked}{more}"
+
+
+def _doubt(curve: Curve, point: Point) -> str:
+    if point.time_s < SHORTEST:
+        return f"{format_bytes(point.size)}: it takes {format_seconds(point.time_s)}"
+    pairs = max((curve.ranks or 2) // 2, 1) if curve.collective == "send_recv" else 1
+    rate = point.size / point.time_s
+    return f"{format_bytes(point.size)}: it moves {format_bandwidth(rate)}" if rate > FASTEST * pairs else ""

@@ -1,0 +1,60 @@
+"""Errors by family on a folder made for it: curves that are as NCCL's own model says, and some of MPI."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks import calibration
+from experiments.benchmarks.calibration import groups, table
+from experiments.calibration.held_out import HeldOut
+from experiments.calibration.observations import Points
+from experiments.measurements import read_all
+from simulator.nccl_model import Job, channels, choice
+
+SIZES = [4**k for k in range(6, 15)]
+INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """X01: H100 with NCCL's choice, X02: an unknown GPU, X03: Open MPI."""
+    made, lines = tmp_path_factory.mktemp("measured"), []
+    for family, device, library, algorithm in (
+        ("X01", "H100", "NCCL 2.30", ""),
+        ("X02", "Radeon", "NCCL 2.30", ""),
+        ("X03", "CPU ranks", "Open MPI 5", "ring"),
+    ):
+        for ranks in (8, 16):
+            job = Job("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
+            name = f"{family.lower()}_ar_p{ranks}"
+            rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
+            (made / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
+            lines.append(f"{name},{family} made,all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}")
+    (made / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
+    return made
+
+
+def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
+    assert len(read_all([folder]).curves) == 6
+    names = ["X01 NCCL", "X02 NCCL", "X03 MPI forced"]
+    assert [one.name for one in groups(folder)] == names
+    assert [one.name for one in groups(folder, ["X03", "X01"])] == [names[0], names[2]]
+    assert [len(one.curves) for one in groups(folder)] == [2, 2, 2]
+
+
+def fitted(measured: Points, *_: object) -> SimpleNamespace:
+    """A calibration that is off by 1%, 2% and 3% everywhere."""
+    columns = [np.full(len(measured), share) for share in (0.01, 0.02, 0.03)]
+    held_out = [HeldOut(name, *columns) for name in calibration.COLUMNS]
+    return SimpleNamespace(held_out=held_out, fit=SimpleNamespace(model=SimpleNamespace(points=measured)))
+
+
+def test_the_own_model_of_nccl_is_a_figure_beside_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "calibrate", fitted)
+    header, *rows = table(folder).split("\n\n")[0].splitlines()
+    assert header.count("NCCL's own") == 3
+    cells = {row.split()[0]: row.split()[-12:] for row in rows}
+    assert cells["X01"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
+    assert cells["X02"] == cells["X03"] == ["1.0%", "2.0%", "3.0%", "-"] * 3

@@ -1,0 +1,86 @@
+"""Two points and the links: what they say of all other points."""
+
+import numpy as np
+import pytest
+
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Points, Series
+from experiments.calibration.transfer import ends, linked, port, transfer
+from experiments.measurements import Curve
+from experiments.measurements import Point as Measured
+from topologies.errors import InputError
+
+SIZES = np.geomspace(2.0**8, 2.0**26, 19)
+BANDWIDTH = 10e9
+
+
+def pairs(ranks: int | None, nodes: int | None, gigabytes: float, collective: str = "send_recv") -> Curve:
+    """Point-to-point runs at so many GB/s a pair, but for a short message."""
+    points = tuple(Measured(size, 1e-6 + size / gigabytes / 1e9) for size in (8, 1 << 30))
+    return Curve(collective, ranks, nodes, points, (), "made up")
+
+
+def test_a_port_carries_what_all_pairs_move_at_once() -> None:
+    one, four = pairs(2, 2, 9.0), pairs(8, 2, 5.0)
+    assert port([one]) == pytest.approx(9e9, rel=1e-3)
+    assert port([one, four]) == pytest.approx(20e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "curve", [pairs(2, 1, 9.0), pairs(None, 2, 9.0), pairs(4, None, 9.0), pairs(2, 2, 9.0, "all_reduce")]
+)
+def test_what_is_not_between_two_nodes_says_nothing_of_a_port(curve: Curve) -> None:
+    with pytest.raises(
+        InputError, match=r"^no point-to-point run between two nodes: --links takes those of osu_mbw_mr"
+    ):
+        port([curve])
+
+
+def test_protocols_have_what_their_flags_leave_of_a_link() -> None:
+    rates = {one.name: 1 / one.slowness["network"] for one in linked(NCCL, BANDWIDTH).protocols}
+    assert rates == pytest.approx({"short": 0.15e9, "LL": 5e9, "LL128": 9.2e9, "Simple": 10e9})
+    assert 1 / linked(NCCL, 1e12).protocols[1].slowness["network"] == pytest.approx(15e9)
+    last, before = linked(MPI, 1e12).protocols[-1], MPI.protocols[-1]
+    assert 1 / last.slowness["network"] == pytest.approx(1e12)
+    assert last.slowness["node"] == before.slowness["node"]
+
+
+def measured(ranks: tuple[int, ...] = (8, 16)) -> Points:
+    """Rings on a machine as NCCL's constants say but for its links, and a launch twice as long."""
+    blank = [Series(f"{p}", "all_reduce", ("ring",), p, p // 4, SIZES, np.ones(len(SIZES))) for p in ranks]
+    model = Model(Points(blank), linked(NCCL, BANDWIDTH))
+    truth = model.start.copy()
+    truth[model.index["launch"]] += np.log(2.0)
+    model.explore(truth)
+    seconds = model.predict(truth)
+    rows = (seconds[model.points.curve == k] for k in range(len(blank)))
+    return Points(Series(**(vars(one) | {"seconds": row})) for one, row in zip(blank, rows, strict=True))
+
+
+def test_two_points_are_the_largest_size_of_the_most_ranks_and_one_far_below() -> None:
+    points = measured()
+    chosen = ends(points)
+    assert points.ranks[chosen].tolist() == [16, 16]
+    assert points.size[chosen] == pytest.approx([2.0**19, 2.0**26])
+
+
+def test_links_and_two_points_foretell_the_others_better_than_two_points() -> None:
+    points = measured()
+    keep = ends(points)
+    errors = [
+        np.abs(transfer(points, library, keep) / points.seconds - 1)[~keep].mean()
+        for library in (linked(NCCL, BANDWIDTH), NCCL)
+    ]
+    assert errors[0] < 0.1
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_nothing_is_learnt_from_what_was_not_chosen() -> None:
+    points = measured()
+    keep = ends(points)
+    twice = Points(
+        Series(**(vars(one) | {"seconds": np.where(keep[points.curve == k], 1, 2) * one.seconds}))
+        for k, one in enumerate(points.curves)
+    )
+    assert transfer(twice, NCCL, keep).tolist() == transfer(points, NCCL, keep).tolist()

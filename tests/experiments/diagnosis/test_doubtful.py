@@ -1,0 +1,88 @@
+"""What cannot be judged, or cannot be: few points, times that stand still, a profile of another machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.diagnosis import Diagnosis, Expected, diagnose
+from experiments.measurements import Curve, Point
+from topologies.shapes import star
+from topologies.topology import Floats
+
+
+def curve(times: dict[int, float], wrong: int = 0) -> Curve:
+    points = tuple(Point(size, seconds, wrong) for size, seconds in times.items())
+    return Curve("all_reduce", 8, 2, points, (), "made.csv", device="NVIDIA H100")
+
+
+def beside(measured: Curve, factor: float, profile: str = "mine, of nodes") -> Diagnosis:
+    """Measured against a profile that expects `factor` times its time."""
+
+    def expect(_: Curve, sizes: Floats) -> Expected:
+        seconds = factor * np.array([point.time_s for point in measured.points])
+        return Expected(seconds, ("ring, LL",) * len(sizes), seconds / 4, "bound", star(8, bandwidth=50e9), profile)
+
+    return diagnose(measured, expect)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [{8: 1e-5}, {8: 1e-5, 16: 1e-5}, {8: 9e-4, 2**20: 1e-4}, {2**20: 1e-4, 2**21: 9e-3}, {8: 1e-5, 2**30: 1e-2}],
+)
+def test_one_or_two_points_are_too_few_to_judge(times: dict[int, float]) -> None:
+    one = diagnose(curve(times))
+    assert (one.verdict, one.abnormal, one.facts, one.plateau) == ("too few points to judge", False, (), None)
+    assert set(one.regimes) == {""}
+
+
+def test_a_wrong_result_is_one_however_few_the_points_are() -> None:
+    assert diagnose(curve({8: 1e-5}, wrong=3)).verdict == "abnormal"
+
+
+def test_three_points_are_judged() -> None:
+    assert diagnose(curve({8: 1e-5, 16: 1e-5, 32: 1.1e-5})).verdict == "healthy"
+
+
+def test_time_that_stands_still_while_size_grows_is_worth_a_note() -> None:
+    one = diagnose(curve({8 << 2 * k: 2e-5 for k in range(14)}))
+    (found,) = one.findings
+    assert (found.kind, found.alarm, one.verdict) == ("time stands still", False, "healthy")
+    assert found.text == "2MiB to 512MiB: size grows 256 times, time 1 times"
+    assert "from 8B to 512MiB: 20us whatever the size" in one.facts
+
+
+def test_latency_may_stand_still(healthy: Curve) -> None:
+    assert diagnose(healthy).findings == ()
+    assert diagnose(curve({8 << k: 2e-5 for k in range(17)})).findings == ()
+
+
+def test_a_machine_that_is_slower_than_its_profile_everywhere_gets_no_cause(healthy: Curve) -> None:
+    one = beside(healthy, 0.3)
+    (found,) = one.findings
+    assert (found.kind, found.alarm, one.advice) == ("profile does not fit", True, ())
+    said = "3.33 to 3.33 times as long as by the profile mine, of nodes: it is of another machine, or this one is slow"
+    assert found.text.startswith(f"8B to 1GiB: {said}")
+    assert one.plateau is not None
+    assert (one.plateau.links, ":" in one.plateau.text) == (None, False)
+
+
+def test_a_machine_that_is_faster_than_its_profile_is_another_one(healthy: Curve) -> None:
+    one = beside(healthy, 5.0)
+    assert [(found.kind, found.alarm) for found in one.findings] == [("profile does not fit", False)]
+    assert one.findings[0].text.endswith(
+        "0.2 to 0.2 times as long as by the profile mine, of nodes: it is of another machine"
+    )
+    assert one.verdict == "healthy"
+
+
+def test_a_machine_near_its_profile_and_one_without_are_judged_as_ever(healthy: Curve) -> None:
+    assert beside(healthy, 0.9).findings == ()
+    assert [found.kind for found in beside(healthy, 0.3, profile="").findings] == ["far below"]
+
+
+def test_where_the_ranks_are_is_not_guessed_for_an_alarm(healthy: Curve) -> None:
+    host = replace(healthy, device="host memory")
+    assert not beside(host, 0.3).abnormal

@@ -1,0 +1,154 @@
+"""NCCL's own model on measured curves: bandwidths, points left out, and `validate --compare nccl`."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.calibration.observations import Points, Series
+from experiments.cli import main
+from experiments.commands import validate_profile
+from experiments.measurements import Curve
+from experiments.nccl_comparison import asked, generations, held_out, matched, of_profile, predict
+from experiments.profiles import find
+from simulator.nccl_model import Job, channels, choice, seconds
+from topologies.errors import InputError
+
+SIZES = np.array([256.0, 2.0**20, 2.0**24, 2.0**28])
+RATE = 90e9
+HEADER = "collective,algorithm,protocol,ranks,nodes,size_bytes,time_us,library,device\n"
+
+
+def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **others: object) -> Series:
+    """A curve that is as NCCL's own model says."""
+    empty = Series(f"p{ranks}", "all_reduce", ("ring", "double_tree"), ranks, nodes, SIZES, np.ones_like(SIZES))
+    curve = Series(**(vars(empty) | others))
+    return Series(**(vars(curve) | {"seconds": predict(curve, "hopper", rate)}))
+
+
+def test_an_algorithm_or_protocol_that_was_forced_is_taken_else_the_choice() -> None:
+    job = Job("all_reduce", 16, 4, channels("hopper", RATE))
+    assert measured().seconds.tolist() == [choice(job, size).seconds for size in SIZES]
+    tree = measured(algorithms=("double_tree",), protocols=("short", "LL"))
+    assert tree.seconds.tolist() == [seconds(job, "tree", "LL", size) for size in SIZES]
+    assert np.isnan(measured(algorithms=("nvls",)).seconds).all()
+    assert np.isnan(measured(collective="send_recv", algorithms=("shift",)).seconds).all()
+
+
+def test_the_bandwidth_is_that_of_the_largest_size() -> None:
+    assert matched(measured(), "hopper") == pytest.approx(RATE)
+    assert matched(measured(8, 1, 370e9), "hopper") == pytest.approx(370e9)
+
+
+def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> None:
+    large, small = measured(32, 8), measured()
+    sick = Series(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
+    points, known = Points([sick, large]), {"p16": "hopper", "p32": "hopper"}
+    sizes, plateau, ranks = (held_out(points, known, protocol) for protocol in ("sizes", "plateau", "ranks"))
+    halved = predict(sick, "hopper", matched(sick, "hopper"))
+    assert sizes[:3] == pytest.approx(np.abs(halved / sick.seconds - 1)[:3])
+    assert sizes[3:] == pytest.approx([0.5, 0, 0, 0, 0])
+    assert np.flatnonzero(~np.isnan(plateau)).tolist() == [3, 7]
+    assert plateau[[3, 7]] == pytest.approx([0.5, 0])
+    assert np.isnan(ranks[:4]).all()
+    assert ranks[7] == pytest.approx(1, rel=0.1)
+    assert np.isnan(held_out(points, {"p16": "hopper"}, "ranks")).all()
+    assert np.isnan(held_out(Points([small]), known, "ranks")).all()
+    one = Series(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
+    assert np.isnan(held_out(Points([one]), known, "sizes")).all()
+
+
+@pytest.mark.parametrize(
+    ("device", "machine", "generation"),
+    [
+        ("Tesla V100-SXM2-16GB", "", "volta"),
+        ("", "A100 (DGX A100); NVLink", "ampere"),
+        ("NVIDIA GH200 120GB", "", "hopper"),
+        ("gb200", "", "blackwell"),
+        ("AMD Instinct MI300X", "", None),
+        ("", "", None),
+    ],
+)
+def test_the_generation_is_what_a_curve_says_of_its_gpus(device: str, machine: str, generation: str | None) -> None:
+    curve = Curve("all_reduce", 4, 1, (), (), "x", device=device, machine=machine)
+    assert generations([curve]).get("x") == generation
+    assert generations([curve], "volta") == {"x": "volta"}
+
+
+def test_what_can_be_asked_for() -> None:
+    assert [asked(text) for text in ("nccl", "nccl:hopper")] == ["", "hopper"]
+    for text in ("", "nccl:", "nccl:kepler", "mpi", "nccl:hopper:x", "\n" * 9):
+        with pytest.raises(InputError, match="expected nccl, or nccl: and one of volta") as error:
+            asked(text)
+        assert "\n" not in str(error.value)
+
+
+def test_a_profile_gives_the_bandwidth_of_simple_by_the_nodes_of_a_job() -> None:
+    profile = find("mn5_acc")
+    for nodes, kind in ((1, "node"), (4, "network")):
+        rate = profile.protocols["Simple"][kind].bandwidth
+        curve = measured(16, nodes)
+        assert of_profile(profile, curve, "hopper").tolist() == predict(curve, "hopper", rate).tolist()
+    other = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
+    with pytest.raises(InputError, match="mn5_acc has no Simple of links of kind network"):
+        of_profile(other, measured(), "hopper")
+
+
+def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
+    """A ring as NCCL's own model says, twice as slow at the largest size; and sends to the next rank."""
+    profile = find("mn5_acc").protocols["Simple"]["network"].bandwidth
+    times = measured(4, 2, profile, algorithms=("ring",)).seconds * [1, 1, 1, 2] * 1e6
+    rows = [f"all_reduce,ring,,4,2,{size:.0f},{time},{name},{device}" for size, time in zip(SIZES, times, strict=True)]
+    rows += [f"send_recv,,,4,2,{size:.0f},{10 + size / 1e4},{name},{device}" for size in SIZES]
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    return path
+
+
+def test_a_profile_is_validated_beside_the_own_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate_profile, "calibrate", lambda *_: SimpleNamespace(held_out=()))
+    files = [Path("mn5_acc"), runs(tmp_path / "runs.csv", "NVIDIA H100 80GB HBM3")]
+    assert validate_profile.run(files, None, False, False, None, None, "table", "nccl") == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert [line.split()[-1] for line in lines[1:4]] == ["model", "12.5%", "-"]
+    assert lines[4].endswith("NCCL's own model: mean 12.5%")
+    assert "β of Simple by mn5_acc, all else is NCCL's: GPUs are hopper" in shown.err
+    assert validate_profile.run(files, None, False, False, None, None, "csv", "nccl:hopper") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [round(float(row["nccl_error"]), 9) for row in rows[:4]] == [0, 0, 0, -0.5]
+    assert {row["nccl_s"] for row in rows[4:]} == {""}
+    assert validate_profile.run(files, None, False, False, None, None, "json", "nccl") == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [float(row["nccl_s"]) for row in rows[:4]] == [point["nccl_s"] for point in points[:4]]
+    assert points[-1]["nccl_error"] is None
+
+
+def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
+    unsaid, asks = runs(tmp_path / "runs.csv", ""), dict.fromkeys(("mn5_acc", "mn5_cpu"), "nccl") | {"": "nccl:x"}
+    said = (r"runs\.csv does not say which GPUs", "mn5_cpu is of MPI, expected a profile of NCCL", "expected nccl")
+    for (profile, compare), expected in zip(asks.items(), said, strict=True):
+        with pytest.raises(InputError, match=expected):
+            validate_profile.run([Path(profile or "mn5_acc"), unsaid], None, False, False, None, None, "table", compare)
+
+
+def test_the_command_line_refuses_it_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, says in (
+        (("mn5_acc", runs(tmp_path / "runs.csv", ""), "--compare", "openmpi"), "--compare 'openmpi': expected nccl"),
+        (("runs.csv", "--compare", "nccl"), "runs.csv: name a profile, then runs to hold it against"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["simctl", "validate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as error:
+            main()
+        shown = capsys.readouterr()
+        assert (error.value.code, shown.out) == (2, "")
+        assert says in shown.err
+        assert shown.err.count("\n") == 1
