@@ -25,13 +25,45 @@ class Cost(NamedTuple):
     bandwidth: float
 
 
+ALIKE = 16.0
+"""The factor in nodes over which what single numbers of nodes have of their own is shared by 1/e."""
+
+
+class Apart(NamedTuple):
+    """What jobs on `nodes` nodes have of their own: logarithms of by how much α and 1/β are longer."""
+
+    nodes: float
+    latency: float
+    bandwidth: float
+
+
 class Crowding(NamedTuple):
     """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
-    of nodes to the power of `latency` and of `bandwidth`."""
+    of nodes to the power of `latency` and of `bandwidth`. Besides, some numbers of nodes are slower or faster of their
+    own, as they were measured in another allocation of the machine, and others the more so the nearer they are."""
 
     nodes: float = 1.0
     latency: float = 0.0
     bandwidth: float = 0.0
+    apart: tuple[Apart, ...] = ()
+
+    def slower(self, size: float) -> Floats:
+        """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
+        powers = np.array([self.latency, self.bandwidth])
+        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size)))
+
+    def _own(self, size: float) -> Floats:
+        if not self.apart:
+            return np.zeros(2)
+        known = np.array(self.apart)
+        like = alike(np.append(known[:, 0], size))
+        return np.asarray(like[-1, :-1] @ np.linalg.solve(like[:-1, :-1], known[:, 1:]))
+
+
+def alike(nodes: Floats) -> Floats:
+    """How much of their own any two numbers of nodes share, shape (n, n): 1 of itself, 1/e a factor ALIKE away."""
+    size = np.log(nodes)
+    return np.asarray(np.exp(-np.abs(size[:, None] - size) / np.log(ALIKE)))
 
 
 class Memory(NamedTuple):
@@ -133,12 +165,11 @@ class Profile:
         size = _nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            crowd = self.crowding.get(kind, Crowding(size))
-            slower = protocol.factor(algorithm, kind) * (size / crowd.nodes) ** crowd.latency
-            latency[links] = cost.latency * slower
+            longer, _ = self.crowding.get(kind, Crowding(size)).slower(size)
+            latency[links] = cost.latency * protocol.factor(algorithm, kind) * longer
             pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
-            pace = self.crowding.get(pacer, Crowding(size))
-            bandwidth[links] = protocol.links[pacer].bandwidth * (size / pace.nodes) ** -pace.bandwidth
+            _, slower = self.crowding.get(pacer, Crowding(size)).slower(size)
+            bandwidth[links] = protocol.links[pacer].bandwidth / slower
             gap[links] = cost.gap
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)

@@ -14,7 +14,7 @@ from experiments.calibration.libraries import RINGS, Library, Prior
 from experiments.calibration.observations import Flags, Points
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
-from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol, alike
 from topologies.topology import Floats
 
 NEAR = 1.5
@@ -27,9 +27,8 @@ SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
 """Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
 
 
-SESSION, ALIKE = 0.25, 16.0
-"""The weight of what slows one number of nodes more than others, as another allocation of the machine does; and the
-factor in nodes over which such numbers are alike by 1/e."""
+SESSION = 0.25
+"""The weight of what slows one number of nodes more than others, as another allocation of the machine does."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,7 @@ class Model:
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
         self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
-        between = np.log(self.sessions)
-        alike = np.exp(-np.abs(between[:, None] - between) / np.log(ALIKE))
-        self.shared = np.linalg.cholesky(alike) if len(alike) else np.zeros((0, 0))
+        self.shared = np.linalg.cholesky(alike(self.sessions)) if len(self.sessions) else np.zeros((0, 0))
         self.parameters = tuple(self._parameters())
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
@@ -277,6 +274,12 @@ class Model:
             slowness.append(self.value(inner, prior.rate(pacer)) * (slower if pacer in BETWEEN else 1.0))
         return Costs(np.array(latency), np.array(slowness), gap, merge)
 
+    def _crowding(self, inner: Floats) -> Crowding:
+        latency, slowness = (self.value(inner, f"network {what} by nodes") for what in ("α", "1/β"))
+        own = (self._session(inner, what) for what in ("α", "1/β"))
+        apart = (Apart(*map(float, one)) for one in zip(self.sessions, *own, strict=True))
+        return Crowding(self.typical, latency, slowness, tuple(apart))
+
     def pacer(self, kind: str) -> str:
         """The kind of link whose β links of `kind` have in a job over several nodes."""
         return "network" if self.library.paced and "network" in self.kinds else kind
@@ -301,8 +304,7 @@ class Model:
             )
             for prior in self.library.protocols
         )
-        powers = [self.value(inner, f"network {what} by nodes") for what in ("α", "1/β")]
-        crowding = {kind: Crowding(self.typical, *powers) for kind in self.kinds if kind in BETWEEN and self.crowding}
+        crowding = {kind: self._crowding(inner) for kind in self.kinds if kind in BETWEEN and self.crowding}
         return Profile(
             name,
             machine,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
-from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.document import Location, Mistake
 
@@ -40,12 +40,21 @@ class Link(Part):
     bandwidth: Rate
 
 
+class Own(Part):
+    """What a number of nodes has of its own: logarithms of by how much α and 1/β are longer."""
+
+    nodes: Annotated[int, Field(ge=1, le=10**9)]
+    latency: Power = 0.0
+    bandwidth: Power = 0.0
+
+
 class Crowd(Part):
     """How links of a kind slow down with the number of nodes."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
     bandwidth: Power = 0.0
+    apart: Annotated[list[Own], Field(max_length=MOST)] = Field([])
 
 
 class Host(Part):
@@ -113,13 +122,22 @@ class Calibrated(Part):
             )
             for name, links in self.protocols.items()
         )
-        crowding = {kind: Crowding(one.nodes, one.latency, one.bandwidth) for kind, one in self.crowding.items()}
+        crowding = {kind: _crowding(one) for kind, one in self.crowding.items()}
         host = self.memory
         memory = Memory(
             host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache
         )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed, registered=host.registered)
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
         return Profile(*known, self.scratch, self.paced, self.joined)
+
+
+def _crowding(one: Crowd) -> Crowding:
+    apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
+    return Crowding(one.nodes, one.latency, one.bandwidth, apart)
+
+
+def _crowd(one: Crowding) -> Crowd:
+    return Crowd(**(one._asdict() | {"apart": [Own(**own._asdict()) for own in one.apart]}))
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
@@ -149,6 +167,7 @@ def _refuse(wrong: Sequence[Mistake], number: int, place: Place) -> NoReturn:
 _PARTS: dict[str, type[BaseModel]] = {
     "protocols": Link,
     "crowding": Crowd,
+    "apart": Own,
     "memory": Host,
     "estimates": Estimated,
     "errors": Error,
@@ -169,7 +188,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         launch=profile.launch,
         protocols=protocols,
         factors={name: rows for name, rows in factors.items() if rows},
-        crowding={kind: Crowd(**crowd._asdict()) for kind, crowd in profile.crowding.items()},
+        crowding={kind: _crowd(crowd) for kind, crowd in profile.crowding.items()},
         memory=Host(**profile.memory._asdict()),
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),

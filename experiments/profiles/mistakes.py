@@ -46,7 +46,7 @@ def said(wrong: ErrorDetails, parts: Mapping[str, type[BaseModel]], whole: type[
     """Where and what pydantic complains of, in our words; `parts` are the mappings below the keys of the `whole`."""
     place = tuple(key for key in wrong["loc"] if key != "[key]")
     if wrong["type"] == "extra_forbidden":
-        part = parts[str(place[0])] if len(place) > 1 else whole
+        part = next((parts[key] for key in reversed(place[:-1]) if isinstance(key, str) and key in parts), whole)
         known = [field.alias or name for name, field in part.model_fields.items()]
         return place, unknown("key", str(place[-1]), known)
     saying = _SAYINGS.get(wrong["type"], "{value} cannot be")
@@ -69,8 +69,11 @@ def names(profile: Calibrated) -> Iterator[Mistake]:
             yield from _among("algorithm", ("factors", protocol, algorithm), algorithms())
             for kind in by_kind:
                 yield from _among("kind of link", ("factors", protocol, algorithm, kind), kinds)
-    for kind in profile.crowding:
+    for kind, crowd in profile.crowding.items():
         yield from _among("kind of link", ("crowding", kind), kinds)
+        counts = [own.nodes for own in crowd.apart]
+        for number in sorted({count for count in counts if counts.count(count) > 1}):
+            yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
     for key, named in (("scratch", profile.scratch), ("joined", profile.joined)):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())

@@ -5,7 +5,7 @@ import pytest
 
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.profile import Cost, Crowding, Memory, Profile, Protocol
+from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology
@@ -44,6 +44,20 @@ def test_more_nodes_crowd_the_links_between_them() -> None:
     assert links(profile.apply(machine(8), LL), "network") == ({2e-6}, {0.0}, {2e9})
     assert links(profile.apply(machine(32), LL), "network") == ({8e-6}, {0.0}, {1e9})
     assert links(profile.apply(machine(32), LL), "node")[0] == {1e-6}
+
+
+def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
+    """As measured where it was; half way, by the logarithm, half of each neighbour or more; far away nothing."""
+    own = (Apart(2.0, np.log(3.0), 0.0), Apart(8.0, np.log(3.0), np.log(2.0)))
+    crowding = Crowding(2.0, 1.0, 0.0, own)
+    assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])
+    assert crowding.slower(8.0) == pytest.approx([4 * 3.0, 2.0])
+    between = 1 / np.cosh(np.log(2.0) / np.log(16.0))
+    assert crowding.slower(4.0) == pytest.approx([2 * 3.0**between, 2.0 ** (between / 2)])
+    assert crowding.slower(8.0 * 16.0)[1] == pytest.approx(2.0 ** np.exp(-1.0))
+    profile = Profile("x", "nodes", 0.0, (LL,), {"network": crowding})
+    latencies, _, bandwidths = links(profile.apply(machine(8), LL), "network")
+    assert [*latencies, *bandwidths] == pytest.approx([6e-6, 2e9])
 
 
 def test_the_fastest_protocol_is_kept() -> None:

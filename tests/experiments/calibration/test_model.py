@@ -42,13 +42,11 @@ def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 
 def test_paths_and_simulation_agree(
     library: object, collective: str, names: tuple[str, ...], gaps: tuple[tuple[str, str], ...]
 ) -> None:
-    """At parameters that no path was looked for at; the profile simulates every protocol and algorithm. What slowed
-    single allocations of the machine is no part of a profile."""
+    """At parameters that no path was looked for at; the profile simulates every protocol and algorithm."""
     assert library in (NCCL, MPI)
     known = NCCL if library is NCCL else MPI
     model = Model(Points([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps)
     inner = model.start + np.random.default_rng(1).uniform(-0.5, 0.5, len(model.start))
-    inner[[parameter.name.endswith(" nodes") and " at " in parameter.name for parameter in model.parameters]] = 0.0
     model.explore(inner)
     assert model.explore(inner) < 1e-9
     predicted = model.predict(inner)

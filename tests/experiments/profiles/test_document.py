@@ -17,7 +17,7 @@ factors:
   short:
     ring: {network: 2.0}
 crowding:
-  network: {nodes: 4}
+  network: {nodes: 4, apart: [{nodes: 8, latency: 0.5}, {nodes: 16, bandwidth: -0.1}]}
 memory: {copy: 1.0e-10}
 scratch: {ring: 1.0}
 paced: false
@@ -29,6 +29,10 @@ MISTAKES = [
     ("{ring: 1.0}", "{rong: 1.0}", "line 14, scratch.rong: no such algorithm: did you mean "),
     ("scratch: {ring: 1.0}", "joined: {rong: 1.0}", "line 14, joined.rong: no such algorithm: did you mean "),
     ("network: {nodes", "node: {nodes", "line 12, crowding.node: no such kind of link: there are network"),
+    ("{nodes: 16,", "{nodes: 8,", "line 12, crowding.network.apart: 8 nodes are in it twice: once is right"),
+    ("{nodes: 16,", "{nods: 16,", "crowding.network.apart[1].nods: no such key: did you mean nodes?"),
+    ("{nodes: 16,", "{nodes: 1.5,", "crowding.network.apart[1].nodes: 1.5 is not a whole number"),
+    ("latency: 0.5", "latency: 500", "crowding.network.apart[0].latency: 500: 10 or less"),
     ("5.0e-06", "fast", "line 4, launch: 'fast' is not a number"),
     ("5.0e-06", "[1]", "line 4, launch: a list is not a number"),
     ("5.0e-06", "-1", "line 4, launch: -1: 0 or more"),
