@@ -90,7 +90,8 @@ class Table:
 
 
 class Known:
-    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes."""
+    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes. `rings` and `joins`:
+    whether a curve was told to run nothing else; what is of such algorithms alone can be fitted then."""
 
     def __init__(self, points: Points, library: Library, machine: Machine) -> None:
         self.points, self.library = points, library
@@ -106,8 +107,8 @@ class Known:
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
-        self.joins = any(name in library.joined for name, _, _ in self.of)
-        self.rings = any(name in RINGS for name, _, _ in self.of)
+        self.joins = any(library.joined.keys() >= set(curve.algorithms) for curve in points.curves)
+        self.rings = any(set(RINGS) >= set(curve.algorithms) for curve in points.curves)
         self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
         self._table: tuple[int, Table] | None = None
 

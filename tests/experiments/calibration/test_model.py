@@ -102,6 +102,14 @@ def test_a_rendezvous_in_a_ring_has_an_alpha_of_its_own() -> None:
     assert factors["ring_all_gather"] == pytest.approx({"node": 3.0, "network": 3.0})
 
 
+def test_what_only_rings_know_is_no_parameter_where_the_library_chose() -> None:
+    """It would be fitted so that rings are never chosen."""
+    free = Model(Points([curve("all_reduce", ("ring", "halving_doubling"))]), MPI)
+    told = Model(Points([*free.points.curves, curve("all_reduce", ("ring",))]), MPI)
+    assert "rendezvous α in rings" in told.index
+    assert "rendezvous α in rings" not in free.index
+
+
 def test_what_is_registered_again_grows_with_the_ranks() -> None:
     """V p / 2 bytes of a ring's reduce-scatter of fresh memory, and nothing else."""
     model = Model(Points([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]), MPI)
