@@ -143,7 +143,7 @@ def calibrate(
     in_place: Annotated[bool, typer.Option("--in-place", help="Fit the in-place times.")] = False,
     links: Annotated[
         list[Path] | None,
-        typer.Option(help="Point-to-point runs (OSU) between two nodes: start at their bandwidth; two points then do."),
+        typer.Option(help="Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts there."),
     ] = None,
     gap: Annotated[bool, typer.Option("--gap", help="Fit a gap g as well, where the runs tell it from α.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the profile: FILE.yaml.")] = None,

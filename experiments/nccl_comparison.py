@@ -27,7 +27,7 @@ SLOWEST, FASTEST, HALVINGS = 1e6, 1e13, 60
 
 def asked(text: str) -> str:
     """The generation in "nccl:GENERATION", empty in "nccl". Raises InputError for anything else."""
-    name, _, generation = text.partition(":")
+    name, _, generation = text.lower().partition(":")
     if name != "nccl" or (":" in text and generation not in GENERATIONS):
         raise InputError(f"--compare {text[:40]!r}: expected nccl, or nccl: and one of {', '.join(GENERATIONS)}")
     return generation

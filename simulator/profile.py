@@ -162,7 +162,7 @@ class Profile:
                 f"it is of {self.machine}"
             )
         latency, bandwidth, gap = topology.latency.copy(), topology.medium_bandwidth.copy(), topology.medium_gap.copy()
-        size = _nodes(topology)
+        size = used_nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
             longer, _ = self.crowding.get(kind, Crowding(size)).slower(size)
@@ -196,7 +196,7 @@ class Profile:
         return float("reduce" in collective)
 
 
-def _nodes(topology: Topology) -> float:
+def used_nodes(topology: Topology) -> float:
     """How many nodes the ranks are in; a rank outside of any is one."""
     node = topology.node[topology.placement]
     return float(len(np.unique(node[node >= 0])) + np.count_nonzero(node < 0))

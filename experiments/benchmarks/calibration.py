@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import nccl_comparison, output
-from experiments.calibration.calibrate import Calibration, calibrate, error, library_of, points
+from experiments.calibration.calibrate import LINKED, Calibration, calibrate, error, library_of, points
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.observations import Points
 from experiments.calibration.transfer import ends, linked, port, transfer
@@ -120,7 +120,8 @@ def _few(folder: Path, everything: Iterable[Group]) -> Iterator[list[str]]:
     for group in everything:
         links = _links(group, curves)
         for collective in dict.fromkeys(curve.collective for curve in group.curves) if links else ():
-            measured, _ = points([one for one in group.curves if one.collective == collective], group.library)
+            same = [one for one in group.curves if one.collective == collective]
+            measured, _ = points(same, group.library, least=LINKED)
             keep = ends(measured)
             errors = []
             for library in (linked(group.library, port(links)), group.library):

@@ -16,6 +16,7 @@ from experiments.calibration.table import Machine, as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
+from simulator.profile import used_nodes
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2
@@ -69,7 +70,7 @@ def points(
     skipped: list[str] = []
     for curve in curves:
         other = _library(curve)
-        if other is not None and (other is NCCL) != (library is NCCL):
+        if other is not None and (other.name == NCCL.name) != (library.name == NCCL.name):
             skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
             continue
         try:
@@ -92,7 +93,10 @@ def points(
 
 
 def _check(one: Series, machine: Machine) -> None:
-    """Raise InputError if the machine is none for an algorithm that is made for machines."""
+    """Raise InputError if the machine has the ranks on other nodes than were measured, or is none for an algorithm that
+    is made for machines."""
+    if machine is not as_nodes and (count := used_nodes(machine(one.ranks, one.per_node))) != one.nodes:
+        raise InputError(f"{one.name}: {one.ranks} ranks on {one.nodes} nodes, which the machine has on {count:.0f}")
     for name in one.algorithms:
         if (fitted := find(name).fit) is not None:
             try:

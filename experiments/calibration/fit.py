@@ -140,13 +140,14 @@ def _estimates(end: Fit) -> list[Estimate]:
     variance = float((weight * error**2).sum()) / free
     normal = design.T @ (weight[:, None] * design)
     norms = np.sqrt(np.diag(normal))
-    unseen = norms < 1e-6
+    unseen, direct = norms < 1e-6, model.direct()
     covariance = variance * np.linalg.pinv(normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True)
+    covariance = direct @ covariance @ direct.T
     half = np.where(unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0)))
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
-    return [_estimate(model, end.inner, half, alike, k) for k in range(len(half))]
+    return [_estimate(model, direct @ end.inner, half, alike, k) for k in range(len(half))]
 
 
 def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:

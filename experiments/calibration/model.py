@@ -207,6 +207,15 @@ class Model:
         own = np.array([self.value(inner, f"network {what} at {count} nodes") for count in self.sessions])
         return np.asarray(self.shared @ own)
 
+    def direct(self) -> Floats:
+        """From the parameters as the fit counts them to those that are called so, shape (parameters, parameters): what
+        numbers of nodes have of their own is counted beyond what fewer nodes have, so that a prior holds each alone."""
+        matrix = np.eye(len(self.parameters))
+        for what in ("α", "1/β") if len(self.sessions) else ():
+            rows = [self.index[f"network {what} at {count} nodes"] for count in self.sessions]
+            matrix[np.ix_(rows, rows)] = self.shared
+        return matrix
+
     def _grown(self, inner: Floats, what: str, size: int) -> float:
         """By how much α or 1/β between nodes is longer on `size` nodes."""
         grown = np.log(size / self.typical) * self.value(inner, f"network {what} by nodes")

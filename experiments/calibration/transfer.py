@@ -22,17 +22,28 @@ SMALLER = 128
 def port(curves: Iterable[Curve]) -> float:
     """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs moved at once.
 
-    Half of the ranks send to the other half, as in osu_mbw_mr and osu_multi_lat. Raises InputError without such a run.
+    Where OSU's benchmarks say that ranks are pairs, half of them send to the other half; others send round a ring, one
+    of them to the other node. A run that does not say on how many nodes it was is taken to be between two. Raises
+    InputError without any run.
     """
     rates = [
-        curve.ranks / 2 * point.size / point.time_s
+        _leaving(curve) * point.size / point.time_s
         for curve in curves
-        if curve.collective == "send_recv" and curve.ranks and curve.nodes == 2
+        if curve.collective == "send_recv" and curve.nodes in (2, None)
         for point in curve.points
+        if not point.wrong
     ]
     if not rates:
-        raise InputError("no point-to-point run between two nodes: --links takes those of osu_mbw_mr or osu_multi_lat")
+        raise InputError(
+            "no point-to-point run between two nodes: --links takes those of osu_mbw_mr, osu_bw, osu_latency"
+        )
     return max(rates)
+
+
+def _leaving(curve: Curve) -> float:
+    """How many messages leave a node at once."""
+    in_pairs = any("pairs" in note for note in curve.notes)
+    return (curve.ranks or 2) / 2 if in_pairs else 1.0
 
 
 def linked(library: Library, bandwidth: float) -> Library:
@@ -64,7 +75,8 @@ def ends(points: Points) -> Flags:
 
 
 def transfer(points: Points, library: Library, keep: Flags) -> Floats:
-    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of nothing else."""
+    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of nothing else. They are on
+    one number of nodes: how a machine slows down with nodes is not carried over."""
     few = explore(Model(_at(points, keep), library))
     return carried(few, Model(points, library))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from experiments import output
 from experiments.calibration.calibrate import LEAST, LINKED, Calibration, calibrate, document, library_of, points
-from experiments.calibration.libraries import library
+from experiments.calibration.libraries import Library, library
 from experiments.calibration.observations import Series
 from experiments.calibration.table import as_nodes
 from experiments.calibration.transfer import linked, port
@@ -50,8 +50,10 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     chosen = library(choice.library) if choice.library else library_of(curves)
     built = machine_for(machine.topology if machine else "nodes")
     if links:
-        chosen = linked(chosen, port(read_all(links).curves))
+        chosen = _linked(chosen, choice)
     measured, skipped = points(curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST)
+    if links and max(one.nodes for one in measured.curves) == 1:
+        raise InputError(f"--links {links[0]}: all runs are on one node, and links are between nodes: leave it out")
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
     for line in doubts(curves):
@@ -68,6 +70,18 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         output.note(f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs")
     output.say(_render(profile, found, how))
     return 0
+
+
+def _linked(chosen: Library, choice: Choice) -> Library:
+    """The library on links that were measured."""
+    if choice.machine and choice.machine.topology.partition(":")[0] != "nodes":
+        raise InputError(f"--links are of nodes with a port each: leave out --topology {choice.machine.topology}")
+    measured = read_all(choice.links)
+    for line in (*(f"skipped {one}" for one in measured.skipped), *doubts(measured.curves)):
+        output.note(line)
+    bandwidth = port(measured.curves)
+    output.note(f"links: {format_bandwidth(bandwidth)} out of a node")
+    return linked(chosen, bandwidth)
 
 
 def machine_for(topology: str) -> Callable[[int, int], Topology]:

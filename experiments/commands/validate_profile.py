@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import nccl_comparison, output
-from experiments.calibration.calibrate import calibrate, error, points
+from experiments.calibration.calibrate import LEAST, calibrate, error, points
 from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Predicted, errors, predict
@@ -58,15 +58,14 @@ def run(
     generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(files[1:], family)
     curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
-    measured, skipped = points(curves, kind, in_place=in_place)
+    measured, skipped = points(curves, kind, in_place=in_place, least=1)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
     for line in doubts(curves):
         output.note(line)
     beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)
-    found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
-    crossed = {one.protocol: error(one) for one in found.held_out}
+    crossed = _crossed(profile, kind, measured)
     if plot:
         from experiments.calibration import figure
 
@@ -75,6 +74,15 @@ def run(
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
     return int(max(means) > limit)
+
+
+def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:
+    """Errors of the same kind of model on points that its fit has not seen; none where there are too few to fit."""
+    if len(measured) < LEAST:
+        output.note(f"{output.counted(len(measured), 'point')}: too few to fit without some of them")
+        return {}
+    found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
+    return {one.protocol: error(one) for one in found.held_out}
 
 
 def _share(text: str) -> float:
@@ -128,10 +136,10 @@ def _render(profile: Calibrated, judged: Sequence[Judged], beside: Beside, cross
     if how == "json":
         unseen = {name: one.model_dump() for name, one in crossed.items()}
         return output.to_json({"points": _records(judged, beside), "unseen": unseen})
-    again = (
-        f"the same kind of model, fitted to these runs without the points that it is judged by\n{error_table(crossed)}"
-    )
-    return "\n\n".join((_as_it_is(profile, judged, beside), _worst(judged), again))
+    again = "the same kind of model, fitted to these runs without the points that it is judged by"
+    tables = [_as_it_is(profile, judged, beside), _worst(judged)]
+    tables += [f"{again}\n{error_table(crossed)}"] if crossed else []
+    return "\n\n".join(tables)
 
 
 def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
@@ -163,12 +171,15 @@ def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
 
 def _as_it_is(profile: Calibrated, judged: Sequence[Judged], beside: Beside) -> str:
     own = [np.abs(seconds / curve.seconds - 1) for (curve, _), seconds in zip(judged, beside, strict=False)]
-    table = [["curve", "ranks", "sizes", "mean", "median", "worst", *(["NCCL's own model"] if own else [])]]
+    table = [
+        ["curve", "algorithm", "ranks", "sizes", "mean", "median", "worst", *(["NCCL's own model"] if own else [])]
+    ]
     for k, (curve, rows) in enumerate(judged):
         wrong = errors(rows)
         shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
         shares += [_mean(own[k])] if own else []
-        table.append([Path(curve.name).stem, str(curve.ranks), str(len(rows)), *shares])
+        algorithm = curve.algorithms[0] if len(curve.algorithms) == 1 else "chosen"
+        table.append([Path(curve.name).stem, algorithm, str(curve.ranks), str(len(rows)), *shares])
     everything = np.concatenate([errors(rows) for _, rows in judged])
     middle = f"mean {everything.mean():.1%}, median {np.median(everything):.1%}"
     middle += f"; NCCL's own model: mean {_mean(np.concatenate(own))}" if own else ""

@@ -30,6 +30,7 @@ _TIMES = {
     "both ways": "windowed streaming bandwidth both ways at once: time = 2 size / bandwidth, not a latency",
     "aggregate": "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency",
 }
+_BETWEEN_PAIRS = ("latency", "bw", "bibw", "multi_lat", "mbw_mr")
 _SLOWEST = "time is that of the slowest rank (Max Latency), the mean of its iterations"
 _REASONS = {
     "torn": ("row", "torn beyond repair"),
@@ -178,7 +179,7 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
 def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]:
     """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
     name, _, command = table.launch.partition(" ")
-    mine = canonical(name) == benchmark.collective or (name == "multi_lat" and benchmark.kind == "pairs")
+    mine = canonical(name) == benchmark.collective or (name in _BETWEEN_PAIRS and benchmark.collective == "send_recv")
     ranks, nodes = (pattern.search(command) if mine else None for pattern in (_RANKS, _NODES))
     known_nodes = int(nodes[1]) if nodes and "srun" in command else None
     if benchmark.kind in ("latency", "window", "both ways"):

@@ -54,7 +54,7 @@ class Crowd(Part):
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
     bandwidth: Power = 0.0
-    apart: Annotated[list[Own], Field(max_length=MOST)] = Field([])
+    apart: Annotated[list[Own], Field(max_length=1024)] = Field([])
 
 
 class Host(Part):
@@ -136,8 +136,8 @@ def _crowding(one: Crowd) -> Crowding:
     return Crowding(one.nodes, one.latency, one.bandwidth, apart)
 
 
-def _crowd(one: Crowding) -> Crowd:
-    return Crowd(**(one._asdict() | {"apart": [Own(**own._asdict()) for own in one.apart]}))
+def _crowd(one: Crowding) -> dict[str, Any]:
+    return one._asdict() | {"apart": [own._asdict() for own in one.apart]}
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
@@ -177,9 +177,7 @@ _PARTS: dict[str, type[BaseModel]] = {
 
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
     """A fitted profile as a document; `about` is what else its fields say."""
-    protocols = {
-        one.name: {kind: Link(**cost._asdict()) for kind, cost in one.links.items()} for one in profile.protocols
-    }
+    protocols = {one.name: {kind: cost._asdict() for kind, cost in one.links.items()} for one in profile.protocols}
     factors = {one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols}
     content: dict[str, Any] = dict(
         profile=profile.name,
@@ -189,7 +187,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         protocols=protocols,
         factors={name: rows for name, rows in factors.items() if rows},
         crowding={kind: _crowd(crowd) for kind, crowd in profile.crowding.items()},
-        memory=Host(**profile.memory._asdict()),
+        memory=profile.memory._asdict(),
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),
         paced=profile.paced,

@@ -58,3 +58,19 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(folder: Path, monke
     cells = {row.split()[0]: row.split()[-12:] for row in rows}
     assert cells["X01"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
     assert cells["X02"] == cells["X03"] == ["1.0%", "2.0%", "3.0%", "-"] * 3
+
+
+def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    assert list(calibration._few(tmp_path, list(groups(tmp_path, ["X01"])))) == []
+    rows = [f"{size},{1 + size / 80e3}" for size in SIZES]
+    for name, device in (("links", "GPU buffers H100"), ("others", "GPU buffers A100")):
+        (tmp_path / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
+        with (tmp_path / "index.csv").open("a") as index:
+            index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
+    ((name, points, *errors),) = calibration._few(tmp_path, list(groups(tmp_path, ["X01"])))
+    assert (name, points) == ("X01 NCCL all_reduce", "16")
+    assert all(0 < float(error.rstrip("%")) < 100 for error in errors)
+    (links,) = calibration._links(next(groups(tmp_path, ["X01"])), read_all([tmp_path]).curves)
+    assert links.machine == "GPU buffers H100"

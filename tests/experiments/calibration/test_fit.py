@@ -7,7 +7,7 @@ import pytest
 
 from experiments.calibration.calibrate import calibrate, document, separated
 from experiments.calibration.fit import explore, fit
-from experiments.calibration.held_out import affine, held_out
+from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
@@ -112,6 +112,29 @@ def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
     assert again.simulated() == profile.simulated()
     assert set(profile.errors) == {"sizes", "ranks", "plateau"}
     assert profile.errors["sizes"].points == len(model.points)
+
+
+def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
+    sizes = np.geomspace(2.0**8, 2.0**26, 3 * FOLDS + 1)
+    points = Points([Series("x", "all_reduce", ("ring",), 8, 2, sizes, np.ones(len(sizes)))])
+    folds = list(_folds(points, "sizes"))
+    assert len(folds) == FOLDS
+    assert np.sum(folds, axis=0).tolist() == [1] * len(sizes)
+    assert all(np.diff(np.flatnonzero(left)).max() == 1 for left in folds)
+    few = list(_folds(Points([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
+    assert [left.sum() for left in few] == [1] * 5
+
+
+def test_what_numbers_of_nodes_are_said_to_have_is_what_the_profile_has() -> None:
+    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9) for p in (4, 8, 16)]
+    found = explore(Model(Points(curves), MPI))
+    apart = found.model.profile(found.inner, "x", "nodes").crowding["network"].apart
+    said = {one.parameter.name: one for one in found.estimates()}
+    for own in apart:
+        one = said[f"network α at {own.nodes:.0f} nodes"]
+        assert one.value == pytest.approx(own.latency)
+        assert one.low < one.value < one.high
+        assert said[f"network 1/β at {own.nodes:.0f} nodes"].value == pytest.approx(own.bandwidth)
 
 
 def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> None:

@@ -1,5 +1,7 @@
 """Two points and the links: what they say of all other points."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ BANDWIDTH = 10e9
 def pairs(ranks: int | None, nodes: int | None, gigabytes: float, collective: str = "send_recv") -> Curve:
     """Point-to-point runs at so many GB/s a pair, but for a short message."""
     points = tuple(Measured(size, 1e-6 + size / gigabytes / 1e9) for size in (8, 1 << 30))
-    return Curve(collective, ranks, nodes, points, (), "made up")
+    return Curve(collective, ranks, nodes, points, (), "made up", notes=("over pairs that send at once",))
 
 
 def test_a_port_carries_what_all_pairs_move_at_once() -> None:
@@ -27,9 +29,16 @@ def test_a_port_carries_what_all_pairs_move_at_once() -> None:
     assert port([one, four]) == pytest.approx(20e9, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "curve", [pairs(2, 1, 9.0), pairs(None, 2, 9.0), pairs(4, None, 9.0), pairs(2, 2, 9.0, "all_reduce")]
-)
+def test_of_a_ring_of_sends_one_leaves_a_node() -> None:
+    assert port([replace(pairs(16, 2, 13.6), notes=())]) == pytest.approx(13.6e9, rel=1e-3)
+
+
+def test_wrong_results_say_nothing_of_a_port() -> None:
+    with pytest.raises(InputError):
+        port([replace(pairs(2, 2, 9.0), points=(Measured(1 << 30, 0.1, wrong=3),))])
+
+
+@pytest.mark.parametrize("curve", [pairs(2, 1, 9.0), pairs(8, 4, 9.0), pairs(2, 2, 9.0, "all_reduce")])
 def test_what_is_not_between_two_nodes_says_nothing_of_a_port(curve: Curve) -> None:
     with pytest.raises(
         InputError, match=r"^no point-to-point run between two nodes: --links takes those of osu_mbw_mr"

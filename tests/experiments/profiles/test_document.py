@@ -1,8 +1,12 @@
 """A profile in a file: what is refused, in one line with its place and what would be right."""
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.profiles import find, names, parse
+from experiments.profiles.document import dumps, of
+from simulator.profile import Apart, Cost, Crowding, Profile, Protocol
 from topologies.errors import InputError
 
 GOOD = """\
@@ -79,3 +83,12 @@ def test_a_mistake_is_one_line_with_its_place_in_our_words(right: str, wrong: st
     assert "\n" not in message
     assert len(message) < 1000
     assert not any(word in message for word in ("nput should", "ield required", "valid"))
+
+
+def test_any_number_of_nodes_may_have_something_of_its_own() -> None:
+    apart = tuple(Apart(float(n), 0.1, -0.1) for n in range(1, 100))
+    protocols = (Protocol("short", {"network": Cost(1e-6, 0.0, 1e9)}),)
+    profile = Profile("x", "nodes", 1e-6, protocols, {"network": Crowding(4.0, 0.1, 0.2, apart)})
+    assert parse(dumps(of(profile, "MPI")), "x.yaml").simulated() == profile
+    with pytest.raises(InputError, match=r"^profile crowding\.network\.latency: 11.0: 10 or less$"):
+        of(replace(profile, crowding={"network": Crowding(4.0, 11.0)}), "MPI")

@@ -1,0 +1,99 @@
+"""`calibrate --links` and `--gap`, and few points, as a user calls them."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.profiles import read
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
+PAIRS = """\
+srun -N 2 -n 8 ./osu_mbw_mr
+# OSU MPI Multiple Bandwidth / Message Rate Test v5.7
+# [ pairs: 4 ] [ window size: 64 ]
+# Size                  MB/s        Messages/s
+1048576             20000.00          19073.49
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two points of NCCL's ring on four nodes."""
+    path = tmp_path / "two.csv"
+    path.write_text(HEADER + "".join(f"all_reduce,ring,16,4,{4**k},{60 + 4**k / 1e4},NCCL 2.30\n" for k in (9, 13)))
+    return path
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Path:
+    path = tmp_path / "p2p.txt"
+    path.write_text(PAIRS)
+    return path
+
+
+def refused(answer: "subprocess.CompletedProcess[str]") -> str:
+    assert (answer.returncode, answer.stdout) == (2, "")
+    (line,) = [line for line in answer.stderr.splitlines() if not line.startswith("note:")]
+    return line
+
+
+def test_two_points_do_where_links_were_measured(simctl: Simctl, two: Path, links: Path, tmp_path: Path) -> None:
+    assert "2 points to fit: expected at least 4" in refused(simctl("calibrate", two))
+    answer = simctl("calibrate", two, "--links", links, "--out", tmp_path / "mine.yaml")
+    assert answer.returncode == 0, answer.stderr
+    assert "note: links: 20GB/s out of a node" in answer.stderr
+    profile = read(tmp_path / "mine.yaml")
+    assert {"sha256 of two.csv", "sha256 of p2p.txt"} <= profile.made.keys()
+    assert profile.sources == ["two.csv: all_reduce, 16 ranks"]
+    start = profile.protocols["LL128"]["network"].bandwidth
+    assert start == pytest.approx(0.92 * 20e9, rel=0.3)
+
+
+def test_links_are_between_nodes_with_a_port_each(simctl: Simctl, two: Path, links: Path, tmp_path: Path) -> None:
+    assert "no point-to-point run between two nodes" in refused(simctl("calibrate", two, "--links", two))
+    line = refused(simctl("calibrate", two, "--links", links, "--topology", "hgx_h100"))
+    assert line.endswith("--links are of nodes with a port each: leave out --topology hgx_h100")
+    inside = tmp_path / "inside.csv"
+    inside.write_text(two.read_text().replace(",16,4,", ",4,1,"))
+    assert "all runs are on one node" in refused(simctl("calibrate", inside, "--links", links))
+
+
+def test_impossible_links_are_doubted(simctl: Simctl, two: Path, tmp_path: Path) -> None:
+    path = tmp_path / "seconds.csv"
+    path.write_text("collective,ranks,nodes,size_bytes,time_us\nsend_recv,2,2,1073741824,0.05\n")
+    answer = simctl("calibrate", two, "--links", path)
+    assert "note: seconds.csv, row of 1GiB: it moves 21.47PB/s, which nothing does" in answer.stderr
+
+
+def test_no_gap_is_found_where_nothing_tells_it(simctl: Simctl, tmp_path: Path) -> None:
+    path, out = tmp_path / "runs.csv", tmp_path / "mine.yaml"
+    rows = (
+        f"all_reduce,ring,{p},{p},{4**k},{5 + 2 * (p - 1) * (3 + 4**k / p / 2000)},Open MPI\n"
+        for p in (4, 8)
+        for k in range(4, 14)
+    )
+    path.write_text(HEADER + "".join(rows))
+    assert simctl("calibrate", path, "--gap", "--out", out).returncode == 0
+    assert not [name for name in read(out).estimates if name.endswith(" g")]
+
+
+def test_measurements_in_two_units_end_in_one_line(simctl: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    rows = (
+        f"all_reduce,recursive_doubling,{n},{n},{size},{(1 + size / 1e5) * unit:.5f},Open MPI\n"
+        for n, unit in ((4, 1.0), (8, 1e9), (16, 1.0))
+        for size in (1024, 65536, 1 << 20, 1 << 24)
+    )
+    path.write_text(HEADER + "".join(rows))
+    assert "crowding.network.apart" in refused(simctl("calibrate", path))
+
+
+def test_a_profile_is_judged_by_few_points_as_it_is(simctl: Simctl, two: Path) -> None:
+    answer = simctl("validate", "mn5_acc", two)
+    assert answer.returncode == 0
+    assert "of 2 points: mean" in answer.stdout
+    assert "note: 2 points: too few to fit without some of them" in answer.stderr
+    assert "unseen" not in answer.stdout
