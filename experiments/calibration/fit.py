@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.model import Model, Parameter
+from experiments.calibration.model import Model
 from experiments.calibration.observations import Flags
+from experiments.calibration.parameters import Parameter
 from topologies.topology import Floats
 
 SCALE = 0.15

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
-from itertools import product
 from math import exp
 
 import numpy as np
 
 from experiments.calibration.libraries import RINGS, Library, Prior
 from experiments.calibration.observations import Flags, Points
+from experiments.calibration.parameters import NEGLIGIBLE, parameters
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
 from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol, alike
@@ -19,36 +18,6 @@ from topologies.topology import Floats
 
 NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated again."""
-NEGLIGIBLE = 1e-13
-"""Seconds: the least α that is simulated."""
-SHORT = 0.1
-"""Where a g starts, in units of α."""
-SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
-"""Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
-
-
-SESSION = 0.25
-"""The weight of what slows one number of nodes more than others, as another allocation of the machine does."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a fit: its name, where it starts, in what it is measured, and the weight of the start. It is
-    fitted as a logarithm, or as it is where `unit` is "power"."""
-
-    name: str
-    start: float
-    unit: str
-    weight: float
-
-    @property
-    def inner(self) -> float:
-        """The start, as the fit counts."""
-        return self.start if self.unit == "power" else float(np.log(self.start))
-
-    def outer(self, inner: float) -> float:
-        """The value that the fit counts as `inner`."""
-        return inner if self.unit == "power" else exp(min(max(inner, -300.0), 300.0))
 
 
 class Model:
@@ -79,46 +48,10 @@ class Model:
         self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
         self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
         self.shared = np.linalg.cholesky(alike(self.sessions)) if len(self.sessions) else np.zeros((0, 0))
-        self.parameters = tuple(self._parameters())
+        self.parameters = tuple(parameters(library, self.paths, self.gaps, self.crowding, self.sessions))
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
         self.weight = np.array([parameter.weight for parameter in self.parameters])
-
-    def _parameters(self) -> Iterator[Parameter]:
-        yield Parameter("launch", self.library.launch, "s", LIKELY)
-        for prior in self.library.protocols:
-            starts = {kind: self._start(prior, kind) for kind in self.kinds}
-            for kind, (latency, _) in starts.items():
-                yield Parameter(f"{prior.name} {kind} α", latency, "s", LIKELY if self.library.paced else LOOSE)
-                if (prior.name, kind) in self.gaps:
-                    yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY)
-            for name, slowness in {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}.items():
-                yield Parameter(name, slowness, "s/B", LOOSE)
-            if prior.rings and self.paths.rings:
-                yield Parameter(f"{prior.name} α in rings", 0.0, "power", LIKELY)
-        if self.library.memory:
-            yield Parameter("γ", 1 / 8e9, "s/B", LOOSE)
-            yield Parameter("γ beyond cache", 1 / 5e9, "s/B", LOOSE)
-            yield Parameter("copy", 1 / 15e9, "s/B", LIKELY)
-            yield Parameter("copy beyond cache", 1 / 8e9, "s/B", LIKELY)
-            yield Parameter("fresh memory", 1 / 4e9, "s/B", LIKELY)
-            if self.paths.several:
-                yield Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
-            if self.paths.joins:
-                yield Parameter("memory registered again", 1 / 40e9, "s/B", LIKELY)
-        for what, count in product(("α", "1/β"), self.sessions):
-            yield Parameter(f"network {what} at {count} nodes", 0.0, "power", SESSION)
-        if self.crowding:
-            yield Parameter("network α by nodes", 0.0, "power", SURE)
-            yield Parameter("network 1/β by nodes", 0.0, "power", SURE)
-
-    def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
-        """Where α and 1/β of a kind of link start: the prior's, or in that proportion what the machine says."""
-        if kind in prior.latency:
-            return prior.latency[kind], prior.slowness[kind]
-        latency, slowness = self.paths.figures[kind]
-        longer = prior.latency[reach(kind)] / self.library.protocols[0].latency[reach(kind)]
-        return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
 
     def value(self, inner: Floats, name: str, otherwise: float = 0.0) -> float:
         """A parameter by name; `otherwise` where the model has none of that name."""
