@@ -8,14 +8,14 @@ from math import ceil
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator
 
 from experiments.calibration.observations import Series
 from experiments.calibration.prediction import Predicted
 from experiments.figures import to_bytes
 from topologies.units import format_bytes
 
-ACROSS = 3
+ACROSS, TICKS = 3, 7
 MOST = 12
 """Panels; further algorithms are left to the table."""
 Judged = tuple[Series, list[Predicted]]
@@ -37,6 +37,9 @@ def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> b
         _panel(axes, label, curves, colour)
     for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
+    for axes in grid.flat[max(0, len(shown) - across) : len(shown)]:
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel("size V")
     figure.suptitle(f"{title}: measured (dots), predicted (lines)")
     return to_bytes(figure, kind)
 
@@ -51,7 +54,7 @@ def _panel(axes: Axes, label: str, curves: Sequence[Judged], colour: Mapping[int
     axes.yaxis.set_major_formatter(EngFormatter("s"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     axes.set_title(label.replace("|", " or "), fontsize=9)
-    axes.set_xlabel("size V")
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=TICKS))
     axes.grid(alpha=0.3)
     handles, names = axes.get_legend_handles_labels()
     unique = dict(zip(names, handles, strict=True))
