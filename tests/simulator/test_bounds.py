@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from best_bounds import COLLECTIVES, best, ports
 from simulator.bounds import Limit, best_bound, bounds, limits, needs
 from simulator.collectives import find
 from simulator.collectives.collective import (
@@ -26,23 +27,6 @@ from simulator.engines import simulate
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
-
-COLLECTIVES = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, ALL_TO_ALL, SEND_RECV)
-PORTS = ["latency", "injection port", "ejection port", "all ports"]
-
-
-def ports(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> list[float]:
-    """Seconds of the bounds that there always are: latency, injection port, ejection port, all ports."""
-    found = bounds(collective, topology, workers, nbytes)
-    assert [bound.name for bound in found[:4]] == PORTS
-    assert [bound.seconds for bound in found[4:]] == sorted(bound.seconds for bound in found[4:])
-    return [bound.seconds for bound in found[:4]]
-
-
-def best(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> tuple[object, object]:
-    """Name and seconds of the best bound, without latency."""
-    return best_bound(collective, replace(topology, latency=0 * topology.latency), workers, nbytes)
-
 
 # By hand: p = 4, V = 12 bytes, 1 B/s and 1 s of latency a link.
 

@@ -1,6 +1,5 @@
 """Laws of bounds: nothing is overlooked, and no schedule beats one."""
 
-from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -10,16 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simulator.bounds as module
+from best_bounds import COLLECTIVES
+from random_machines import irregular
 from simulator.bounds import bounds, limits, needs
 from simulator.collectives import algorithms, find
 from simulator.collectives.collective import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    BROADCAST,
-    REDUCE,
-    REDUCE_SCATTER,
-    SEND_RECV,
     Collective,
 )
 from simulator.engines import simulate
@@ -28,9 +22,7 @@ from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.capacity import congestion
 from topologies.errors import InputError
-from topologies.topology import Floats, Topology
-
-COLLECTIVES = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, ALL_TO_ALL, SEND_RECV)
+from topologies.topology import Topology
 
 
 @given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))
@@ -76,19 +68,6 @@ def check(name: str, ranks: int, topology: Topology) -> None:
         assert bound.seconds <= seconds * (1 + 1e-9), bound
 
 
-def irregular(topology: Topology, rng: np.random.Generator) -> Topology:
-    def around(values: Floats) -> Floats:
-        return np.asarray(values * rng.uniform(0.2, 5.0, len(values)))
-
-    return replace(
-        topology,
-        latency=around(topology.latency),
-        medium_gap=around(topology.medium_gap),
-        medium_bandwidth=around(topology.medium_bandwidth),
-        reduction=around(topology.reduction),
-    )
-
-
 PLAIN = [name for name in sorted(algorithms()) if not find(name).build(4, 1.0).switches]
 
 
@@ -99,7 +78,7 @@ def check_shape(name: str, shape: str, ranks: int, latency: float) -> None:
     except InputError:
         return
     check(name, ranks, regular)
-    check(name, ranks, irregular(regular, np.random.default_rng(ranks)))
+    check(name, ranks, irregular(regular, np.random.default_rng(ranks), 0.2, 5.0))
 
 
 COUNTS = ((3, 0.0), (4, 1.0), (8, 0.0))
@@ -127,7 +106,7 @@ def test_no_algorithm_beats_a_bound_with_any_parameters(name: str, shape: str, r
     devices = ranks + find(name).servers
     if shape != "hypercube" or devices & (devices - 1) == 0:
         regular = shapes.SHAPES[shape](devices, bandwidth=1.0, latency=latency, gap=gap, reduction=reduction)
-        check(name, ranks, irregular(regular, rng))
+        check(name, ranks, irregular(regular, rng, 0.2, 5.0))
 
 
 def random_machine(random: Random, ranks: int, switches: int, *, media: bool = True) -> Topology:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.bounds import best_bound, bounds
+from best_bounds import best, ports
 from simulator.collectives import find
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -22,22 +22,6 @@ from simulator.engines import simulate
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
-
-PORTS = ["latency", "injection port", "ejection port", "all ports"]
-
-
-def ports(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> list[float]:
-    """Seconds of the bounds that there always are: latency, injection port, ejection port, all ports."""
-    found = bounds(collective, topology, workers, nbytes)
-    assert [bound.name for bound in found[:4]] == PORTS
-    assert [bound.seconds for bound in found[4:]] == sorted(bound.seconds for bound in found[4:])
-    return [bound.seconds for bound in found[:4]]
-
-
-def best(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> tuple[object, object]:
-    """Name and seconds of the best bound, without latency."""
-    return best_bound(collective, replace(topology, latency=0 * topology.latency), workers, nbytes)
-
 
 # The best bound on every shape: V = 12, 1 B/s a link.
 

@@ -34,8 +34,8 @@ from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from small_machines import merge
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
 
 SERVER = 4
@@ -286,16 +286,10 @@ def test_waiting_at_the_receivers_port_is_queueing() -> None:
 def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire(busy: float) -> None:
     # Rank 0's bytes are on its slow wire from 0 to 10. The wire into rank 2 is busy for a while, but has room for them
     # before they are there, if only just: they arrive at 10, as they would have on an empty machine.
-    builder = TopologyBuilder("merge")
-    for name in ("a", "b", "switch", "c"):
-        builder.device(name)
-    builder.link("a", "switch", bandwidth=1.0)
-    builder.link("b", "switch", bandwidth=float("inf"))
-    builder.link("switch", "c", bandwidth=4.0)
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=4 * busy)
     schedule.compute(2, 1.0, after=schedule.signal(0, 2, nbytes=10.0))
-    timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]))
+    timeline = simulate(schedule.build(), merge())
     assert timeline.finish.tolist() == [busy, 10, 11]
     assert rows(bubbles(timeline))[2] == [10, 0, 0, 0]
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
+from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.bubbles import CAUSES, DRAIN, QUEUE, SLOWER_PEER, TRANSFER, Bubbles, bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
@@ -18,52 +20,19 @@ from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
 from topologies._compile import compiled
-from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
 
-
-def random_machine(random: Random, ranks: int) -> Topology:
-    """A tree of devices and switches with irregular parameters and a few shared media."""
-    builder = TopologyBuilder("random")
-    names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3)))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", 1 + random.random(), random.choice((0.0, 0.4))) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=random.choice((1.0, 2.0, 1 + random.random(), float("inf"))),
-                latency=random.choice((0.0, 1.0, random.random())),
-                gap=random.choice((0.0, 0.5)),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names)])
-
-
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Half of it computations, on two lanes; the rest copies, reductions and signals."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 20)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 1, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(6):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2:
-                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
-            case _:
-                seconds, lane = random.choice((0.0, 1.0, random.random())), random.choice((0, 0, 1))
-                builder.compute(one, seconds, lane=lane, reads=slot, writes=random.choice((-1, target)), after=after)
-    return builder.build()
-
-
+MOSTLY_COMPUTING = IRREGULAR_SCHEDULE._replace(
+    kinds=("copy", "reduce", "signal", "compute", "compute", "compute"),
+    after=(0, 1, 1, 2),
+    lanes=(0, 0, 1),
+    on_slots=True,
+)
 cases = st.tuples(st.builds(Random, st.integers(0, 2**32)), st.integers(2, 5))
+
+
+def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
+    return random_schedule(random, ranks, MOSTLY_COMPUTING), random_machine(random, ranks, IRREGULAR_MACHINE)
 
 
 def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float, float]]:
@@ -75,7 +44,7 @@ def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float,
 @given(cases, st.integers(0, 1))
 def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int) -> None:
     random, ranks = case
-    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference")
+    timeline = simulate(*drawn(random, ranks), "reference")
     found = bubbles(timeline, lane)
     assert found.seconds.shape == (ranks, 4)
     for rank in range(ranks):
@@ -90,7 +59,7 @@ def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int)
 @given(cases)
 def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(case: tuple[Random, int]) -> None:
     random, ranks = case
-    schedule = random_schedule(random, ranks)
+    schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
     timeline = simulate(schedule, shapes.star(ranks, bandwidth=float("inf")), "reference")
     assert not bubbles(timeline).seconds[:, :2].any()
 
@@ -98,9 +67,9 @@ def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(c
 @given(cases)
 def test_where_nothing_queued_nothing_is_called_queueing(case: tuple[Random, int]) -> None:
     random, ranks = case
-    schedule = random_schedule(random, ranks)
+    schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
     apart = replace(schedule, nbytes=np.zeros(len(schedule)), seconds=schedule.seconds / (1 + np.arange(len(schedule))))
-    timeline = simulate(apart, random_machine(random, ranks), "reference")
+    timeline = simulate(apart, random_machine(random, ranks, IRREGULAR_MACHINE), "reference")
     if (timeline.node_cause < 0).all():
         assert not bubbles(timeline).seconds[:, 1].any()
 
@@ -108,16 +77,8 @@ def test_where_nothing_queued_nothing_is_called_queueing(case: tuple[Random, int
 @given(cases)
 def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random, int]) -> None:
     random, ranks = case
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
-    slow = replace(
-        topology,
-        latency=topology.latency * 2,
-        medium_gap=topology.medium_gap * 2,
-        medium_bandwidth=topology.medium_bandwidth / 2,
-        reduction=topology.reduction * 2,
-        copy=topology.copy * 2,
-    )
-    twice = bubbles(simulate(replace(schedule, seconds=schedule.seconds * 2), slow, "reference"))
+    schedule, topology = drawn(random, ranks)
+    twice = bubbles(simulate(replace(schedule, seconds=schedule.seconds * 2), twice_as_slow(topology), "reference"))
     assert twice.seconds.tolist() == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
 
 
@@ -195,7 +156,7 @@ def test_the_kernel_finds_what_the_walk_finds(
     chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int
 ) -> None:
     random, ranks = case
-    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference", **rules)
+    timeline = simulate(*drawn(random, ranks), "reference", **rules)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("simulator.bubbles.kernel", chosen)
         found = bubbles(timeline, lane)

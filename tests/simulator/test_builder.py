@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from refusals import refusal
 from simulator.builder import ScheduleBuilder
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedule import COMPUTE, TRANSFER, Schedule
-from topologies.errors import InputError
-
-
-def ancestors(edges: list[set[int]]) -> list[set[int]]:
-    """The transitive closure of edges that lead backwards."""
-    known: list[set[int]] = []
-    for before in edges:
-        known.append(before.union(*(known[i] for i in before)))
-    return known
-
-
-def predecessors(schedule: Schedule) -> list[set[int]]:
-    return [set(schedule.predecessors(i).tolist()) for i in range(len(schedule))]
-
-
-def waits(schedule: Schedule, operation: int) -> list[int]:
-    return [int(before) for before in schedule.predecessors(operation)]
+from small_schedules import ancestors, predecessors, three_rank_child, waits
 
 
 def test_reductions_into_a_slot_do_not_wait_for_each_other_and_a_read_waits_for_all() -> None:
@@ -147,15 +131,6 @@ def test_no_operation_is_a_schedule_too() -> None:
 # Inlining.
 
 
-def three_rank_child() -> Schedule:
-    child = ScheduleBuilder(3, 30.0, slots=2, phase="inner")
-    first = child.copy([0, 1], 2, slot=[0, 1])
-    child.phase("told")
-    child.signal(2, 0, after=first)
-    child.compute(1, 4.0, lane=2, reads=0)
-    return child.build()
-
-
 def test_a_child_lands_on_the_ranks_and_slots_it_is_given() -> None:
     parent = ScheduleBuilder(5, 100.0, slots=4, phase="outer")
     parent.copy(1, 4, slot=3)
@@ -197,24 +172,17 @@ def test_two_children_in_a_row_are_ordered_by_the_slots_they_share() -> None:
 )
 def test_a_child_that_does_not_fit_is_refused(ranks: list[int] | None, slot: int) -> None:
     parent = ScheduleBuilder(5, 30.0, slots=2)
-    refused(lambda: parent.inline(three_rank_child(), ranks=ranks, slot=slot))
+    refusal(lambda: parent.inline(three_rank_child(), ranks=ranks, slot=slot))
 
 
 def test_a_child_of_more_ranks_is_refused() -> None:
-    refused(lambda: ScheduleBuilder(2, 30.0, slots=2).inline(three_rank_child()))
+    refusal(lambda: ScheduleBuilder(2, 30.0, slots=2).inline(three_rank_child()))
 
 
 def test_a_child_of_nothing_adds_nothing() -> None:
     parent = ScheduleBuilder(3, 30.0)
     assert len(parent.inline(ScheduleBuilder(2, 1.0).build(), ranks=[0, 1])) == 0
     assert len(parent.build()) == 0
-
-
-def refused(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as error:
-        call()
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 # What a schedule is made of.
@@ -291,12 +259,12 @@ def test_unordered_slots_make_nobody_wait() -> None:
 def test_a_call_may_read_and_write_an_unordered_slot() -> None:
     builder = ScheduleBuilder(2, 8.0, scratch=1, unordered=1)
     assert len(builder.copy([0, 1], [1, 0], slot=1)) == 2
-    refused(lambda: ScheduleBuilder(2, 8.0, scratch=1).copy([0, 1], [1, 0], slot=1))
+    refusal(lambda: ScheduleBuilder(2, 8.0, scratch=1).copy([0, 1], [1, 0], slot=1))
 
 
 @pytest.mark.parametrize("unordered", [-1, 3])
 def test_only_scratch_is_unordered(unordered: int) -> None:
-    assert f"{unordered} slots are unordered: 0 to 2" in refused(
+    assert f"{unordered} slots are unordered: 0 to 2" in refusal(
         lambda: ScheduleBuilder(2, 8.0, slots=3, scratch=2, unordered=unordered)
     )
 
@@ -312,4 +280,4 @@ def test_a_child_has_its_scratch_where_it_is_told() -> None:
     assert schedule.target.tolist() == [6, 2]
     assert schedule.phases == ("bucket 1",)
     assert schedule.predecessors(1).tolist() == [0]
-    assert "slots 7 to 7 are not all there" in refused(lambda: parent.inline(child.build(), scratch=7))
+    assert "slots 7 to 7 are not all there" in refusal(lambda: parent.inline(child.build(), scratch=7))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
+from small_schedules import ancestors, predecessors
 from topologies._compile import compiled
 from topologies.errors import InputError
 
@@ -55,18 +56,6 @@ def conflict(one: set[tuple[Cell, Access]], other: set[tuple[Cell, Access]]) -> 
         mine[0] == theirs[0] and (mine[1] != theirs[1] or mine[1] == "overwrite")
         for mine, theirs in product(one, other)
     )
-
-
-def ancestors(edges: list[set[int]]) -> list[set[int]]:
-    """The transitive closure of edges that lead backwards."""
-    known: list[set[int]] = []
-    for before in edges:
-        known.append(before.union(*(known[i] for i in before)))
-    return known
-
-
-def predecessors(schedule: Schedule) -> list[set[int]]:
-    return [set(schedule.predecessors(i).tolist()) for i in range(len(schedule))]
 
 
 # Calls at random.

@@ -8,31 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from refusals import refusal
 from simulator.builder import ScheduleBuilder
-from simulator.schedule import Schedule
-from topologies.errors import InputError
+from small_schedules import three_rank_child, waits
 
 NAN, INF = float("nan"), float("inf")
-
-
-def waits(schedule: Schedule, operation: int) -> list[int]:
-    return [int(before) for before in schedule.predecessors(operation)]
-
-
-def three_rank_child() -> Schedule:
-    child = ScheduleBuilder(3, 30.0, slots=2, phase="inner")
-    first = child.copy([0, 1], 2, slot=[0, 1])
-    child.phase("told")
-    child.signal(2, 0, after=first)
-    child.compute(1, 4.0, lane=2, reads=0)
-    return child.build()
-
-
-def refused(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as error:
-        call()
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def builder_of_three() -> ScheduleBuilder:
@@ -51,16 +31,16 @@ def builder_of_three() -> ScheduleBuilder:
 @pytest.mark.parametrize("method", ["copy", "reduce"])
 def test_a_call_that_writes_what_it_reads_is_refused(method: str, rank: Any, peer: Any, slot: Any, target: Any) -> None:
     call = getattr(builder_of_three(), method)
-    assert "writes what another reads" in refused(lambda: call(rank, peer, slot=slot, target=target))
+    assert "writes what another reads" in refusal(lambda: call(rank, peer, slot=slot, target=target))
 
 
 def test_overlapping_ranges_race_too() -> None:
-    assert "writes what another reads" in refused(lambda: builder_of_three().copy(0, 0, slot=0, target=1, count=2))
-    assert "overwrite the same" in refused(lambda: builder_of_three().copy([0, 1], 2, slot=[0, 1], count=2))
+    assert "writes what another reads" in refusal(lambda: builder_of_three().copy(0, 0, slot=0, target=1, count=2))
+    assert "overwrite the same" in refusal(lambda: builder_of_three().copy([0, 1], 2, slot=[0, 1], count=2))
 
 
 def test_two_overwrites_of_a_slot_in_one_call_are_refused() -> None:
-    assert "overwrite the same slot" in refused(lambda: builder_of_three().copy([0, 1], 2, slot=0))
+    assert "overwrite the same slot" in refusal(lambda: builder_of_three().copy([0, 1], 2, slot=0))
 
 
 def test_two_reductions_into_a_slot_in_one_call_are_fine() -> None:
@@ -69,7 +49,7 @@ def test_two_reductions_into_a_slot_in_one_call_are_fine() -> None:
 
 def test_a_refused_race_does_not_poison_later_calls() -> None:
     builder = builder_of_three()
-    refused(lambda: builder.copy([0, 1], [1, 0], slot=0))
+    refusal(lambda: builder.copy([0, 1], [1, 0], slot=0))
     builder.copy(0, 1, slot=0)
     builder.copy(1, 0, slot=0)
     assert waits(builder.build(), 1) == [0]
@@ -80,26 +60,26 @@ def test_a_refused_race_does_not_poison_later_calls() -> None:
     ("slot", "target", "count"), [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4)]
 )
 def test_slots_that_are_not_there_are_refused(method: str, slot: int, target: int, count: int) -> None:
-    message = refused(lambda: getattr(builder_of_three(), method)(0, 1, slot=slot, target=target, count=count))
+    message = refusal(lambda: getattr(builder_of_three(), method)(0, 1, slot=slot, target=target, count=count))
     assert "a rank has 3" in message
 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_transfer_of_no_slots_is_refused(count: int) -> None:
-    refused(lambda: builder_of_three().copy(0, 1, slot=0, count=count))
+    refusal(lambda: builder_of_three().copy(0, 1, slot=0, count=count))
 
 
 @pytest.mark.parametrize(("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)])
 @pytest.mark.parametrize("method", ["copy", "reduce", "signal"])
 def test_ranks_that_are_not_there_are_refused(method: str, rank: Any, peer: Any) -> None:
     slot = {} if method == "signal" else {"slot": 0}
-    message = refused(lambda: getattr(builder_of_three(), method)(rank, peer, **slot))
+    message = refusal(lambda: getattr(builder_of_three(), method)(rank, peer, **slot))
     assert "ranks run from 0 to 2" in message
 
 
 @pytest.mark.parametrize("rank", [3, -1, [0, 5]])
 def test_a_computation_on_a_rank_that_is_not_there_is_refused(rank: Any) -> None:
-    assert "ranks run from 0 to 2" in refused(lambda: builder_of_three().compute(rank, 1.0))
+    assert "ranks run from 0 to 2" in refusal(lambda: builder_of_three().compute(rank, 1.0))
 
 
 @pytest.mark.parametrize("accessed", ["reads", "writes"])
@@ -107,7 +87,7 @@ def test_a_computation_on_a_rank_that_is_not_there_is_refused(rank: Any) -> None
 def test_a_computation_on_slots_that_are_not_there_is_refused(accessed: str, slot: int, count: int) -> None:
     """The compiled kernels check no index: this would write to memory that is somebody else's."""
     builder = builder_of_three()
-    refused(lambda: builder.compute(2, 1.0, count=count, **{accessed: slot}))
+    refusal(lambda: builder.compute(2, 1.0, count=count, **{accessed: slot}))
 
 
 @pytest.mark.parametrize(
@@ -118,37 +98,37 @@ def test_a_computation_on_slots_that_are_not_there_is_refused(accessed: str, slo
     ],
 )
 def test_computations_of_one_call_race_as_transfers_do(rank: Any, reads: Any, writes: Any) -> None:
-    refused(lambda: builder_of_three().compute(rank, 1.0, reads=reads, writes=writes))
+    refusal(lambda: builder_of_three().compute(rank, 1.0, reads=reads, writes=writes))
 
 
 @pytest.mark.parametrize("seconds", [-1.0, -1e-12, NAN, INF, [1.0, -1.0]])
 def test_a_computation_takes_finite_time_of_zero_or_more(seconds: Any) -> None:
-    refused(lambda: builder_of_three().compute([0, 1], np.asarray(seconds)))
+    refusal(lambda: builder_of_three().compute([0, 1], np.asarray(seconds)))
 
 
 @pytest.mark.parametrize("lane", [-1, -2])
 def test_a_lane_is_zero_or_more(lane: int) -> None:
     """-1 would be the reduction lane of the rank before."""
-    refused(lambda: builder_of_three().compute(1, 1.0, lane=lane))
+    refusal(lambda: builder_of_three().compute(1, 1.0, lane=lane))
 
 
 @pytest.mark.parametrize("nbytes", [-1.0, NAN, INF])
 def test_a_message_has_zero_bytes_or_more(nbytes: float) -> None:
-    refused(lambda: builder_of_three().signal(0, 1, nbytes=nbytes))
+    refusal(lambda: builder_of_three().signal(0, 1, nbytes=nbytes))
 
 
 @pytest.mark.parametrize("after", [[1], [0, 5], [-2], [[0], [1]], 1])
 def test_waiting_for_a_later_operation_or_for_itself_is_refused(after: Any) -> None:
     builder = builder_of_three()
     builder.signal(0, 1)
-    assert "earlier ones only" in refused(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
+    assert "earlier ones only" in refusal(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
 
 
 @pytest.mark.parametrize("after", [[[0], [0], [0]], [[[0]], [[0]]]])
 def test_operations_to_wait_for_in_another_shape_are_refused(after: Any) -> None:
     builder = builder_of_three()
     builder.signal(0, 1)
-    refused(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
+    refusal(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +145,7 @@ def test_operations_to_wait_for_in_another_shape_are_refused(after: Any) -> None
 def test_a_refused_call_leaves_nothing_behind(call: Callable[[ScheduleBuilder], object]) -> None:
     builder = builder_of_three()
     builder.copy(0, 1, slot=0)
-    refused(lambda: call(builder))
+    refusal(lambda: call(builder))
     assert len(builder) == 1
     schedule = builder.build()
     assert (len(schedule), schedule.lanes, schedule.phases) == (1, 1, ("transfer",))
@@ -173,23 +153,23 @@ def test_a_refused_call_leaves_nothing_behind(call: Callable[[ScheduleBuilder], 
 
 @pytest.mark.parametrize("ranks", [0, -2])
 def test_a_schedule_has_a_rank_or_more(ranks: int) -> None:
-    assert f"ranks must be at least 1, got {ranks}" in refused(lambda: ScheduleBuilder(ranks, 1.0))
+    assert f"ranks must be at least 1, got {ranks}" in refusal(lambda: ScheduleBuilder(ranks, 1.0))
 
 
 @pytest.mark.parametrize("nbytes", [0.0, -1.0, NAN, INF])
 def test_a_buffer_has_bytes(nbytes: float) -> None:
-    assert f"nbytes is {nbytes}" in refused(lambda: ScheduleBuilder(2, nbytes))
+    assert f"nbytes is {nbytes}" in refusal(lambda: ScheduleBuilder(2, nbytes))
 
 
 @pytest.mark.parametrize("slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1])
 def test_shares_that_do_not_add_up_are_refused(slots: Any) -> None:
-    refused(lambda: ScheduleBuilder(2, 1.0, slots=slots))
+    refusal(lambda: ScheduleBuilder(2, 1.0, slots=slots))
 
 
 @pytest.mark.parametrize("scratch", [-1, [-0.5], [NAN], [INF]])
 def test_scratch_that_cannot_be_is_refused(scratch: Any) -> None:
-    refused(lambda: ScheduleBuilder(2, 1.0, scratch=scratch))
+    refusal(lambda: ScheduleBuilder(2, 1.0, scratch=scratch))
 
 
 def test_servers_are_not_negative() -> None:
-    refused(lambda: ScheduleBuilder(3, 1.0, servers=-1))
+    refusal(lambda: ScheduleBuilder(3, 1.0, servers=-1))

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from random_machines import Draw, Parameters, irregular, random_machine
+from random_schedules import Mixture, random_schedule
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms, find
 from simulator.critical_path import (
@@ -27,6 +29,8 @@ from simulator.critical_path import (
 from simulator.engines import simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Sharing, Timeline
+from small_machines import Wire, merge, route_of
+from small_schedules import messages
 from topologies import shapes
 from topologies._compile import compiled
 from topologies.builder import TopologyBuilder
@@ -43,29 +47,12 @@ def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
     return [(s.part, s.seconds, s.operation, s.queued) for s in critical_path(timeline) if s.seconds]
 
 
-def route_of(*wires: tuple[float, float, float]) -> Topology:
-    """Rank 0, a switch between every two wires of (bandwidth, latency, gap), rank 1."""
-    builder = TopologyBuilder("route")
-    stops = [builder.device(f"stop{index}") for index in range(len(wires) + 1)]
-    for (bandwidth, latency, gap), one, other in zip(wires, stops, stops[1:], strict=False):
-        builder.link(one, other, bandwidth=bandwidth, latency=latency, gap=gap)
-    return builder.build([stops[0], stops[-1]])
-
-
-def messages(*sizes: float) -> Schedule:
-    """Messages of rank 0 to rank 1, all ready at 0."""
-    builder = ScheduleBuilder(2, 1.0)
-    for nbytes in sizes:
-        builder.signal(0, 1, nbytes=nbytes)
-    return builder.build()
-
-
 # Parts, by hand.
 
 
 def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> None:
     # 8/4 + 1 = 3 s on the first wire, 8/2 + 2 = 6 s on the second.
-    timeline = simulate(messages(8.0), route_of((4, 2, 1), (2, 3, 2)))
+    timeline = simulate(messages(8.0), route_of(Wire(4, 2, 1), Wire(2, 3, 2)))
     assert timeline.makespan == 2 + 6 + 3
     assert story(timeline) == [
         ("latency", 3, 0, False),
@@ -76,7 +63,7 @@ def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> N
 
 
 def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwhile() -> None:
-    timeline = simulate(messages(8.0), route_of((1, 1, 0), (8, 2, 0), (2, 3, 0)))
+    timeline = simulate(messages(8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(2, 3)))
     assert nonzero(critical_path(timeline)) == {"latency": 6, "serialisation": 8}
     assert [(s.part, s.where) for s in critical_path(timeline) if s.seconds] == [
         ("latency", 2),
@@ -88,7 +75,7 @@ def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwh
 
 def test_what_is_waited_for_in_a_queue_counts_as_queueing() -> None:
     # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
-    timeline = simulate(messages(10.0, 6.0), route_of((2, 2, 1)))
+    timeline = simulate(messages(10.0, 6.0), route_of(Wire(2, 2, 1)))
     path = critical_path(timeline)
     assert nonzero(path) == {"latency": 2, "serialisation": 3, "gap": 1, "queueing": 6}
     assert {part: seconds for part, seconds in worth(path).items() if seconds} == {
@@ -121,16 +108,10 @@ def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
 
 def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
     # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is all that counts.
-    builder = TopologyBuilder("merge")
-    for name in ("a", "b", "switch", "c"):
-        builder.device(name)
-    builder.link("a", "switch", bandwidth=1.0)
-    builder.link("b", "switch", bandwidth=float("inf"))
-    builder.link("switch", "c", bandwidth=4.0)
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=20.0)
     schedule.signal(0, 2, nbytes=10.0)
-    timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]))
+    timeline = simulate(schedule.build(), merge())
     assert story(timeline) == [("serialisation", 10, 1, False)]
 
 
@@ -153,7 +134,7 @@ def test_computations_count_and_queue_for_their_lane() -> None:
     schedule.compute(0, 3.0)
     last = schedule.compute(0, 5.0)
     schedule.signal(0, 1, nbytes=2.0, after=last)
-    timeline = simulate(schedule.build(), route_of((1, 1, 0)))
+    timeline = simulate(schedule.build(), route_of(Wire(1, 1)))
     assert story(timeline) == [
         ("latency", 1, 2, False),
         ("serialisation", 2, 2, False),
@@ -232,21 +213,11 @@ SHAPES: list[Callable[..., Topology]] = [shape for name, shape in shapes.SHAPES.
 NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
 
 
-def irregular(topology: Topology, seed: int) -> Topology:
-    """The same machine with parameters among which there are no ties."""
+def without_ties(topology: Topology, seed: int) -> Topology:
+    """The same machine with parameters among which there are no ties; to copy takes about as long as to reduce."""
     rng = np.random.default_rng(seed)
-
-    def around(values: Floats) -> Floats:
-        return np.asarray(values * rng.uniform(0.5, 1.5, len(values)))
-
-    return replace(
-        topology,
-        latency=around(topology.latency),
-        medium_gap=around(topology.medium_gap),
-        medium_bandwidth=around(topology.medium_bandwidth),
-        reduction=around(topology.reduction),
-        copy=around(topology.reduction),
-    )
+    changed = irregular(topology, rng)
+    return replace(changed, copy=topology.reduction * rng.uniform(0.5, 1.5, len(topology.reduction)))
 
 
 @cache
@@ -257,7 +228,7 @@ def built(name: str, ranks: int, nbytes: float) -> Schedule:
 def check_sums(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     algorithm = find(name)
     regular = shape(ranks + algorithm.servers, bandwidth=1e9, latency=1e-6, gap=3e-7, reduction=2e-10)
-    for topology in (regular, irregular(regular, ranks)):
+    for topology in (regular, without_ties(regular, ranks)):
         timeline = simulate(built(name, ranks, 1e5), topology)
         path = critical_path(timeline)
         assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
@@ -283,48 +254,39 @@ def test_the_path_of_every_algorithm_adds_up_on_every_shape(
     check_sums(name, shape, ranks)
 
 
-def random_machine(random: Random, ranks: int, *, zeros: bool) -> Topology:
-    """A tree of devices and switches with irregular parameters and a few shared media."""
-    builder = TopologyBuilder("random")
-
-    def some(low: float, high: float) -> float:
-        return 0.0 if zeros and random.random() < 0.3 else random.uniform(low, high)
-
-    names = [
-        builder.device(f"d{k}", reduction=some(0.1, 0.6), copy=some(0.1, 0.6))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", random.uniform(1, 2), some(0.1, 0.5)) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=random.choice((1.0, 2.0, float("inf"))) if zeros else random.uniform(1, 3),
-                latency=some(0.1, 2.0),
-                gap=some(0.1, 0.5),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names) if zeros else names[ranks - 1]])
+def some(low: float, high: float) -> Draw:
+    return lambda random: random.uniform(low, high)
 
 
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 20)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(4):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2:
-                builder.signal(one, other, nbytes=random.uniform(0, 4), after=after)
-            case _:
-                builder.compute(one, random.uniform(0, 2), lane=random.randrange(2), after=after)
-    return builder.build()
+def some_or_none(low: float, high: float) -> Draw:
+    return lambda random: 0.0 if random.random() < 0.3 else random.uniform(low, high)
+
+
+NO_TIES = Parameters(
+    reduction=some(0.1, 0.6),
+    copy=some(0.1, 0.6),
+    shared_bandwidth=some(1, 2),
+    shared_gap=some(0.1, 0.5),
+    bandwidth=some(1, 3),
+    latency=some(0.1, 2.0),
+    gap=some(0.1, 0.5),
+    together=False,
+)
+SOME_ZEROS = Parameters(
+    reduction=some_or_none(0.1, 0.6),
+    copy=some_or_none(0.1, 0.6),
+    shared_bandwidth=some(1, 2),
+    shared_gap=some_or_none(0.1, 0.5),
+    bandwidth=lambda random: random.choice((1.0, 2.0, float("inf"))),
+    latency=some_or_none(0.1, 2.0),
+    gap=some_or_none(0.1, 0.5),
+)
+SCHEDULES = Mixture(some(0, 4), some(0, 2))
+
+
+def drawn(random: Random, ranks: int, *, zeros: bool) -> tuple[Schedule, Topology]:
+    """With or without ties of all sorts."""
+    return random_schedule(random, ranks, SCHEDULES), random_machine(random, ranks, SOME_ZEROS if zeros else NO_TIES)
 
 
 RULES = ("fifo", "store-and-forward", "fair")
@@ -339,7 +301,7 @@ def under(rule: str, schedule: Schedule, topology: Topology) -> Timeline:
 @given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
 def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int, zeros: bool, rule: str) -> None:
     random = Random(seed)
-    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros))
+    timeline = under(rule, *drawn(random, ranks, zeros=zeros))
     path = critical_path(timeline)
     assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
     assert all(segment.seconds >= 0 for segment in path)
@@ -356,7 +318,7 @@ def assert_same(one: Path, other: Path) -> None:
 @given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
 def test_the_walk_is_the_same_compiled_or_not(seed: int, ranks: int, zeros: bool, rule: str) -> None:
     random = Random(seed)
-    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=zeros))
+    timeline = under(rule, *drawn(random, ranks, zeros=zeros))
     with patch("simulator.critical_path.kernel", lambda function, _: function):
         plain = trace_back(timeline)
     with patch("simulator.critical_path.kernel", lambda function, _: compiled(function)):
@@ -370,7 +332,7 @@ def test_the_walk_is_the_same_compiled_or_not(seed: int, ranks: int, zeros: bool
 def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: str) -> None:
     """What an operation on the path does is done by the time that the segments after it have counted down to."""
     random = Random(seed)
-    timeline = under(rule, random_schedule(random, ranks), random_machine(random, ranks, zeros=True))
+    timeline = under(rule, *drawn(random, ranks, zeros=True))
     now = timeline.makespan
     for segment in critical_path(timeline):
         assert now <= timeline.finish[segment.operation] + 1e-9
@@ -382,7 +344,7 @@ def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: s
 @given(st.integers(0, 2**32), st.integers(2, 5))
 def test_amounts_times_parameters_are_the_seconds(seed: int, ranks: int) -> None:
     random = Random(seed)
-    timeline = simulate(random_schedule(random, ranks), random_machine(random, ranks, zeros=True), "reference")
+    timeline = simulate(*drawn(random, ranks, zeros=True), "reference")
     topology, worths, path = timeline.routed.topology, sensitivities(timeline), critical_path(timeline)
     seconds = {
         "latency": worths.latency @ topology.latency,
@@ -437,14 +399,14 @@ def check_differences(schedule: Schedule, topology: Topology, rule: str = "fifo"
 @given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(RULES[:2]))
 def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int, rule: str) -> None:
     random = Random(seed)
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks, zeros=False)
+    schedule, topology = drawn(random, ranks, zeros=False)
     everything = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
     assert check_differences(schedule, topology, rule) >= everything - 2, "there are hardly ever near ties"
 
 
 def check_sensitivities(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     regular = shape(ranks + find(name).servers, bandwidth=1.0, latency=1.0, gap=1.0, reduction=0.3)
-    assert check_differences(built(name, ranks, 20.0), irregular(regular, seed=7)) > 4 * ranks
+    assert check_differences(built(name, ranks, 20.0), without_ties(regular, seed=7)) > 4 * ranks
 
 
 SIMPLE = (shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port)

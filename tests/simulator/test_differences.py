@@ -5,32 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from random_machines import irregular
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.critical_path import Sensitivities, sensitivities
 from simulator.differences import finite_differences
 from simulator.engines import Sharing, simulate
 from simulator.schedule import Schedule
+from small_schedules import messages
 from topologies import shapes
 from topologies.topology import Topology
 
 PARAMETERS = ("latency", "gap", "inverse_bandwidth", "reduction", "copy")
-
-
-def irregular(topology: Topology) -> Topology:
-    """The same machine with parameters among which there are no ties."""
-    rng = np.random.default_rng(3)
-    columns = ("latency", "medium_gap", "medium_bandwidth", "reduction")
-    changed = {name: getattr(topology, name) * rng.uniform(0.5, 1.5, len(getattr(topology, name))) for name in columns}
-    return replace(topology, **changed)
-
-
-def messages(*sizes: float) -> Schedule:
-    """Messages of rank 0 to rank 1, all ready at 0."""
-    builder = ScheduleBuilder(2, 1.0)
-    for nbytes in sizes:
-        builder.signal(0, 1, nbytes=nbytes)
-    return builder.build()
 
 
 def differences(schedule: Schedule, topology: Topology, sharing: Sharing = "fair") -> Sensitivities:
@@ -41,7 +27,9 @@ def differences(schedule: Schedule, topology: Topology, sharing: Sharing = "fair
 @pytest.mark.parametrize("name", ["ring", "tree", "naive"])
 def test_where_the_critical_path_counts_they_are_its_counts(name: str, store_and_forward: bool) -> None:
     regular = shapes.star(4, bandwidth=1.0, latency=1.0, gap=0.5, reduction=0.3)
-    timeline = simulate(find(name).build(4, 12.0), irregular(regular), store_and_forward=store_and_forward)
+    timeline = simulate(
+        find(name).build(4, 12.0), irregular(regular, np.random.default_rng(3)), store_and_forward=store_and_forward
+    )
     tried, counted = finite_differences(timeline), sensitivities(timeline)
     for parameter in PARAMETERS:
         assert getattr(tried, parameter) == pytest.approx(getattr(counted, parameter), rel=1e-5, abs=1e-5)

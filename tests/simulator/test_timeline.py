@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
+from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
@@ -161,55 +163,19 @@ def test_behind_a_switch_the_injection_links_carry_the_volume(name: str) -> None
 # What is true of every timeline.
 
 
-def random_machine(random: Random, ranks: int) -> Topology:
-    """A tree of devices and switches with irregular parameters and a few shared media."""
-    builder = TopologyBuilder("random")
-    names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3)))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", 1 + random.random(), random.choice((0.0, 0.4))) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=random.choice((1.0, 2.0, 1 + random.random(), float("inf"))),
-                latency=random.choice((0.0, 1.0, random.random())),
-                gap=random.choice((0.0, 0.5)),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names)])
-
-
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 20)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(4):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2:
-                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
-            case _:
-                builder.compute(one, random.choice((0.0, 1.0, random.random())), lane=random.randrange(2), after=after)
-    return builder.build()
+def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
+    return random_schedule(random, ranks, IRREGULAR_SCHEDULE), random_machine(random, ranks, IRREGULAR_MACHINE)
 
 
 def run(random: Random, ranks: int) -> Timeline:
-    return simulate(random_schedule(random, ranks), random_machine(random, ranks), "reference")
+    return simulate(*drawn(random, ranks), "reference")
 
 
 timelines = st.builds(run, st.randoms(use_true_random=False), st.integers(2, 5))
 
 
 def run_under_any_rule(random: Random, ranks: int) -> Timeline:
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    schedule, topology = drawn(random, ranks)
     if random.random() < 0.5:
         return simulate(schedule, topology, "reference", sharing="fair")
     return simulate(schedule, topology, "reference", store_and_forward=random.random() < 0.5)
@@ -342,15 +308,7 @@ def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(time
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_a_machine_that_is_twice_as_slow_takes_twice_as_long(random: Random, ranks: int) -> None:
     """Every time scales: there is no constant of our own in the rules."""
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
-    slow = replace(
-        topology,
-        latency=topology.latency * 2,
-        medium_gap=topology.medium_gap * 2,
-        medium_bandwidth=topology.medium_bandwidth / 2,
-        reduction=topology.reduction * 2,
-        copy=topology.copy * 2,
-    )
+    schedule, topology = drawn(random, ranks)
     busy = replace(schedule, seconds=schedule.seconds * 2)
     once = simulate(schedule, topology, "reference").finish
-    assert simulate(busy, slow, "reference").finish.tolist() == (2 * once).tolist()
+    assert simulate(busy, twice_as_slow(topology), "reference").finish.tolist() == (2 * once).tolist()

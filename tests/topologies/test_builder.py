@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.builder import KINDS, TopologyBuilder
-from topologies.errors import InputError
 from topologies.shapes import SHAPES, bus
 from topologies.topology import Topology
 
@@ -36,13 +36,6 @@ def same(one: Topology, other: Topology) -> None:
         left, right = getattr(one, column), getattr(other, column)
         assert left.dtype == right.dtype, column
         assert left.tolist() == right.tolist(), column
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
 
 
 def with_devices(*names: str) -> TopologyBuilder:
@@ -289,9 +282,7 @@ def test_a_topology_with_shared_media_is_not_copied() -> None:
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
     for figures in (bandwidth, [1e9, bandwidth, 1e9]):
-        message = refusal(
-            lambda figures=figures: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=figures)  # type: ignore[misc]
-        )
+        message = refusal(lambda figures=figures: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=figures))
         assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
 
 
@@ -301,7 +292,7 @@ def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
     for figures in (seconds, [0.0, seconds, 1.0]):
         options: dict[str, Any] = {what: figures}
         message = refusal(
-            lambda options=options: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=1e9, **options)  # type: ignore[misc]
+            lambda options=options: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=1e9, **options)
         )
         assert message == f"{what} is {seconds}s: it is at least 0s"
 
@@ -402,7 +393,7 @@ def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
         lambda builder: builder.link("d0", "d1", bandwidth=1.0, kind="one"),
         lambda builder: builder.copies(pair(), 1),
     ):
-        assert "one too many" in refusal(lambda add=add: add(crowded()))  # type: ignore[misc]
+        assert "one too many" in refusal(lambda add=add: add(crowded()))
 
 
 def test_a_link_of_one_kind_too_many_leaves_nothing_behind() -> None:

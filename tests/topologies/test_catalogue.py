@@ -1,40 +1,14 @@
 """NAME:key=value,... and files: what is understood, what is built, and what is said of the rest."""
 
-from collections.abc import Callable
-
 import pytest
 
+from catalogue_entries import SHAPE_KEYS
+from refusals import refusal
 from topologies.catalogue import BANDWIDTH, LATENCY, Figures, find
 from topologies.clusters import cluster
-from topologies.errors import InputError
 from topologies.machines import MACHINES
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
-
-LINK_KEYS = ["bandwidth", "latency", "gap"]
-SHAPE_KEYS = {
-    **{name: [*LINK_KEYS] for name in ("ring", "star", "full_mesh_one_port", "bus", "line", "hypercube")},
-    "full_mesh": [*LINK_KEYS, "ports"],
-    "tree": [*LINK_KEYS, "branching"],
-    "grid": [*LINK_KEYS, "dims", "periodic"],
-    "torus": [*LINK_KEYS, "dims"],
-    "nodes": [*LINK_KEYS, "per_node"],
-    "leaf_spine": [*LINK_KEYS, "ports_per_leaf", "spines", "oversubscription"],
-    "fat_tree": [*LINK_KEYS, "k"],
-    "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],
-}
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    return str(refused.value)
-
-
-def one_line(call: Callable[[], object]) -> str:
-    message = refusal(call)
-    assert "\n" not in message
-    return message
 
 
 def names(topology: Topology) -> list[str]:
@@ -64,7 +38,7 @@ def test_no_shape_is_a_machine() -> None:
     ],
 )
 def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) -> None:
-    message = one_line(lambda: find(text))
+    message = refusal(lambda: find(text))
     name = text.partition(":")[0]
     assert message.startswith(f"{name!r} is no topology and no file: did you mean '{near}'? ")
     assert all(known in message for known in (*SHAPES, *MACHINES))
@@ -72,19 +46,19 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) 
 
 @pytest.mark.parametrize("text", ["zzzzzz", "?", "x\0y", "~", "42", "--", "zzz:k=1"])
 def test_a_name_like_none_is_answered_with_all(text: str) -> None:
-    message = one_line(lambda: find(text))
+    message = refusal(lambda: find(text))
     assert "did you mean" not in message
     assert all(known in message for known in (*SHAPES, *MACHINES))
 
 
 @pytest.mark.parametrize("text", ["", ":", ":nodes=2"])
 def test_no_name_is_no_folder(text: str) -> None:
-    assert "'' is no topology and no file" in one_line(lambda: find(text))
+    assert "'' is no topology and no file" in refusal(lambda: find(text))
 
 
 @pytest.mark.parametrize("length", [300, 5000])
 def test_a_name_too_long_for_a_file_is_none(length: int) -> None:
-    assert len(one_line(lambda: find("a" * length))) < 600
+    assert len(refusal(lambda: find("a" * length))) < 600
 
 
 # Shapes.
@@ -127,7 +101,7 @@ def test_options_are_figures_too(shape: str) -> None:
 @pytest.mark.parametrize("option", ["bandwidth=3GB/s", "latency=4us", "gap=5us"])
 def test_a_figure_is_not_given_twice(option: str) -> None:
     figures = Figures(bandwidth=1e9, latency=1e-6, gap=1e-6)
-    assert option.partition("=")[0] in one_line(lambda: find(f"star:{option}").build(4, figures=figures))
+    assert option.partition("=")[0] in refusal(lambda: find(f"star:{option}").build(4, figures=figures))
 
 
 def test_servers_of_a_shape_are_further_ranks() -> None:
@@ -155,7 +129,7 @@ def test_a_machine_has_as_many_nodes_as_it_says() -> None:
         for ranks in (2, 8 * nodes):
             topology = find(f"dgx1:nodes={nodes}").build(ranks)
             assert (topology.ranks, topology.device_kinds.are("gpu").sum()) == (ranks, 8 * nodes)
-        message = one_line(lambda nodes=nodes: find(f"dgx1:nodes={nodes}").build(8 * nodes + 1))  # type: ignore[misc]
+        message = refusal(lambda nodes=nodes: find(f"dgx1:nodes={nodes}").build(8 * nodes + 1))
         assert message == (
             f"dgx1:nodes={nodes} has {8 * nodes} GPUs, not {8 * nodes + 1}: take fewer ranks or more nodes"
         )
@@ -172,7 +146,7 @@ def test_options_reach_the_machine() -> None:
 
 @pytest.mark.parametrize("figures", [Figures(bandwidth=1e9), Figures(latency=0.0), Figures(gap=0.0)])
 def test_a_machine_has_links_of_its_own(figures: Figures) -> None:
-    message = one_line(lambda: find("dgx1").build(8, figures=figures))
+    message = refusal(lambda: find("dgx1").build(8, figures=figures))
     assert message == "dgx1 has links of its own: leave out --bandwidth, --latency and --gap"
 
 
@@ -211,7 +185,7 @@ def test_servers_of_several_nodes() -> None:
 
 
 def test_too_many_servers_are_refused() -> None:
-    message = one_line(lambda: find("dgx1").build(8, 3))
+    message = refusal(lambda: find("dgx1").build(8, 3))
     assert message == "dgx1 has no device left for 3 servers besides 8 ranks"
 
 
@@ -228,13 +202,13 @@ def test_ranks_are_placed(placement: str, wanted: list[str]) -> None:
 
 
 def test_a_placement_lists_workers_only() -> None:
-    message = one_line(lambda: find("dgx1").build(3, 1, placement="0,1,2,3"))
+    message = refusal(lambda: find("dgx1").build(3, 1, placement="0,1,2,3"))
     assert message == "placement '0,1,2,3': name 3 different places, 0 to 7, for 3 ranks"
     assert names(find("dgx1").build(3, 1, placement="7,6,5")) == ["gpu7", "gpu6", "gpu5", "gpu0"]
 
 
 def test_a_hundred_million_ranks_are_too_many() -> None:
-    assert "nodes is 125000000: dgx1 comes 1 to" in one_line(lambda: find("dgx1").build(10**9))
+    assert "nodes is 125000000: dgx1 comes 1 to" in refusal(lambda: find("dgx1").build(10**9))
 
 
 # All of it.

@@ -1,30 +1,16 @@
 """Files by their path, where a name may stand."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from catalogue_entries import NETWORK_KEYS
+from refusals import message_of, refusal
 from topologies.catalogue import Blueprint, Figures, find
 from topologies.clusters import cluster, joined
-from topologies.errors import InputError
 from topologies.readers.graph_files import to_yaml
 from topologies.shapes import grid, leaf_spine, star
 from topologies.topology import Topology
-
-NETWORK_KEYS = ["nodes", "network", "nics", "port", "oversubscription", "spines", "sharp", "paths"]
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    return str(refused.value)
-
-
-def one_line(call: Callable[[], object]) -> str:
-    message = refusal(call)
-    assert "\n" not in message
-    return message
 
 
 def names(topology: Topology) -> list[str]:
@@ -79,21 +65,21 @@ def test_the_nodes_of_a_file_are_joined_as_they_are_asked_for(tmp_path: Path) ->
 
 def test_a_file_has_the_ranks_that_it_has(tmp_path: Path) -> None:
     path = written(tmp_path / "box.yaml", cluster("leonardo"))
-    message = one_line(lambda: find(str(path)).build(5))
+    message = refusal(lambda: find(str(path)).build(5))
     assert message == f"{path} has 4 GPUs, not 5: take fewer ranks or more nodes"
     assert names(find(f"{path}:nodes=2").build(5))[-1] == "node1.gpu0"
-    assert "box.yaml has links of its own" in one_line(lambda: find(str(path)).build(4, figures=Figures(gap=0.0)))
+    assert "box.yaml has links of its own" in refusal(lambda: find(str(path)).build(4, figures=Figures(gap=0.0)))
 
 
 def test_a_file_without_nics_is_one_node(tmp_path: Path) -> None:
     path = written(tmp_path / "star.yaml", star(4, bandwidth=1e9))
     assert find(f"{path}:nodes=1").build(4).ranks == 4
-    assert "star has no NIC" in one_line(lambda: find(f"{path}:nodes=2").build(4))
+    assert "star has no NIC" in refusal(lambda: find(f"{path}:nodes=2").build(4))
 
 
 def test_a_file_has_the_options_of_a_network(tmp_path: Path) -> None:
     path = written(tmp_path / "box.yaml", cluster("leonardo"))
-    listed = [line.split()[0] for line in refusal(lambda: find(f"{path}:nics=2")).splitlines()[1:]]
+    listed = [line.split()[0] for line in message_of(lambda: find(f"{path}:nics=2")).splitlines()[1:]]
     assert listed == [key for key in NETWORK_KEYS if key != "nics"]
 
 
@@ -107,7 +93,7 @@ def test_a_file_has_the_paths_that_it_says(tmp_path: Path, topology: Topology) -
 @pytest.mark.parametrize("text", ["no.yaml", "no/where", "./box", "no.yaml:nodes=2", "/", "..", "a:b/no.txt:nodes=2"])
 def test_a_path_to_nothing_is_no_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert " is no file: name one, or a machine of simctl topo list" in one_line(lambda: find(text))
+    assert " is no file: name one, or a machine of simctl topo list" in refusal(lambda: find(text))
 
 
 def test_a_blueprint_is_found_once_and_built_often() -> None:

@@ -1,14 +1,14 @@
 """Options after a name: which there are, what they take, and what is said of the rest."""
 
 import re
-from collections.abc import Callable
 from inspect import signature
 
 import pytest
 
+from catalogue_entries import NETWORK_KEYS, SHAPE_KEYS
+from refusals import message_of, refusal
 from topologies.catalogue import HELP, PARSERS, find
 from topologies.clusters import cluster
-from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.machines import MACHINES
 from topologies.shapes import SHAPES
@@ -37,33 +37,6 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "cables": ("1", 1),
     "periodic": ("yes", True),
 }
-LINK_KEYS = ["bandwidth", "latency", "gap"]
-SHAPE_KEYS = {
-    **{name: [*LINK_KEYS] for name in ("ring", "star", "full_mesh_one_port", "bus", "line", "hypercube")},
-    "full_mesh": [*LINK_KEYS, "ports"],
-    "tree": [*LINK_KEYS, "branching"],
-    "grid": [*LINK_KEYS, "dims", "periodic"],
-    "torus": [*LINK_KEYS, "dims"],
-    "nodes": [*LINK_KEYS, "per_node"],
-    "leaf_spine": [*LINK_KEYS, "ports_per_leaf", "spines", "oversubscription"],
-    "fat_tree": [*LINK_KEYS, "k"],
-    "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],
-}
-NETWORK_KEYS = ["nodes", "network", "nics", "port", "oversubscription", "spines", "sharp", "paths"]
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    return str(refused.value)
-
-
-def one_line(call: Callable[[], object]) -> str:
-    message = refusal(call)
-    assert "\n" not in message
-    return message
-
-
 NETWORKS = ", ".join(name for name, kind in LINKS.items() if kind.kind in ("ib", "ethernet"))
 
 
@@ -84,7 +57,7 @@ def test_every_option_of_every_name(name: str) -> None:
 @pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
 def test_there_are_no_other_options_than_those_of_the_function(name: str) -> None:
     """What a wrong key is answered with, in the order of the function's parameters."""
-    message = refusal(lambda: find(f"{name}:zzz=1"))
+    message = message_of(lambda: find(f"{name}:zzz=1"))
     listed = [line.split()[0] for line in message.splitlines()[1:]]
     assert sorted(listed) == sorted(SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS)
     parameters = signature(SHAPES.get(name, cluster)).parameters
@@ -93,7 +66,7 @@ def test_there_are_no_other_options_than_those_of_the_function(name: str) -> Non
 
 @pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
 def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str) -> None:
-    head, *lines = refusal(lambda: find(f"{name}:zzz=1")).splitlines()
+    head, *lines = message_of(lambda: find(f"{name}:zzz=1")).splitlines()
     assert head == f"{name} has no option 'zzz': write {name}:key=value,... with"
     helps = [re.fullmatch(r"  (\w+) *( .*)", f"{line} ") for line in lines]
     assert all(helps)
@@ -110,7 +83,7 @@ def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str)
 )
 def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) -> None:
     name, _, option = text.partition(":")
-    head = refusal(lambda: find(text)).splitlines()[0]
+    head = message_of(lambda: find(text)).splitlines()[0]
     if near == "nics":  # nothing in common but for the case
         assert head.startswith(f"{name} has no option 'NICS': ")
     else:
@@ -120,17 +93,17 @@ def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) ->
 @pytest.mark.parametrize("text", ["hgx_h100:nodes", "star:latency", "torus:dims,gap=1us"])
 def test_an_option_without_a_value_is_told_so(text: str) -> None:
     key = text.partition(":")[2].partition(",")[0]
-    assert f"no option {key!r}" not in refusal(lambda: find(text))
+    assert f"no option {key!r}" not in message_of(lambda: find(text))
 
 
 @pytest.mark.parametrize("text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"])
 def test_parameters_that_are_no_options_are_none(text: str) -> None:
-    assert "has no option" in refusal(lambda: find(text))
+    assert "has no option" in message_of(lambda: find(text))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_merging_is_no_option_of_a_links(shape: str) -> None:
-    assert "has no option 'reduction'" in refusal(lambda: find(f"{shape}:reduction=1"))
+    assert "has no option 'reduction'" in message_of(lambda: find(f"{shape}:reduction=1"))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +141,7 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
     ],
 )
 def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None:
-    assert one_line(lambda: find(text)) == message
+    assert refusal(lambda: find(text)) == message
 
 
 @pytest.mark.parametrize(
@@ -190,12 +163,12 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
     ],
 )
 def test_a_value_that_the_machine_refuses(text: str, message: str) -> None:
-    assert one_line(lambda: find(text).build(8)) == message
+    assert refusal(lambda: find(text).build(8)) == message
 
 
 @pytest.mark.parametrize("text", ["hgx_h100:network=,nodes=2", "hgx_h100:port=,nodes=2"])
 def test_an_empty_name_is_none_of_them(text: str) -> None:
-    one_line(lambda: find(text).build(8))
+    refusal(lambda: find(text).build(8))
 
 
 @pytest.mark.parametrize("text", ["hgx_h100:nodes=2,", "hgx_h100:,nodes=2", "hgx_h100:,,nodes=2,,"])

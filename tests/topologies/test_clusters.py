@@ -2,7 +2,6 @@
 
 import re
 import tracemalloc
-from collections.abc import Callable
 from math import ceil
 from typing import Any, get_args
 
@@ -10,11 +9,12 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from joined_ports import switches
+from refusals import refusal
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.builder import TopologyBuilder
 from topologies.clusters import MOST_DEVICES, Network, cluster, joined
-from topologies.errors import InputError
 from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES, dgx1, hgx_h100
 from topologies.rings import find_rings
@@ -23,13 +23,6 @@ from topologies.topology import Paths, Topology
 
 NETWORKS: tuple[str, ...] = get_args(Network)
 NAN, INF = float("nan"), float("inf")
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
 
 
 def wires(network: str, nodes: int, nics: int) -> int:
@@ -50,11 +43,6 @@ def wires(network: str, nodes: int, nics: int) -> int:
 
 def nics_of(topology: Topology) -> int:
     return int(topology.device_kinds.are("nic").sum())
-
-
-def switches(topology: Topology, word: str) -> list[str]:
-    """Switches of the network of a sort: the spines, the leaves."""
-    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
 
 
 def uplinks(topology: Topology, leaf: str, top: str = "spine") -> float:

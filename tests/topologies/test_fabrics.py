@@ -1,7 +1,6 @@
 """Closed forms of networks: sizes, distances, cuts, and who shares what."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,41 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joined_ports import WIRES, Join, across, below, built, switches
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
 from topologies.routing import distances
 from topologies.shapes import full_mesh
-from topologies.topology import Topology
 
-Join = Callable[..., None]
-WIRES = Wires(4e9, 1.0, 0.25)
 JOINS: list[Join] = [join_leaf_spine, join_rails, join_fat_tree, join_dragonfly]
-
-
-def built(join: Join, nodes: int, nics: int = 1, wires: Wires = WIRES, **sizes: Any) -> Topology:
-    """Bare ports joined by a network; rank r is port r."""
-    builder = TopologyBuilder(join.__name__, paths="hash")
-    names = [f"node{node}.nic{nic}" for node in range(nodes) for nic in range(nics)]
-    ports = builder.devices(names, "nic", node=np.repeat(np.arange(nodes), nics))
-    join(builder, ports.reshape(nodes, nics), wires, **sizes)
-    return builder.build(ports)
-
-
-def switches(topology: Topology, word: str) -> list[str]:
-    """The names of the switches of a sort, in order."""
-    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
-
-
-def across(topology: Topology, inside: set[str]) -> float:
-    """Bytes/s of the links that lead out of a set of devices."""
-    within = np.array([name in inside for name in topology.device_names])
-    return float(topology.bandwidth[within[topology.source] & ~within[topology.target]].sum())
-
-
-def below(topology: Topology, tops: list[str]) -> set[str]:
-    """The switches given and the ports on them."""
-    return {*tops, *(port for top in tops for port in topology.graph.successors(top) if "nic" in port)}
 
 
 # All of them.

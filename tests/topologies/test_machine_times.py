@@ -6,6 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from catalogue_entries import DEVICES
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -14,21 +15,6 @@ from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, pcie_box
 from topologies.topology import Topology
 
 US = 1e-6
-
-DEVICES = {
-    "pcie_box": {"cpu": 2, "pcie switch": 2, "gpu": 8, "nic": 2},
-    "dgx1": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4},
-    "dgx_a100": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "hgx_h100": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "hgx_h200": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "b200": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "mi300x": {"cpu": 2, "pcie switch": 8, "gpu": 8, "nic": 8},
-    "nvl72": {"cpu": 36, "gpu": 72, "nic": 72, "nvswitch": 1},
-    "leonardo": {"cpu": 1, "gpu": 4, "nic": 4},
-    "mn5_acc": {"cpu": 2, "pcie switch": 4, "gpu": 4, "nic": 4},
-    "alps": {"cpu": 4, "gpu": 4, "nic": 4},
-}
-
 
 # Times of one node, computed by hand. T in seconds; s and f are the times of a chunk over a slow and a fast link.
 

@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from catalogue_entries import DEVICES
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS, link_kind
@@ -16,20 +17,6 @@ from topologies.topology import Topology
 
 US = 1e-6
 Links = dict[tuple[str, str, str, float, float], int]
-
-DEVICES = {
-    "pcie_box": {"cpu": 2, "pcie switch": 2, "gpu": 8, "nic": 2},
-    "dgx1": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4},
-    "dgx_a100": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "hgx_h100": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "hgx_h200": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "b200": {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 8, "nvswitch": 1},
-    "mi300x": {"cpu": 2, "pcie switch": 8, "gpu": 8, "nic": 8},
-    "nvl72": {"cpu": 36, "gpu": 72, "nic": 72, "nvswitch": 1},
-    "leonardo": {"cpu": 1, "gpu": 4, "nic": 4},
-    "mn5_acc": {"cpu": 2, "pcie switch": 4, "gpu": 4, "nic": 4},
-    "alps": {"cpu": 4, "gpu": 4, "nic": 4},
-}
 
 
 def _hosted(switches: int, gpus: int, nics: int, pcie: float, socket: float) -> Links:

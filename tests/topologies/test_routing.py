@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routes import devices_of
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.routing import distances
@@ -39,15 +40,6 @@ def fresh(topology: Topology) -> Topology:
         ends = topology.device_names[topology.source[link]], topology.device_names[topology.target[link]]
         builder.link(*ends, bandwidth=1e9, latency=float(topology.latency[link]))
     return builder.build([topology.device_names[device] for device in topology.placement])
-
-
-def devices_of(topology: Topology, source: int, route: tuple[int, ...]) -> list[int]:
-    """The devices that a route visits; fails where it is not contiguous."""
-    visited = [int(topology.placement[source])]
-    for link in route:
-        assert topology.source[link] == visited[-1]
-        visited.append(int(topology.target[link]))
-    return visited
 
 
 def best_way(topology: Topology, source: int, target: int, unit: float) -> list[int] | None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routes import devices_of
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
@@ -20,15 +21,6 @@ from topologies.shapes import SHAPES, fat_tree, leaf_spine, ring
 from topologies.topology import REMEMBERED, Paths, Topology
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
-
-
-def devices_of(topology: Topology, source: int, route: tuple[int, ...]) -> list[int]:
-    """The devices that a route visits; fails where it is not contiguous."""
-    visited = [int(topology.placement[source])]
-    for link in route:
-        assert topology.source[link] == visited[-1]
-        visited.append(int(topology.target[link]))
-    return visited
 
 
 # Which of several equally short routes: "first", "link", "hash" and "rail".

@@ -1,6 +1,5 @@
 """The columns of a topology hold together, and nothing impossible gets into them."""
 
-from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.builder import TopologyBuilder
-from topologies.errors import InputError
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 
@@ -21,13 +20,6 @@ def two_gpus() -> TopologyBuilder:
     builder.device("a")
     builder.device("b")
     return builder
-
-
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as refused:
-        call()
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
 
 
 def check_columns(topology: Topology) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.errors import InputError
 from topologies.units import (
     format_bandwidth,
@@ -155,12 +156,6 @@ BAD: dict[Parse, tuple[str, ...]] = {
     ),
 }
 BAD_INPUTS = [pytest.param(parse, text, id=f"{parse.__name__}-{text!r}") for parse in BAD for text in BAD[parse]]
-
-
-def refusal(parse: Parse, text: str) -> str:
-    with pytest.raises(InputError) as refused:
-        parse(text)
-    return str(refused.value)
 
 
 def attempt(parse: Parse, text: str) -> tuple[object, str]:

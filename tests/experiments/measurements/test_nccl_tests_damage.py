@@ -8,21 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.measurements import Curve, Measurements, Point, read
-from experiments.measurements.nccl_tests import parse_log
+from experiments.measurements import Curve, Point, read
+from nccl_logs import INFO, OLD_HEADER, parse
 from topologies.errors import InputError
 
 LOGS = Path(__file__).parents[3] / ".." / "shared" / "measured" / "logs"
 FULL = (Path(__file__).parent / "data" / "nccl_tests.log").read_text()
 """An all-reduce with wrong results and an unchecked all-to-all."""
-INFO = "node1:4242:4250 [0] NCCL INFO Channel 00 : 0 1 2 3"
-OLD_HEADER = (
-    "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error"
-)
-
-
-def parse(text: str) -> Measurements:
-    return parse_log(text, "x.log")
 
 
 def told(curves: Sequence[Curve]) -> set[Point]:

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Measurements, Point, read
 from experiments.measurements.osu import parse_osu, read_osu
+from nccl_logs import INFO
 from topologies.errors import InputError
 
 SIZES = (4, 1024, 1048576)
 AVERAGE = ("1.73", "12.05", "980.11")
 SLOWEST = ("2.10", "14.92", "1002.40")
-INFO = "node1:4242:4250 [0] NCCL INFO Channel 00 : 0 1 2 3"
-
 FULL = (
     "\n# OSU MPI Allreduce Latency Test v5.6.3\n"
     "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"

@@ -2,7 +2,6 @@
 the kernel as it is."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +13,8 @@ from simulator.critical_path import critical_path, parts, sensitivities, worth
 from simulator.engines import Engine, simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from small_machines import Wire, route_of
+from small_schedules import between, messages
 from topologies import _compile, shapes
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
@@ -32,36 +33,6 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def fair(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
     return simulate(schedule, topology, engine, sharing="fair")
-
-
-class Wire(NamedTuple):
-    """One link of a route: B/s, s, s a message."""
-
-    bandwidth: float
-    latency: float = 0.0
-    gap: float = 0.0
-
-
-def route_of(*wires: Wire, reduction: float = 0.0, ranks: int = 2) -> Topology:
-    """A device before, between and after the wires; the ranks are on the first and the last, or on all of them."""
-    builder = TopologyBuilder("route")
-    stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
-    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
-        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
-    return builder.build([stops[0], stops[-1]] if ranks == 2 else stops)
-
-
-def messages(*sizes: float) -> Schedule:
-    """Messages of rank 0 to rank 1, all ready at 0."""
-    return between(*((0, 1, nbytes) for nbytes in sizes))
-
-
-def between(*transfers: tuple[int, int, float]) -> Schedule:
-    """(sender, receiver, bytes), all ready at 0."""
-    builder = ScheduleBuilder(1 + max(max(one, other) for one, other, _ in transfers), 1.0)
-    for one, other, nbytes in transfers:
-        builder.signal(one, other, nbytes=nbytes)
-    return builder.build()
 
 
 # Rates.

@@ -5,21 +5,22 @@ from fractions import Fraction
 from itertools import pairwise
 from math import fsum
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from random_machines import DYADIC_MACHINE, random_machine
+from random_schedules import Mixture, random_schedule
 from simulator.bubbles import bubbles
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
 from simulator.engines.fair import max_min_rates
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
+from small_machines import Wire, route_of
+from small_schedules import between, messages
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
 
 Media = Sequence[int]
@@ -27,36 +28,6 @@ Media = Sequence[int]
 
 def fair(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
     return simulate(schedule, topology, engine, sharing="fair")
-
-
-class Wire(NamedTuple):
-    """One link of a route: B/s, s, s a message."""
-
-    bandwidth: float
-    latency: float = 0.0
-    gap: float = 0.0
-
-
-def route_of(*wires: Wire, reduction: float = 0.0, ranks: int = 2) -> Topology:
-    """A device before, between and after the wires; the ranks are on the first and the last, or on all of them."""
-    builder = TopologyBuilder("route")
-    stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
-    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
-        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
-    return builder.build([stops[0], stops[-1]] if ranks == 2 else stops)
-
-
-def messages(*sizes: float) -> Schedule:
-    """Messages of rank 0 to rank 1, all ready at 0."""
-    return between(*((0, 1, nbytes) for nbytes in sizes))
-
-
-def between(*transfers: tuple[int, int, float]) -> Schedule:
-    """(sender, receiver, bytes), all ready at 0."""
-    builder = ScheduleBuilder(1 + max(max(one, other) for one, other, _ in transfers), 1.0)
-    for one, other, nbytes in transfers:
-        builder.signal(one, other, nbytes=nbytes)
-    return builder.build()
 
 
 # Laws: rates.
@@ -113,53 +84,27 @@ def test_rates_are_those_of_exact_numbers(network: tuple[list[list[int]], list[i
 # Laws: time.
 
 
-def random_machine(random: Random, ranks: int) -> Topology:
-    """A tree of devices and switches, some of its parameters irregular; a few shared media."""
-    builder = TopologyBuilder("random")
-    names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, 0.25)), copy=random.choice((0.0, 0.5)))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", random.choice((1.0, 2.0, 3.5)), random.choice((0.0, 0.5))) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=random.choice((1.0, 2.0, 3.0, 1 + random.random(), float("inf"))),
-                latency=random.randint(0, 2) / 2,
-                gap=random.choice((0.0, 0.5)),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names)])
-
-
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 20)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 0, 0, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(5):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2 | 3:
-                builder.signal(one, other, nbytes=random.choice((0, 1, 2, 4, 4 * random.random())), after=after)
-            case _:
-                builder.compute(one, random.randint(0, 4) / 2, lane=random.randrange(2), after=after)
-    return builder.build()
-
-
+MACHINES = DYADIC_MACHINE._replace(
+    shared_bandwidth=lambda random: random.choice((1.0, 2.0, 3.5)),
+    bandwidth=lambda random: random.choice((1.0, 2.0, 3.0, 1 + random.random(), float("inf"))),
+)
+SCHEDULES = Mixture(
+    nbytes=lambda random: random.choice((0, 1, 2, 4, 4 * random.random())),
+    seconds=lambda random: random.randint(0, 4) / 2,
+    kinds=("copy", "reduce", "signal", "signal", "compute"),
+    after=(0, 0, 0, 1, 2),
+)
 cases = st.tuples(st.randoms(use_true_random=False), st.integers(2, 5))
+
+
+def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
+    return random_schedule(random, ranks, SCHEDULES), random_machine(random, ranks, MACHINES)
 
 
 @given(cases)
 def test_both_engines_agree_on_any_schedule(case: tuple[Random, int]) -> None:
     random, ranks = case
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    schedule, topology = drawn(random, ranks)
     reference, compiled = fair(schedule, topology), fair(schedule, topology, "compiled")
     assert compiled.ready == pytest.approx(reference.ready, rel=1e-9)
     assert compiled.finish == pytest.approx(reference.finish, rel=1e-9)
@@ -200,7 +145,7 @@ def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
 ) -> None:
     """Starts and ends of flows are right if fair rates between them, found in exact numbers, add up to the sizes."""
     random, ranks = case
-    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks), engine)
+    timeline = fair(*drawn(random, ranks), engine)
     limit = timeline.routed.topology.medium_bandwidth
     finite = np.flatnonzero(np.isfinite(limit)).tolist()
     had = np.zeros(len(timeline.schedule))
@@ -215,7 +160,7 @@ def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
 @given(cases)
 def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(case: tuple[Random, int]) -> None:
     random, ranks = case
-    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks))
+    timeline = fair(*drawn(random, ranks))
     topology = timeline.routed.topology
     for i in range(len(timeline.schedule)):
         hops = timeline.routed.hops(i)
@@ -265,7 +210,7 @@ def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them
 @given(cases)
 def test_the_causes_of_bubbles_add_up(case: tuple[Random, int]) -> None:
     random, ranks = case
-    timeline = fair(random_schedule(random, ranks), random_machine(random, ranks))
+    timeline = fair(*drawn(random, ranks))
     found, schedule = bubbles(timeline), timeline.schedule
     assert (found.seconds >= 0).all()
     for rank in range(ranks):

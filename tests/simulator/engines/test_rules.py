@@ -1,61 +1,31 @@
 """The rules of time, in numbers small enough to follow with a finger; every story is run on both engines."""
 
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_machines import DYADIC_MACHINE, exact_wires, random_machine
+from random_schedules import DYADIC_SCHEDULE, random_schedule
+from routes import starts
 from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from small_machines import Wire, merge, route_of
+from small_schedules import between
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.topology import Topology
 
 
-@pytest.fixture(params=["reference", "compiled"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    chosen: Engine = request.param
-    return chosen
-
-
-class Wire(NamedTuple):
-    """One link of a route: B/s, s, s a message."""
-
-    bandwidth: float
-    latency: float = 0.0
-    gap: float = 0.0
-
-
-def route_of(*wires: Wire, reduction: float = 0.0) -> Topology:
-    """Rank 0, then a switch between every two wires, then rank 1; a fast way back."""
-    builder = TopologyBuilder("route")
-    stops = [f"stop{index}" for index in range(len(wires) + 1)]
-    for stop in stops:
-        builder.device(stop, "gpu" if stop in (stops[0], stops[-1]) else "switch", reduction=reduction)
-    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
-        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
-    builder.link(stops[-1], stops[0], bandwidth=float("inf"))
-    return builder.build([stops[0], stops[-1]])
-
-
 def messages(count: int, nbytes: float) -> Schedule:
     """`count` messages of rank 0 to rank 1, all ready at 0."""
-    builder = ScheduleBuilder(2, 1.0)
-    for _ in range(count):
-        builder.signal(0, 1, nbytes=nbytes)
-    return builder.build()
-
-
-def starts(timeline: Timeline, operation: int) -> list[float]:
-    """When each node of an operation started."""
-    first, last = timeline.routed.node_indptr[operation : operation + 2]
-    return [float(start) for start in timeline.node_start[first:last]]
+    return between(*[(0, 1, nbytes)] * count)
 
 
 def causes(timeline: Timeline, operation: int) -> list[int]:
@@ -122,32 +92,20 @@ def test_messages_behind_a_slow_first_wire_never_queue_again(engine: Engine) -> 
 def test_a_head_that_queues_for_less_than_the_first_wire_takes_arrives_no_later(engine: Engine) -> None:
     # Rank 1 keeps the wire into rank 2 busy until 5. Rank 0's head waits there from 0 to 5, but its last byte leaves
     # rank 0 at 10 anyway: nothing is lost.
-    builder = TopologyBuilder("merge")
-    for name in ("a", "b", "switch", "c"):
-        builder.device(name)
-    builder.link("a", "switch", bandwidth=1.0)
-    builder.link("b", "switch", bandwidth=float("inf"))
-    builder.link("switch", "c", bandwidth=4.0)
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=20.0)
     schedule.signal(0, 2, nbytes=10.0)
-    timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]), engine)
+    timeline = simulate(schedule.build(), merge(), engine)
     assert starts(timeline, 1) == [0, 5]
     assert timeline.finish.tolist() == [5, 10]
 
 
 def test_the_tail_of_a_queued_message_counts_from_where_it_queued(engine: Engine) -> None:
     # As above, but the wire is busy until 9: 9 + 10/4 is later than 10.
-    builder = TopologyBuilder("merge")
-    for name in ("a", "b", "switch", "c"):
-        builder.device(name)
-    builder.link("a", "switch", bandwidth=1.0)
-    builder.link("b", "switch", bandwidth=float("inf"))
-    builder.link("switch", "c", bandwidth=4.0)
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=36.0)
     schedule.signal(0, 2, nbytes=10.0)
-    timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]), engine)
+    timeline = simulate(schedule.build(), merge(), engine)
     assert timeline.finish.tolist() == [9, 11.5]
 
 
@@ -508,75 +466,23 @@ def test_an_unknown_engine_is_refused() -> None:
 # Laws.
 
 
-wires = st.lists(
-    st.builds(
-        Wire,
-        bandwidth=st.integers(-3, 3).map(lambda power: 2.0**power),
-        latency=st.integers(0, 2**20).map(lambda ticks: ticks * 2.0**-20),
-        gap=st.integers(0, 2**10).map(lambda ticks: ticks * 2.0**-20),
-    ),
-    min_size=1,
-    max_size=5,
-)
-
-
-@given(wires, st.integers(0, 64))
+@given(exact_wires, st.integers(0, 64))
 def test_alone_on_its_route_a_message_takes_all_latencies_and_the_slowest_medium(route: list[Wire], size: int) -> None:
     expected = sum(wire.latency for wire in route) + max(wire.gap + size / wire.bandwidth for wire in route)
     for engine in ("reference", "compiled"):
         assert simulate(messages(1, float(size)), route_of(*route), engine).makespan == expected
 
 
-@given(wires, st.integers(1, 64), st.integers(1, 6))
+@given(exact_wires, st.integers(1, 64), st.integers(1, 6))
 def test_equal_messages_leave_the_slowest_medium_one_behind_the_other(route: list[Wire], size: int, count: int) -> None:
     slowest = max(wire.gap + size / wire.bandwidth for wire in route)
     finish = simulate(messages(count, float(size)), route_of(*route), "compiled").finish
     assert np.diff(finish).tolist() == [slowest] * (count - 1)
 
 
-def random_machine(random: Random, ranks: int) -> Topology:
-    """A tree of devices and switches: dyadic parameters, so that ties are exact; a few shared media."""
-    builder = TopologyBuilder("random")
-    names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, 0.25)), copy=random.choice((0.0, 0.5)))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", random.choice((1.0, 2.0)), random.choice((0.0, 0.5))) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=2.0 ** random.randint(0, 2),
-                latency=random.randint(0, 2) / 2,
-                gap=random.choice((0.0, 0.5)),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names)])
-
-
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 16)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(4):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2:
-                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
-            case _:
-                builder.compute(one, random.randint(0, 4) / 2, lane=random.randrange(2), after=after)
-    return builder.build()
-
-
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    schedule, topology = random_schedule(random, ranks, DYADIC_SCHEDULE), random_machine(random, ranks, DYADIC_MACHINE)
     reference, compiled = simulate(schedule, topology, "reference"), simulate(schedule, topology, "compiled")
     assert reference.ready.tolist() == compiled.ready.tolist()
     assert reference.finish.tolist() == compiled.finish.tolist()

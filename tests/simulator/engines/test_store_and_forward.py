@@ -2,12 +2,15 @@
 
 from math import fsum
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from random_machines import DYADIC_MACHINE, exact_wires, random_machine
+from random_schedules import DYADIC_SCHEDULE, random_schedule
+from routes import starts
 from simulator.bubbles import bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
@@ -15,51 +18,15 @@ from simulator.critical_path import critical_path, parts, sensitivities
 from simulator.engines import Engine, simulate
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
+from small_machines import Wire, route_of
+from small_schedules import messages
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.topology import Topology
 
 
-@pytest.fixture(params=["reference", "compiled"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    chosen: Engine = request.param
-    return chosen
-
-
-class Wire(NamedTuple):
-    """One link of a route: B/s, s, s a message."""
-
-    bandwidth: float
-    latency: float = 0.0
-    gap: float = 0.0
-
-
-def route_of(*wires: Wire, reduction: float = 0.0) -> Topology:
-    """Rank 0, then a switch between every two wires, then rank 1."""
-    builder = TopologyBuilder("route")
-    stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
-    for wire, one, other in zip(wires, stops, stops[1:], strict=False):
-        builder.link(one, other, bandwidth=wire.bandwidth, latency=wire.latency, gap=wire.gap)
-    return builder.build([stops[0], stops[-1]])
-
-
-def messages(*sizes: float) -> Schedule:
-    """Messages of rank 0 to rank 1, all ready at 0."""
-    builder = ScheduleBuilder(2, 1.0)
-    for nbytes in sizes:
-        builder.signal(0, 1, nbytes=nbytes)
-    return builder.build()
-
-
 def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
     return simulate(schedule, topology, engine, store_and_forward=True)
-
-
-def starts(timeline: Timeline, operation: int) -> list[float]:
-    """When each node of an operation started."""
-    first, last = timeline.routed.node_indptr[operation : operation + 2]
-    return [float(start) for start in timeline.node_start[first:last]]
 
 
 # Alone: the sum of g + n/β + α.
@@ -179,59 +146,11 @@ def test_time_from_store_to_store_is_time_on_the_wire() -> None:
 # Laws.
 
 
-def random_machine(random: Random, ranks: int) -> Topology:
-    """A tree of devices and switches: dyadic parameters, so that ties are exact; a few shared media."""
-    builder = TopologyBuilder("random")
-    names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, 0.25)), copy=random.choice((0.0, 0.5)))
-        for k in range(ranks + random.randint(0, 2))
-    ]
-    shared = [builder.medium(f"m{k}", random.choice((1.0, 2.0)), random.choice((0.0, 0.5))) for k in range(2)]
-    for k in range(1, len(names)):
-        parent = names[random.randrange(k)]
-        for ends in ((parent, names[k]), (names[k], parent)):
-            builder.link(
-                *ends,
-                bandwidth=2.0 ** random.randint(0, 2),
-                latency=random.randint(0, 2) / 2,
-                gap=random.choice((0.0, 0.5)),
-                media=random.sample(shared, random.choice((0, 0, 1, 2))),
-            )
-    return builder.build([*names[: ranks - 1], random.choice(names)])
+def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
+    return random_schedule(random, ranks, DYADIC_SCHEDULE), random_machine(random, ranks, DYADIC_MACHINE)
 
 
-def random_schedule(random: Random, ranks: int) -> Schedule:
-    """Copies, reductions, signals and computations, with what they wait for drawn at random besides."""
-    builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
-    for number in range(random.randint(1, 16)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
-        after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
-        slot, target = random.sample(range(3), 2)
-        match random.randrange(4):
-            case 0:
-                builder.copy(one, other, slot=slot, target=target, after=after)
-            case 1:
-                builder.reduce(one, other, slot=slot, target=target, after=after)
-            case 2:
-                builder.signal(one, other, nbytes=random.randint(0, 4), after=after)
-            case _:
-                builder.compute(one, random.randint(0, 4) / 2, lane=random.randrange(2), after=after)
-    return builder.build()
-
-
-wires = st.lists(
-    st.builds(
-        Wire,
-        bandwidth=st.integers(-3, 3).map(lambda power: 2.0**power),
-        latency=st.integers(0, 2**20).map(lambda ticks: ticks * 2.0**-20),
-        gap=st.integers(0, 2**10).map(lambda ticks: ticks * 2.0**-20),
-    ),
-    min_size=1,
-    max_size=5,
-)
-
-
-@given(wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
+@given(exact_wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
 def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: int, engine: Any) -> None:
     expected = sum(wire.gap + size / wire.bandwidth + wire.latency for wire in route)
     assert stored(messages(float(size)), route_of(*route), engine).makespan == expected
@@ -239,7 +158,7 @@ def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: i
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
-    schedule, topology = random_schedule(random, ranks), random_machine(random, ranks)
+    schedule, topology = drawn(random, ranks)
     reference, compiled = stored(schedule, topology, "reference"), stored(schedule, topology, "compiled")
     assert reference.ready.tolist() == compiled.ready.tolist()
     assert reference.finish.tolist() == compiled.finish.tolist()
@@ -249,7 +168,7 @@ def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: in
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(random: Random, ranks: int) -> None:
-    timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
+    timeline = stored(*drawn(random, ranks))
     operation, link, node = timeline.hops
     for row in range(1, len(operation)):
         if operation[row] == operation[row - 1]:
@@ -262,7 +181,7 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(rand
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_the_causes_of_bubbles_add_up(random: Random, ranks: int) -> None:
-    timeline = stored(random_schedule(random, ranks), random_machine(random, ranks))
+    timeline = stored(*drawn(random, ranks))
     found, schedule = bubbles(timeline), timeline.schedule
     assert (found.seconds >= 0).all()
     for rank in range(ranks):

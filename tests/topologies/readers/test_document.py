@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from topologies.errors import InputError
+from refusals import refusal
 from topologies.readers import yaml_files
 from topologies.readers.graph_files import read_json, read_yaml
 from topologies.topology import Paths, Topology
@@ -33,13 +33,6 @@ PLAIN_JSON = """\
 \t "bandwidth": "50GB/s", "both": true}
 ]}
 """
-
-
-def refusal(read: Callable[[str, str], Topology], text: str, name: str) -> str:
-    with pytest.raises(InputError) as refused:
-        read(text, name)
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
 
 
 @pytest.mark.parametrize(("text", "read"), [(PLAIN, read_yaml), (PLAIN_JSON, read_json)], ids=["yaml", "json"])

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.readers import graph_files, yaml_files
@@ -96,13 +97,6 @@ def identical(one: object, other: object) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
     return type(one) is type(other) and one == other
-
-
-def refusal(read: Callable[..., object], *given: object) -> str:
-    with pytest.raises(InputError) as refused:
-        read(*given)
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
 
 
 def test_the_golden_files_and_the_machine_say_the_same() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.readers.nccl_xml import looks_like, read_nccl_xml
@@ -44,11 +45,8 @@ def machine_of(file: str) -> Topology:
     return read_nccl_xml((DATA / file).read_text(), file)
 
 
-def refusal(text: str, **kinds: str) -> str:
-    with pytest.raises(InputError) as refused:
-        read_nccl_xml(text, "topo.xml", **kinds)
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
+def refused(text: str, **kinds: str) -> str:
+    return refusal(read_nccl_xml, text, "topo.xml", **kinds)
 
 
 def read_or_refused(text: str) -> str:
@@ -120,7 +118,7 @@ def test_a_switch_without_class_is_no_gpu() -> None:
     machine = read_nccl_xml(f'<system version="1"><cpu numaid="0">{inner}</cpu></system>', "x.xml")
     assert Counter(machine.device_kinds) == {"gpu": 2, "pcie switch": 1, "cpu": 1}
     network = inner.replace('"0:3:0.0"', '"0:3:0.0" class="0x020000"')
-    assert "no GPU: expected a <gpu>" in refusal(f'<system version="1"><cpu numaid="0">{network}</cpu></system>')
+    assert "no GPU: expected a <gpu>" in refused(f'<system version="1"><cpu numaid="0">{network}</cpu></system>')
 
 
 def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
@@ -283,8 +281,8 @@ def test_pcie_of_which_the_file_says_too_little_is_assumed(attributes: str, band
 
 def test_kinds_can_be_given() -> None:
     assert link(read_nccl_xml(TWO, "topo.xml", nvlink="nvlink4"), "gpu0", "gpu1")[0] == 4 * 20.6e9
-    assert "there are nvlink1, nvlink2" in refusal(TWO, nvlink="pcie4")
-    assert "'warp' is no kind of link" in refusal(TWO, pcie="warp")
+    assert "there are nvlink1, nvlink2" in refused(TWO, nvlink="pcie4")
+    assert "'warp' is no kind of link" in refused(TWO, pcie="warp")
 
 
 @pytest.mark.parametrize(
@@ -384,12 +382,12 @@ def test_the_same_machine_in_other_words(old: str, new: str) -> None:
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in TWO
-    assert refusal(TWO.replace(old, new)).startswith(message)
+    assert refused(TWO.replace(old, new)).startswith(message)
 
 
 def test_more_cpus_than_any_machine_has() -> None:
     cpus = "".join(f'\n<cpu numaid="{number}"/>' for number in range(300))
-    assert refusal(f"<system>{cpus}</system>").startswith("topo.xml line 258: numaid of <cpu> is '256'")
+    assert refused(f"<system>{cpus}</system>").startswith("topo.xml line 258: numaid of <cpu> is '256'")
 
 
 def test_what_looks_like_a_topology_file() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import refusal
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.readers.matrix import parse
@@ -57,11 +58,8 @@ def agrees(word: str, between: Counter[str], links: Counter[str]) -> bool:
     }[word]
 
 
-def refusal(text: str, **kinds: str) -> str:
-    with pytest.raises(InputError) as refused:
-        read_matrix(text, "topo.txt", **kinds)
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
+def refused(text: str, **kinds: str) -> str:
+    return refusal(read_matrix, text, "topo.txt", **kinds)
 
 
 def read_or_refused(text: str) -> str:
@@ -207,8 +205,8 @@ def test_kinds_can_be_given() -> None:
     assert beta(machine, "cpu0", "cpu1") == LINKS["qpi"].bandwidth
     assert beta(machine, "gpu0", "pcie0") == LINKS["pcie3"].bandwidth
     assert beta(read_matrix(text, "new", pcie="pcie5"), "gpu0", "pcie0") == LINKS["pcie5"].bandwidth
-    assert "there are nvlink1, nvlink2" in refusal(text, nvlink="pcie3")
-    assert "'warp' is no kind of link" in refusal(text, socket="warp")
+    assert "there are nvlink1, nvlink2" in refused(text, nvlink="pcie3")
+    assert "'warp' is no kind of link" in refused(text, socket="warp")
 
 
 @pytest.mark.parametrize(
@@ -276,18 +274,18 @@ def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in PAIR
-    assert refusal(PAIR.replace(old, new)).startswith(message)
+    assert refused(PAIR.replace(old, new)).startswith(message)
 
 
 def test_devices_are_no_further_apart_than_by_way_of_a_third() -> None:
     words = [["X", "PIX", "SYS"], ["PIX", "X", "PIX"], ["SYS", "PIX", "X"]]
-    message = refusal(rendered(["GPU0", "GPU1", "GPU2"], words))
+    message = refused(rendered(["GPU0", "GPU1", "GPU2"], words))
     assert message.startswith("topo.txt line 2, column GPU2: SYS, but by way of others it is PIX")
 
 
 def test_more_devices_than_any_machine_has() -> None:
     labels = [f"GPU{k}" for k in range(600)]
-    assert "600 columns" in refusal("\t".join(labels) + "\nGPU0\tX\n")
+    assert "600 columns" in refused("\t".join(labels) + "\nGPU0\tX\n")
 
 
 def rendered(labels: list[str], words: list[list[str]], separator: str = "\t") -> str:

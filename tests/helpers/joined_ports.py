@@ -1,0 +1,38 @@
+"""Bare ports joined by a network, and what is read off one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from topologies.builder import TopologyBuilder
+from topologies.fabrics import Wires
+from topologies.topology import Topology
+
+Join = Callable[..., None]
+WIRES = Wires(4e9, 1.0, 0.25)
+
+
+def built(join: Join, nodes: int, nics: int = 1, wires: Wires = WIRES, **sizes: Any) -> Topology:
+    """Bare ports joined by a network; rank r is port r."""
+    builder = TopologyBuilder(join.__name__, paths="hash")
+    names = [f"node{node}.nic{nic}" for node in range(nodes) for nic in range(nics)]
+    ports = builder.devices(names, "nic", node=np.repeat(np.arange(nodes), nics))
+    join(builder, ports.reshape(nodes, nics), wires, **sizes)
+    return builder.build(ports)
+
+
+def switches(topology: Topology, word: str) -> list[str]:
+    """The names of the switches of a sort, in order."""
+    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
+
+
+def across(topology: Topology, inside: set[str]) -> float:
+    """Bytes/s of the links that lead out of a set of devices."""
+    within = np.array([name in inside for name in topology.device_names])
+    return float(topology.bandwidth[within[topology.source] & ~within[topology.target]].sum())
+
+
+def below(topology: Topology, tops: list[str]) -> set[str]:
+    """The switches given and the ports on them."""
+    return {*tops, *(port for top in tops for port in topology.graph.successors(top) if "nic" in port)}

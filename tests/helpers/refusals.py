@@ -1,0 +1,21 @@
+"""What is said to a user of a mistake."""
+
+from collections.abc import Callable
+
+import pytest
+
+from topologies.errors import InputError
+
+
+def message_of(call: Callable[..., object], *given: object, **options: object) -> str:
+    """What the InputError says that the call raises, on however many lines."""
+    with pytest.raises(InputError) as refused:
+        call(*given, **options)
+    return str(refused.value)
+
+
+def refusal(call: Callable[..., object], *given: object, **options: object) -> str:
+    """The one line of the InputError that the call raises."""
+    message = message_of(call, *given, **options)
+    assert len(message.splitlines()) == 1
+    return message

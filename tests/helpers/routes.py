@@ -1,0 +1,19 @@
+"""What a route visits, and when a message was there."""
+
+from simulator.timeline import Timeline
+from topologies.topology import Topology
+
+
+def devices_of(topology: Topology, source: int, route: tuple[int, ...]) -> list[int]:
+    """The devices that a route visits; fails where it is not contiguous."""
+    visited = [int(topology.placement[source])]
+    for link in route:
+        assert topology.source[link] == visited[-1]
+        visited.append(int(topology.target[link]))
+    return visited
+
+
+def starts(timeline: Timeline, operation: int) -> list[float]:
+    """When each node of an operation started."""
+    first, last = timeline.routed.node_indptr[operation : operation + 2]
+    return [float(start) for start in timeline.node_start[first:last]]
