@@ -142,7 +142,7 @@ MPI = Library(
     {
         "allgather_reduce": ("halving_doubling",),
         "neighbor": ("neighbor_exchange",),
-        "nonoverlapping": ("tree", "chain"),
+        "nonoverlapping": ("tree", "binary_tree"),
         "segmented_ring": ("ring",),
     },
     {"ring": "recursive_doubling"},
@@ -151,7 +151,7 @@ MPI = Library(
         "recursive_doubling": 1.0,
         "halving_doubling": 0.5,
         "tree": 3.0,
-        "chain": 1.0,
+        "binary_tree": 1.0,
         "ring_reduce_scatter": 1.0,
         "recursive_halving_reduce_scatter": 1.5,
     },

@@ -22,6 +22,8 @@ _OF = {
     ("rings", "reduce_scatter"): "rings_reduce_scatter",
     ("tree", "reduce"): "tree_reduce",
     ("tree", "broadcast"): "tree_broadcast",
+    ("binary", "reduce"): "binary_tree_reduce",
+    ("binary", "broadcast"): "binary_tree_broadcast",
     ("chain", "reduce"): "chain_reduce",
     ("chain", "broadcast"): "chain_broadcast",
     ("recursive_doubling", "all_gather"): "recursive_doubling_all_gather",
@@ -29,7 +31,7 @@ _OF = {
     ("neighbor", "all_gather"): "neighbor_exchange",
 }
 _KNOWN = {"ring", "rings", "gloo_ring", "naive", "naive_serial", "parameter_server", "parameter_server_apart", "tree"}
-_KNOWN |= {"tree_reduce", "tree_broadcast", "recursive_doubling", "pairwise", "shift", "sharp", "nvls"}
+_KNOWN |= {"binary_tree", "tree_reduce", "tree_broadcast", "recursive_doubling", "pairwise", "shift", "sharp", "nvls"}
 _KNOWN |= {*_SAME.values(), *_OF.values()}
 _PROTOCOLS = {name.lower(): name for name in ("LL", "LL128", "Simple", "eager", "rendezvous")}
 _WITHOUT_CHOICE = ("all_to_all", "send_recv", "gather", "scatter", "hypercube")

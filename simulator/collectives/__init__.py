@@ -14,6 +14,7 @@ FAMILIES = (
     "naive",
     "parameter_server",
     "tree",
+    "binary_tree",
     "double_tree",
     "chain",
     "recursive_doubling",

@@ -141,12 +141,12 @@ RINGS = ("ring", "ring_reduce_scatter", "ring_all_gather")
 RING_FAMILY = (
     *RINGS,
     *(name.replace("ring", "rings", 1) for name in RINGS),
-    *("shift", "neighbor_exchange", "chain", "chain_broadcast", "chain_reduce"),
+    *("shift", "neighbor_exchange", "chain_broadcast", "chain_reduce"),
 )
 ONE_STEP = ("naive", "naive_serial", "parameter_server", "parameter_server_apart")
 TREES = (
     *("tree", "tree_reduce", "tree_broadcast", "recursive_doubling", "halving_doubling", "pairwise"),
-    *("recursive_doubling_all_gather", "recursive_halving_reduce_scatter"),
+    *("recursive_doubling_all_gather", "recursive_halving_reduce_scatter", "binary_tree_broadcast"),
 )
 
 
@@ -157,7 +157,8 @@ def is_claimed(name: str, shape: str, ranks: int) -> bool:
     if shape == "ring" and name not in RING_FAMILY:
         return ranks + algorithms()[name].servers <= 3
     if shape == "bus":
-        return name in ONE_STEP or (ranks == 2 and name.startswith(("tree_", "chain_")))
+        one_sends = {2: ("tree_", "chain_", "binary_tree_"), 3: ("binary_tree_",)}
+        return name in ONE_STEP or name.startswith(one_sends.get(ranks, ("-",)))
     return True
 
 
@@ -165,7 +166,7 @@ def is_memory_claimed(name: str, shape: str, ranks: int) -> bool:
     """Not where inboxes depend on how senders share a port; two ranks share none, except with a server."""
     if not is_claimed(name, shape, ranks):
         return False
-    if name in ("chain", "chain_reduce") or (name in ONE_STEP and shape == "bus"):
+    if name == "chain_reduce" or (name in ONE_STEP and shape == "bus"):
         return False
     if name in ("naive_serial", "parameter_server", "parameter_server_apart") and shape == "full_mesh_one_port":
         return ranks == 2 and name != "parameter_server_apart"

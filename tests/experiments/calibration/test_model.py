@@ -32,7 +32,7 @@ def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 
         ("all_reduce", ("ring", "double_tree")),
         ("all_reduce", ("recursive_doubling",)),
         ("all_gather", ("ring_all_gather", "recursive_doubling_all_gather")),
-        ("all_reduce", ("tree", "chain")),
+        ("all_reduce", ("tree", "binary_tree")),
         ("reduce_scatter", ("recursive_halving_reduce_scatter",)),
         ("reduce_scatter", ("ring_reduce_scatter",)),
         ("broadcast", ("chain_broadcast",)),
@@ -123,7 +123,7 @@ def test_what_is_registered_again_grows_with_the_ranks() -> None:
 
 
 def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
-    assert MPI.algorithms("all_reduce", "nonoverlapping") == ("tree", "chain")
+    assert MPI.algorithms("all_reduce", "nonoverlapping") == ("tree", "binary_tree")
     assert MPI.algorithms("all_reduce", "segmented_ring") == ("ring",)
     assert MPI.algorithms("all_reduce", "trix6") == ()
 

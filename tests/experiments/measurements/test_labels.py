@@ -29,6 +29,8 @@ from simulator.collectives import algorithms
         ("default-segmented_ring", "all_reduce", "segmented_ring"),
         ("recursive_halving_ompi", "reduce_scatter", "recursive_halving_reduce_scatter"),
         ("neighbor_ompi", "all_gather", "neighbor_exchange"),
+        ("binary", "broadcast", "binary_tree_broadcast"),
+        ("binary_tree", "all_reduce", "binary_tree"),
         ("allgather_reduce_ompi", "all_reduce", "allgather_reduce"),
         ("default-ring", "all_reduce", "ring"),
         ("default-trix6", "all_reduce", "trix6"),

@@ -6,18 +6,12 @@ from hypothesis import strategies as st
 
 from simulator import cost_models, semantics
 from simulator.collectives import find
-from simulator.collectives.chain import chain_all_reduce, chain_broadcast, chain_reduce
+from simulator.collectives.chain import chain_broadcast, chain_reduce
 from simulator.engines import simulate
 from simulator.fabric import observe
 from topologies.shapes import star
 
-ONE_WAY = {"chain_broadcast": chain_broadcast, "chain_reduce": chain_reduce}
-BUILDS = ONE_WAY | {"chain": chain_all_reduce}
-MODELS = {
-    "chain": cost_models.chain_all_reduce,
-    "chain_broadcast": cost_models.chain_broadcast,
-    "chain_reduce": cost_models.chain_reduce,
-}
+BUILDS = {"chain_broadcast": chain_broadcast, "chain_reduce": chain_reduce}
 
 
 @pytest.mark.parametrize("name", BUILDS)
@@ -25,23 +19,16 @@ MODELS = {
 def test_any_number_of_pieces_keeps_its_promise_and_its_time(name: str, ranks: int, pieces: int, gamma: float) -> None:
     schedule = BUILDS[name](ranks, 1e6, pieces=pieces)
     semantics.check(schedule, find(name).collective)
-    cost = MODELS[name](pieces)
+    cost = getattr(cost_models, name)(pieces)
     timeline = simulate(schedule, star(ranks, bandwidth=1e9, latency=1e-5, gap=1e-6, reduction=gamma))
     assert timeline.makespan == pytest.approx(cost.time(observe(timeline.routed), ranks, 1e6), rel=1e-9)
 
 
-@pytest.mark.parametrize(("name", "ways"), [(name, 1 + (name == "chain")) for name in BUILDS])
-def test_five_ranks_and_four_pieces_by_hand(name: str, ways: int) -> None:
-    # 4 routes of 1 s; V = 40 B in pieces of 10 s at 1 B/s, 4 + 3 of them one after the other; and back.
+@pytest.mark.parametrize("name", BUILDS)
+def test_five_ranks_and_four_pieces_by_hand(name: str) -> None:
+    # 4 routes of 1 s; V = 40 B in pieces of 10 s at 1 B/s, 4 + 3 of them one after the other.
     schedule = BUILDS[name](5, 40.0, pieces=4)
-    assert simulate(schedule, star(5, bandwidth=1.0, latency=0.5)).makespan == ways * (4 * 1.0 + 7 * 10.0)
-
-
-def test_nothing_is_passed_back_before_all_is_reduced() -> None:
-    schedule = chain_all_reduce(4, 8.0, pieces=8)
-    timeline = simulate(schedule, star(4, bandwidth=1.0))
-    reducing = schedule.reduces
-    assert timeline.finish[reducing].max() <= timeline.start[~reducing].min()
+    assert simulate(schedule, star(5, bandwidth=1.0, latency=0.5)).makespan == 4 * 1.0 + 7 * 10.0
 
 
 def test_a_reduction_slower_than_the_wire_sets_the_pace() -> None:
@@ -50,7 +37,7 @@ def test_a_reduction_slower_than_the_wire_sets_the_pace() -> None:
     assert simulate(schedule, star(3, bandwidth=1.0, reduction=3.0)).makespan == 110.0
 
 
-@pytest.mark.parametrize("name", ONE_WAY)
+@pytest.mark.parametrize("name", BUILDS)
 def test_small_messages_take_a_latency_a_rank(name: str) -> None:
     for ranks in (2, 3, 9, 33):
         schedule = BUILDS[name](ranks, 1e-9)

@@ -1,0 +1,79 @@
+"""Binary tree: V in pieces that follow one another, every rank with two children: rank r has 2r + 1 and 2r + 2."""
+
+import numpy as np
+
+from simulator import cost_models
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
+from simulator.schedule import Schedule
+from topologies.topology import Ints
+
+PIECES = 32
+
+
+def binary_tree_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+    """A rank passes each piece on to one child, then to the other, as soon as it has it.
+
+    >>> binary_tree_broadcast(4, 4096.0).sent().tolist()
+    [8192.0, 4096.0, 0.0, 0.0]
+    """
+    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    _broadcast(tree)
+    return tree.build()
+
+
+def binary_tree_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+    """A rank passes each piece on to its parent when both children have added to it."""
+    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    _reduce(tree)
+    return tree.build()
+
+
+def binary_tree_all_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+    """A reduce, and when rank 0 has all of it a broadcast: what Open MPI calls nonoverlapping, of long messages."""
+    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    _broadcast(tree, after=_reduce(tree))
+    return tree.build()
+
+
+def _reduce(tree: ScheduleBuilder) -> Ints:
+    """The operations that bring rank 0 its pieces."""
+    tree.phase("reduce")
+    child = np.arange(1, tree.ranks)[::-1]
+    pieces = np.arange(tree.buffer)
+    sent = [tree.reduce(rank, (rank - 1) // 2, slot=pieces) for rank in child]
+    return np.concatenate([np.zeros(0, dtype=np.int32), *sent[-2:]])
+
+
+def _broadcast(tree: ScheduleBuilder, after: Ints | tuple[()] = ()) -> None:
+    tree.phase("broadcast")
+    piece = np.arange(tree.buffer)
+    for rank in range((tree.ranks) // 2):
+        child = np.arange(2 * rank + 1, min(2 * rank + 3, tree.ranks))
+        slot, to = np.repeat(piece, len(child)), np.tile(child, len(piece))
+        tree.copy(rank, to, slot=slot, after=after if rank == 0 else ())
+
+
+ALGORITHMS = (
+    Algorithm(
+        "binary_tree",
+        ALL_REDUCE,
+        binary_tree_all_reduce,
+        cost_models.binary_tree_all_reduce(PIECES),
+        "reduced up a binary tree in pieces, then broadcast down it",
+    ),
+    Algorithm(
+        "binary_tree_reduce",
+        REDUCE,
+        binary_tree_reduce,
+        cost_models.binary_tree_reduce(PIECES),
+        "up a binary tree, in pieces, towards rank 0",
+    ),
+    Algorithm(
+        "binary_tree_broadcast",
+        BROADCAST,
+        binary_tree_broadcast,
+        cost_models.binary_tree_broadcast(PIECES),
+        "down a binary tree, in pieces, from rank 0",
+    ),
+)

@@ -1,0 +1,101 @@
+"""All at once, or by one that serves all: naive, parameter servers, pairwise exchange."""
+
+from __future__ import annotations
+
+from simulator.cost_models.model import ONE_PORT, POSTED, CostModel
+from simulator.fabric import Fabric
+
+
+def _incast(fabric: Fabric, messages: int, nbytes: float) -> float:
+    """`messages` at once into one rank, which merges them as they arrive."""
+    send, merge = fabric.send(nbytes), nbytes * fabric.reduction
+    if fabric.ports == "peer":
+        return fabric.latency + send + messages * merge
+    return fabric.latency + (messages - 1) * max(send, merge) + send + merge
+
+
+def _outcast(fabric: Fabric, messages: int, nbytes: float) -> float:
+    """`messages` at once out of one rank."""
+    return fabric.latency + (1 if fabric.ports == "peer" else messages) * fabric.send(nbytes)
+
+
+def _naive(fabric: Fabric, p: int, nbytes: float) -> float:
+    messages = {"peer": 1, "bus": p * (p - 1)}.get(fabric.ports, p - 1)
+    return fabric.latency + messages * fabric.send(nbytes) + (p - 1) * nbytes * fabric.reduction
+
+
+def _parameter_server(fabric: Fabric, p: int, nbytes: float) -> float:
+    return _incast(fabric, p - 1, nbytes) + _outcast(fabric, p - 1, nbytes)
+
+
+def _parameter_server_apart(fabric: Fabric, p: int, nbytes: float) -> float:
+    arrive = 0.0 if fabric.ports == "peer" else fabric.send(nbytes)
+    return arrive + _incast(fabric, p - 1, nbytes) + _outcast(fabric, p, nbytes)
+
+
+def pairwise(fabric: Fabric, p: int, nbytes: float) -> float:
+    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.send(nbytes / p)
+
+
+NAIVE = CostModel(
+    latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + (p-1)V\gamma",
+    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's time, on a bus p(p-1)",
+    source="everyone sends everything to everyone; merged once all is sent",
+    time=_naive,
+    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    steps=lambda p: 1,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: p * (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+)
+
+NAIVE_SERIAL = CostModel(
+    latex=r"p\left(\alpha + (p-2)\max(x, V\gamma) + x + V\gamma\right),\ x = g + \frac{V}{\beta}",
+    assumes="one root at a time, free barriers between turns; one port; with a port a peer p(α + x + (p-1)Vγ)",
+    source="p reductions, one root after another",
+    time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
+    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    steps=lambda p: p,
+    peak=lambda p, nbytes: (p + 1) * nbytes,
+    redundant=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+
+PARAMETER_SERVER = CostModel(
+    latex=r"2\alpha + (p-2)\max(x, V\gamma) + px + V\gamma,\ x = g + \frac{V}{\beta}",
+    assumes="rank 0 serves, requests overlap, merged as they arrive, one port; with a port a peer 2(α + x) + (p-1)Vγ",
+    source="Li et al., OSDI 2014; colocated with the workers as in BytePS, OSDI 2020",
+    time=_parameter_server,
+    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    steps=lambda p: 2,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+
+PARAMETER_SERVER_APART = CostModel(
+    latex=r"2\alpha + (p-2)\max(x, V\gamma) + (p+2)x + V\gamma,\ x = g + \frac{V}{\beta}",
+    assumes="one server besides the p workers, merged as they arrive, one port; with a port a peer 2(α + x) + (p-1)Vγ",
+    source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
+    time=_parameter_server_apart,
+    volume=lambda p, nbytes: 2 * p * nbytes,
+    steps=lambda p: 2,
+    peak=lambda p, nbytes: p * nbytes,
+    redundant=lambda p, nbytes: p * nbytes,
+    ports=(*ONE_PORT, "bus"),
+    memory_ports=POSTED,
+)
+
+PAIRWISE_ALL_TO_ALL = CostModel(
+    latex=r"\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
+    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's time",
+    source="MPICH's pairwise exchange, all messages posted at once",
+    time=pairwise,
+    volume=lambda p, nbytes: (p - 1) * nbytes,
+    steps=lambda p: 1,
+    peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / p,
+    redundant=lambda p, nbytes: (p - 1) * nbytes,
+    memory_ports=("peer",),
+)
