@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import nccl_comparison, output
+from experiments import output
+from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrate import LINKED, Calibration, calibrate, error, library_of, points
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.observations import Points

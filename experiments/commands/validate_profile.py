@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import nccl_comparison, output
+from experiments import output
+from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrate import LEAST, calibrate, error, points
 from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments.calibration.nccl_comparison import asked, generations, held_out, matched, of_profile, predict
 from experiments.calibration.observations import Points, Series
 from experiments.cli import main
 from experiments.commands import validate_profile
 from experiments.measurements import Curve
-from experiments.nccl_comparison import asked, generations, held_out, matched, of_profile, predict
 from experiments.profiles import find
 from simulator.nccl_model import Job, channels, choice, seconds
 from topologies.errors import InputError
