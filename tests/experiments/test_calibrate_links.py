@@ -36,7 +36,7 @@ def links(tmp_path: Path) -> Path:
 
 def refused(answer: "subprocess.CompletedProcess[str]") -> str:
     assert (answer.returncode, answer.stdout) == (2, "")
-    (line,) = [line for line in answer.stderr.splitlines() if not line.startswith("note:")]
+    (line,) = [line for line in answer.stderr.splitlines() if not line.startswith(("note:", "steps:"))]
     return line
 
 
