@@ -16,7 +16,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 settings.register_profile("few", deadline=None, max_examples=40)
-settings.register_profile("many", deadline=None, max_examples=150)
+settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
