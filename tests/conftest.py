@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-settings.register_profile("few", deadline=None, max_examples=40)
+settings.register_profile("few", deadline=None, max_examples=30)
 settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
