@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bubble_causes import check_that_causes_add_up
 from random_machines import DYADIC_MACHINE, random_machine
 from random_schedules import Mixture, random_schedule
-from simulator.bubbles import bubbles
 from simulator.engines import Engine, simulate
 from simulator.engines.fair import max_min_rates
-from simulator.schedule import COMPUTE, Schedule
+from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from small_machines import Wire, route_of
 from small_schedules import between, messages
@@ -210,10 +210,4 @@ def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them
 @given(cases)
 def test_the_causes_of_bubbles_add_up(case: tuple[Random, int]) -> None:
     random, ranks = case
-    timeline = fair(*drawn(random, ranks))
-    found, schedule = bubbles(timeline), timeline.schedule
-    assert (found.seconds >= 0).all()
-    for rank in range(ranks):
-        mine = (schedule.kind == COMPUTE) & (schedule.lane == 0) & (schedule.rank == rank)
-        idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
-        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+    check_that_causes_add_up(fair(*drawn(random, ranks)), ranks)

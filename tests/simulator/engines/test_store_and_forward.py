@@ -1,6 +1,5 @@
 """Store-and-forward: nothing is sent on before its last byte has arrived; every story is run on both engines."""
 
-from math import fsum
 from random import Random
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubble_causes import check_that_causes_add_up
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import starts
@@ -16,7 +16,7 @@ from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.critical_path import critical_path, parts, sensitivities
 from simulator.engines import Engine, simulate
-from simulator.schedule import COMPUTE, Schedule
+from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from small_machines import Wire, route_of
 from small_schedules import messages
@@ -181,10 +181,4 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(rand
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_the_causes_of_bubbles_add_up(random: Random, ranks: int) -> None:
-    timeline = stored(*drawn(random, ranks))
-    found, schedule = bubbles(timeline), timeline.schedule
-    assert (found.seconds >= 0).all()
-    for rank in range(ranks):
-        mine = (schedule.kind == COMPUTE) & (schedule.lane == 0) & (schedule.rank == rank)
-        idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
-        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+    check_that_causes_add_up(stored(*drawn(random, ranks)), ranks)
