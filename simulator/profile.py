@@ -14,7 +14,7 @@ from simulator.routed import Routed, route
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats, Topology
+from topologies.topology import Floats, Ints, Topology
 
 
 class Cost(NamedTuple):
@@ -70,18 +70,19 @@ class Memory(NamedTuple):
     """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of V; to get `fresh`
     memory for scratch of V >= `mapped` bytes, which the allocator maps anew in each call, or memory that it gave `back`
     at the heap's end, where an algorithm has several blocks of more than `trimmed` bytes; to have such fresh memory
-    `registered` with the network again."""
+    `registered` with the network again; and seconds for each time that memory is `pinned` for it, however much."""
 
     reduction: float = 0.0
     reduction_beyond: float = 0.0
     copy: float = 0.0
     copy_beyond: float = 0.0
     fresh: float = 0.0
-    cache: float = 2.0**24.5
+    cache: float = 2.0**23.5
     back: float = 0.0
     mapped: float = 2.0**25
     trimmed: float = 2.0**19
     registered: float = 0.0
+    pinned: float = 0.0
 
     def beyond(self, nbytes: Floats | float) -> Floats:
         """The share of the work that memory does, and not the cache: half of it at `cache` bytes, 94% at twice."""
@@ -98,15 +99,34 @@ class Memory(NamedTuple):
         return (1 - share) * self.copy + share * self.copy_beyond
 
     def allocate(self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0) -> Floats:
-        """Seconds to write `scratch` * V bytes of new memory, and to register `joined` * V of it again; nothing where
-        the allocator keeps them from call to call.
+        """Seconds to write `scratch` * V bytes of new memory, to pin it, and to register `joined` * V of it again, V/2
+        at a time; nothing where the allocator keeps them from call to call.
 
         glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are several.
         """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
         trimmed = (blocks > 1) & (size > self.trimmed)
-        mapped = blocks * self.fresh + np.asarray(joined) * self.registered
-        return np.asarray(size * np.where(size >= self.mapped, mapped, blocks * self.back * trimmed))
+        again = np.asarray(joined)
+        mapped = size * (blocks * self.fresh + again * self.registered) + ((blocks > 0) + 2 * again) * self.pinned
+        given = size * blocks * self.back + self._given * self.pinned
+        return np.asarray(np.where(size >= self.mapped, mapped, trimmed * given))
+
+    @property
+    def _given(self) -> float:
+        """The share of memory given back, by what it costs to get it anew."""
+        return min(1.0, self.back / self.fresh) if self.fresh else float(self.back > 0)
+
+
+class Exchanges(NamedTuple):
+    """Messages that two ranks send to each other in one step over several nodes: of each, the bytes after the first
+    `beyond` take `slower` seconds a byte more, as a long exchange does not move both ways at full rate."""
+
+    slower: float = 0.0
+    beyond: float = 2.0**22
+
+    def longer(self, messages: Floats) -> float:
+        """Seconds by which one such message a step, shape (steps,), makes a schedule longer on a quiet network."""
+        return self.slower * float(np.maximum(0.0, messages - self.beyond).sum())
 
 
 @dataclass(frozen=True)
@@ -124,7 +144,8 @@ class Protocol:
 
 
 class Run(NamedTuple):
-    """A collective under a profile: the timeline of the fastest protocol, and what came before its first operation."""
+    """A collective under a profile: the timeline of the fastest protocol, and in `launch` what that leaves out: the
+    call, host memory made ready, and what long exchanges take more."""
 
     protocol: str
     timeline: Timeline
@@ -151,6 +172,7 @@ class Profile:
     scratch: Mapping[str, float] = field(default_factory=dict)
     paced: bool = False
     joined: Mapping[str, float] = field(default_factory=dict)
+    exchanges: Exchanges = field(default_factory=Exchanges)
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
@@ -179,7 +201,7 @@ class Profile:
     ) -> Run:
         """Simulate every protocol over the routes that the machine has without one, and keep the fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
-        launch = self.launch + self.prepare(algorithm, nbytes, schedule.ranks)
+        launch = self.launch + self.prepare(algorithm, nbytes, schedule.ranks) + self.exchange(schedule, topology)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
         runs = [Run(name, run(_over(routed, machine)), launch) for name, machine in machines.items()]
         return min(runs, key=lambda found: found.seconds)
@@ -190,16 +212,30 @@ class Profile:
         fresh = float(self.memory.allocate(scratch, nbytes, joined * ranks))
         return nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh
 
+    def exchange(self, schedule: Schedule, topology: Topology) -> float:
+        """Seconds that long exchanges between nodes take more."""
+        if not self.exchanges.slower:
+            return 0.0
+        size = used_nodes(topology)
+        _, slower = self.crowding.get("network", Crowding(size)).slower(size)
+        messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
+        return float(self.exchanges.longer(messages) * slower)
+
     @staticmethod
     def touched(collective: str) -> float:
         """How often the library touches the whole buffer before it sends: once where it reduces, into its own copy."""
         return float("reduce" in collective)
 
 
-def used_nodes(topology: Topology) -> float:
-    """How many nodes the ranks are in; a rank outside of any is one."""
+def nodes_of(topology: Topology) -> Ints:
+    """The node of every rank, shape (ranks,); a rank outside of any is one."""
     node = topology.node[topology.placement]
-    return float(len(np.unique(node[node >= 0])) + np.count_nonzero(node < 0))
+    return np.where(node < 0, len(topology.node) + np.arange(len(node)), node).astype(np.int32)
+
+
+def used_nodes(topology: Topology) -> float:
+    """How many nodes the ranks are in."""
+    return float(len(np.unique(nodes_of(topology))))
 
 
 def _over(routed: Routed, machine: Topology) -> Routed:

@@ -88,6 +88,21 @@ class Schedule:
         """Bytes that each rank sends to others, shape (ranks,)."""
         return np.asarray(np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks), dtype=np.float64)
 
+    def exchanged(self, beyond: float, node: Ints) -> Floats:
+        """The longest message of each step in which ranks on two nodes send to each other messages of more than
+        `beyond` bytes: bytes, in the order of the steps. `node` is that of every rank, shape (ranks,). Transfers are of
+        one step if as many must precede them."""
+        apart = node[self.rank] != node[self.peer]
+        chosen = np.flatnonzero(self.remote & apart & (self.nbytes > beyond))
+        if not len(chosen):
+            return np.zeros(0)
+        chain = kernel(_kernels.chain, len(self))(self.remote.astype(np.int8), self.indptr, self.indices)
+        step, rank, peer = (column[chosen].astype(np.int64) for column in (chain, self.rank, self.peer))
+        mutual = np.isin((step * self.ranks + rank) * self.ranks + peer, (step * self.ranks + peer) * self.ranks + rank)
+        longest = np.zeros(int(step.max()) + 1)
+        np.maximum.at(longest, step[mutual], self.nbytes[chosen][mutual])
+        return longest[longest > 0]
+
     def scaled(self, nbytes: float) -> Schedule:
         """The same for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
         if not 0 < nbytes < np.inf:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from simulator.collectives import algorithms
 from topologies.errors import InputError
@@ -45,8 +46,10 @@ class Library:
     ranks merge and copy on the host, at a speed that is to be fitted; `scratch`: how much of the memory that an
     algorithm allocates each time it writes, in units of V; `mapped` and `trimmed`: the sizes in bytes from which the
     allocator asks the system for a block anew, and from which it gives back several at the heap's end; `joined`: how
-    much of such memory is registered with the network again, in units of V and ranks. `paced`: a job over several nodes
-    has as many channels as its network feeds, so that links inside have its β."""
+    much of such memory is registered with the network again, in units of V and ranks. `long`: how many bytes of
+    a message two ranks may send to each other in one step at the rate of all links; the others are slower, by how much
+    is to be fitted. `paced`: a job over several nodes has as many channels as its network feeds, so that links inside
+    have its β."""
 
     name: str
     launch: float
@@ -60,6 +63,7 @@ class Library:
     trimmed: float = 2.0**19
     paced: bool = False
     joined: Mapping[str, float] = field(default_factory=dict)
+    long: float = inf
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Algorithms, and those that are taken in their place for few elements."""
@@ -156,11 +160,14 @@ MPI = Library(
         "recursive_halving_reduce_scatter": 1.5,
     },
     joined={"ring_reduce_scatter": 0.5},
+    long=2.0**22,
 )
 """Three message protocols, of short messages that travel with their header, eager ones that are copied at both ends,
 and large ones that wait for their receiver. Open MPI's ring needs an element a rank and is recursive doubling else; its
 scratch is by ompi/mca/coll/base. A ring's blocks of fresh memory share pages, and UCX's registration cache
 (src/ucs/memory/rcache.c) registers one that overlaps a known region together with it, anew: V p / 2 bytes in all.
+All-gathers show what `long` is: with the same bytes a rank, rings and exchanges of up to 2 MiB are as fast, while of 8
+times as long ones those of two ranks with each other take nearly twice as long a byte, and those of rings do not.
 Nonoverlapping is a reduce and then a broadcast, each by the library's own choice. `allgather_reduce` is what one set of
 measurements calls Rabenseifner's algorithm."""
 

@@ -13,7 +13,7 @@ from experiments.calibration.observations import Flags, Points
 from experiments.calibration.parameters import NEGLIGIBLE, parameters
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
-from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol, alike
+from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol, alike
 from topologies.topology import Floats
 
 NEAR = 1.5
@@ -117,8 +117,11 @@ class Model:
         beyond = memory.beyond(size)
         touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
         absent = np.where(self.free[curve, None], table.other, table.absent)
-        launch = self.value(inner, "launch") + touch
-        return np.asarray(launch[:, None] + memory.allocate(table.scratch, size[:, None], table.joined) + absent)
+        launch = (self.value(inner, "launch") + touch)[:, None]
+        if self.paths.long:
+            slower = self.value(inner, "long exchanges") * self._crowd(inner, "1/β")[keep]
+            launch = launch + table.long * slower[:, None]
+        return np.asarray(launch + memory.allocate(table.scratch, size[:, None], table.joined) + absent)
 
     def _in_rings(self, inner: Floats, prior: Prior) -> float:
         """The logarithm of by how much α of a protocol is longer in rings."""
@@ -167,8 +170,10 @@ class Model:
         names = ("γ", "γ beyond cache", "copy", "copy beyond cache", "fresh memory")
         back, library = self.value(inner, "memory given back"), self.library
         rates = Memory(*(self.value(inner, name) for name in names))
-        joined = self.value(inner, "memory registered again")
-        return rates._replace(back=back, mapped=library.mapped, trimmed=library.trimmed, registered=joined)
+        joined, pinned = (self.value(inner, f"memory {what}") for what in ("registered again", "pinned"))
+        return rates._replace(
+            back=back, mapped=library.mapped, trimmed=library.trimmed, registered=joined, pinned=pinned
+        )
 
     def explore(self, inner: Floats, doubt: float = 0.0) -> float:
         """Simulate points at these parameters, keep the paths that explain them, and return by how much at most,
@@ -257,4 +262,5 @@ class Model:
             self.library.scratch,
             self.library.paced,
             self.library.joined,
+            Exchanges(self.value(inner, "long exchanges"), self.library.long) if self.paths.long else Exchanges(),
         )

@@ -85,6 +85,10 @@ def _of_memory(known: Known) -> Iterator[Parameter]:
         yield Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
     if known.joins:
         yield Parameter("memory registered again", 1 / 40e9, "s/B", LIKELY)
+    if known.scratch:
+        yield Parameter("memory pinned", 1e-4, "s", LIKELY)
+    if known.long:
+        yield Parameter("long exchanges", 1 / 40e9, "s/B", LIKELY)
 
 
 def _start(prior: Prior, library: Library, known: Known, kind: str) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isinf
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from simulator.collectives import Algorithm
 from simulator.critical_path import sensitivities
 from simulator.engines import run
+from simulator.profile import Exchanges, nodes_of
 from simulator.routed import route
 from topologies.topology import Floats, Topology
 
@@ -50,6 +52,7 @@ class Paths:
             schedule, topology, _, _ = algorithm.fit(topology, ranks, 1.0)
         self.routed = route(schedule, topology)
         self.links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in self.kinds]
+        self.long: dict[tuple[float, float], float] = {}
         self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
         self.wrong = 1.0
 
@@ -92,6 +95,16 @@ class Paths:
         )
         self._keep(row, costs, nbytes, protocol, timeline.makespan)
         return timeline.makespan
+
+    def exchanged(self, nbytes: float, beyond: float) -> float:
+        """The bytes of V = `nbytes` after the first `beyond` of messages that ranks on two nodes exchange."""
+        if isinf(beyond):
+            return 0.0
+        if (nbytes, beyond) not in self.long:
+            schedule = self.routed.schedule.scaled(nbytes)
+            messages = schedule.exchanged(beyond, nodes_of(self.routed.topology))
+            self.long[nbytes, beyond] = Exchanges(1.0, beyond).longer(messages)
+        return self.long[nbytes, beyond]
 
     def _keep(self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.calibration.libraries import RINGS, Library
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from topologies.shapes import nodes
@@ -55,7 +55,7 @@ class Table:
     """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape (points, algorithms,
     protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
     algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
-    `scratch` and what of it is `joined`, in units of V, and `rings`, 1 for a ring, else 0.
+    `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a ring, else 0, and bytes in `long` exchanges.
     """
 
     latencies: Floats
@@ -68,6 +68,7 @@ class Table:
     scratch: Floats
     joined: Floats
     rings: Floats
+    long: Floats
 
     def at(self, keep: Rows) -> Table:
         """That of the points that `keep` chooses."""
@@ -84,7 +85,7 @@ class Table:
         crossed[every, 0, protocol, 0] = self.bytes[place]
         gaps[every, 0, protocol, 0] = self.gaps[place]
         merged[every, 0, protocol, 0] = self.merged[place]
-        beside = (self.factors, self.absent, self.other, self.scratch, self.joined, self.rings)
+        beside = (self.factors, self.absent, self.other, self.scratch, self.joined, self.rings, self.long)
         rest = (column[every, algorithm][:, None] for column in beside)
         return Table(latencies, crossed, gaps, merged, *rest)
 
@@ -110,7 +111,15 @@ class Known:
         self.joins = any(library.joined.keys() >= set(curve.algorithms) for curve in points.curves)
         self.rings = any(set(RINGS) >= set(curve.algorithms) for curve in points.curves)
         self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
+        self.scratch = any(library.scratch.keys() >= set(curve.algorithms) for curve in points.curves)
+        self.long = any(map(self._exchanges, points.curves))
         self._table: tuple[int, Table] | None = None
+
+    def _exchanges(self, curve: Series) -> bool:
+        """Whether a curve has long exchanges, whichever of its algorithms ran."""
+        known = (self.of[name, curve.ranks, curve.per_node] for name in curve.algorithms)
+        largest = float(curve.sizes.max(initial=1.0))
+        return all(paths.exchanged(largest, self.library.long) for paths in known)
 
     def _note(self, topology: Topology) -> None:
         """α and 1/β of the kinds of link that have a β."""
@@ -142,7 +151,7 @@ class Known:
         latencies, crossed, gaps, merged = *(np.zeros((*shape, kinds)) for _ in range(3)), np.zeros(shape)
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
-        other, joined, rings = np.full_like(absent, np.inf), np.zeros_like(scratch), np.zeros_like(scratch)
+        other, joined, rings, long = np.full_like(absent, np.inf), *(np.zeros_like(scratch) for _ in range(3))
         for c, curve in enumerate(points.curves):
             here = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
@@ -163,9 +172,10 @@ class Known:
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
                 rings[here, a] = name in RINGS
+                long[here, a] = [paths.exchanged(float(size), self.library.long) for size in points.size[here]]
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
                 other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
-        return Table(latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings)
+        return Table(latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings, long)
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
-from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol
+from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.document import Location, Mistake
 
@@ -65,11 +65,19 @@ class Host(Part):
     copy_: Annotated[Seconds, Field(alias="copy")] = 0.0
     copy_beyond: Seconds = 0.0
     fresh: Seconds = 0.0
-    cache: Rate = 2.0**24.5
+    cache: Rate = 2.0**23.5
     back: Seconds = 0.0
     mapped: Rate = 2.0**25
     trimmed: Rate = 2.0**19
     registered: Seconds = 0.0
+    pinned: Seconds = 0.0
+
+
+class Long(Part):
+    """By how many seconds a byte more than `beyond` long exchanges are slower."""
+
+    slower: Seconds = 0.0
+    beyond: Rate = 2.0**22
 
 
 class Estimated(Part):
@@ -106,6 +114,7 @@ class Calibrated(Part):
     memory: Host = Host()
     scratch: dict[Word, Ratio] = Field({})
     joined: dict[Word, Ratio] = Field({})
+    exchanges: Long = Long()
     paced: bool = False
     estimates: dict[Word, Estimated] = Field({})
     errors: dict[Word, Error] = Field({})
@@ -125,10 +134,21 @@ class Calibrated(Part):
         crowding = {kind: _crowding(one) for kind, one in self.crowding.items()}
         host = self.memory
         memory = Memory(
-            host.reduction, host.reduction_beyond, host.copy_, host.copy_beyond, host.fresh, host.cache
-        )._replace(back=host.back, mapped=host.mapped, trimmed=host.trimmed, registered=host.registered)
+            host.reduction,
+            host.reduction_beyond,
+            host.copy_,
+            host.copy_beyond,
+            host.fresh,
+            host.cache,
+            host.back,
+            host.mapped,
+            host.trimmed,
+            host.registered,
+            host.pinned,
+        )
+        exchanges = Exchanges(self.exchanges.slower, self.exchanges.beyond)
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        return Profile(*known, self.scratch, self.paced, self.joined)
+        return Profile(*known, self.scratch, self.paced, self.joined, exchanges)
 
 
 def _crowding(one: Crowd) -> Crowding:
@@ -169,6 +189,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "crowding": Crowd,
     "apart": Own,
     "memory": Host,
+    "exchanges": Long,
     "estimates": Estimated,
     "errors": Error,
 }
@@ -190,6 +211,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         memory=profile.memory._asdict(),
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),
+        exchanges=profile.exchanges._asdict(),
         paced=profile.paced,
         **about,
     )

@@ -1,11 +1,13 @@
 """A profile changes what links cost, keeps the fastest protocol, and adds what software does first."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.profile import Apart, Cost, Crowding, Memory, Profile, Protocol
+from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology
@@ -107,6 +109,30 @@ def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
     assert profile.prepare(RING, 2.0**26, 4) == 2.0**26 * 2 * 3.0
     assert profile.prepare(RING, 2.0**24, 4) == 0.0
     assert profile.prepare(find("tree"), 2.0**26, 4) == 0.0
+
+
+def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -> None:
+    memory = Memory(fresh=4.0, back=1.0, pinned=8.0)
+    scratch, joined, nbytes = np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 0.0, 2.0, 0.0]), 2.0**26
+    assert memory._replace(fresh=0.0).allocate(scratch, nbytes, joined).tolist() == [0.0, 8.0, 5 * 8.0, 8.0]
+    below = memory._replace(mapped=2.0**27)
+    assert below.allocate(scratch, nbytes, joined).tolist() == [0.0, 0.0, 0.0, nbytes * 2 + 8 / 4]
+    assert below._replace(back=5.0).allocate(2.0, nbytes) == nbytes * 10 + 8
+    assert below._replace(back=0.0).allocate(2.0, nbytes) == 0.0
+
+
+def test_long_exchanges_between_nodes_take_longer() -> None:
+    """4 ranks, one a node: two steps of V; the bytes after the first half mebibyte count, as 1/β does on 4."""
+    doubling, nbytes = find("recursive_doubling"), 2.0**20
+    flat = Protocol("flat", {"network": Cost(2e-6, 0.0, 1e9), "node": Cost(1e-6, 0.0, 1e10)})
+    plain = Profile("x", "nodes", 0.0, (flat,), {"network": Crowding(2.0, 0.0, 1.0)})
+    slow = replace(plain, exchanges=Exchanges(1e-9, 2.0**19))
+    for algorithm, machine_, more in ((doubling, machine(4, 1), 2 * 2**19 * 1e-9 * 2), (doubling, machine(4, 4), 0.0)):
+        schedule = algorithm.build(4, nbytes)
+        times = [one.simulate(schedule, machine_, algorithm).seconds for one in (plain, slow)]
+        assert times[1] - times[0] == pytest.approx(more, rel=1e-9)
+    ring = RING.build(4, 8 * nbytes)
+    assert slow.simulate(ring, machine(4, 1), RING).seconds == plain.simulate(ring, machine(4, 1), RING).seconds
 
 
 def test_a_machine_without_such_links_is_refused() -> None:

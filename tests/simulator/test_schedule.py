@@ -85,6 +85,34 @@ def test_volume_is_what_is_sent_and_local_operations_do_not_count(schedule: Sche
     assert np.flatnonzero(schedule.remote).tolist() == list(transfers(schedule))
 
 
+@given(schedules(), st.sampled_from((0.0, 16.0, 64.0)), st.data())
+def test_what_two_ranks_send_to_each_other_in_a_step_is_exchanged(
+    schedule: Schedule, beyond: float, data: st.DataObject
+) -> None:
+    drawn = data.draw(st.lists(st.integers(0, 2), min_size=schedule.ranks, max_size=schedule.ranks))
+    node = np.array(drawn, dtype=np.int32)
+    before = [0] * len(schedule)
+    remote, graph = set(transfers(schedule)), graph_of(schedule)
+    for i in nx.topological_sort(graph):
+        before[i] = max((before[j] + (j in remote) for j in graph.predecessors(i)), default=0)
+    sent = {(before[i], schedule.rank[i], schedule.peer[i]) for i in remote if schedule.nbytes[i] > beyond}
+    longest: dict[int, float] = {}
+    for i in remote:
+        step, rank, peer = before[i], schedule.rank[i], schedule.peer[i]
+        if schedule.nbytes[i] > beyond and node[rank] != node[peer] and (step, peer, rank) in sent:
+            longest[step] = max(longest.get(step, 0.0), schedule.nbytes[i])
+    assert schedule.exchanged(beyond, node).tolist() == [longest[step] for step in sorted(longest)]
+
+
+def test_halving_and_doubling_exchange_and_rings_do_not() -> None:
+    node = np.arange(16, dtype=np.int32)
+    exchanged = {name: algorithms()[name].build(8, 64.0).exchanged(8.0, node).tolist() for name in algorithms()}
+    assert exchanged["halving_doubling"] == [32, 16, 16, 32]
+    assert exchanged["recursive_doubling"] == [64, 64, 64]
+    assert exchanged["neighbor_exchange"] == [16, 16, 16]
+    assert exchanged["ring"] == exchanged["tree"] == exchanged["chain_broadcast"] == []
+
+
 @given(schedules())
 def test_successors_are_the_predecessors_turned_round(schedule: Schedule) -> None:
     indptr, indices = schedule.successors

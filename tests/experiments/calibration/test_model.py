@@ -122,6 +122,24 @@ def test_what_is_registered_again_grows_with_the_ranks() -> None:
     assert worth[~fresh] == pytest.approx(0.0, abs=1e-18)
 
 
+def test_long_exchanges_are_a_parameter_where_there_are_any() -> None:
+    """Ranks in one node exchange through memory; NCCL's rings and trees exchange nothing."""
+    for library, name, count, known in (
+        (MPI, "halving_doubling", 2, True),
+        (MPI, "halving_doubling", 1, False),
+        (MPI, "ring", 2, False),
+        (NCCL, "halving_doubling", 2, False),
+    ):
+        model = Model(Points([curve("all_reduce", (name,), 8, count)]), library)
+        assert ("long exchanges" in model.index) == known
+    model = Model(Points([curve("all_reduce", ("halving_doubling",), 8, 2)]), MPI)
+    model.explore(model.start)
+    free = model.start.copy()
+    free[model.index["long exchanges"]] = -200.0
+    between = 2 * np.maximum(0.0, model.points.size / 2 - MPI.long)
+    assert model.predict(model.start) - model.predict(free) == pytest.approx(between / 40e9)
+
+
 def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
     assert MPI.algorithms("all_reduce", "nonoverlapping") == ("tree", "binary_tree")
     assert MPI.algorithms("all_reduce", "segmented_ring") == ("ring",)
