@@ -125,7 +125,7 @@ class Case:
         """Simulate one size; under a profile, by its fastest protocol."""
         schedule = self.schedule.scaled(nbytes)
         if self.profile is None:
-            return Run("", self.rules.simulate(schedule, self.topology), 0.0)
+            return Run("", self.rules.simulate(schedule, self.topology), {})
         return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)
 
 

@@ -144,12 +144,17 @@ class Protocol:
 
 
 class Run(NamedTuple):
-    """A collective under a profile: the timeline of the fastest protocol, and in `launch` what that leaves out: the
-    call, host memory made ready, and what long exchanges take more."""
+    """A collective under a profile: the timeline of the fastest protocol, and seconds of what that leaves out, by name:
+    the call, host memory made ready, and what long exchanges take more."""
 
     protocol: str
     timeline: Timeline
-    launch: float
+    beside: Mapping[str, float]
+
+    @property
+    def launch(self) -> float:
+        """Seconds beside the timeline."""
+        return sum(self.beside.values())
 
     @property
     def seconds(self) -> float:
@@ -201,25 +206,27 @@ class Profile:
     ) -> Run:
         """Simulate every protocol over the routes that the machine has without one, and keep the fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
-        launch = self.launch + self.prepare(algorithm, nbytes, schedule.ranks) + self.exchange(schedule, topology)
+        beside = self.beside(schedule, topology, algorithm)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
-        runs = [Run(name, run(_over(routed, machine)), launch) for name, machine in machines.items()]
+        runs = [Run(name, run(_over(routed, machine)), beside) for name, machine in machines.items()]
         return min(runs, key=lambda found: found.seconds)
 
-    def prepare(self, algorithm: Algorithm, nbytes: float, ranks: int) -> float:
-        """Seconds in which ranks copy V to where they reduce it, and get fresh memory."""
+    def beside(self, schedule: Schedule, topology: Topology, algorithm: Algorithm) -> dict[str, float]:
+        """Seconds of what no link does: the call, the copy of V to where it is reduced, fresh memory, and what long
+        exchanges between nodes take more."""
+        nbytes, size = schedule.nbytes_total, used_nodes(topology)
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
-        fresh = float(self.memory.allocate(scratch, nbytes, joined * ranks))
-        return nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes) + fresh
-
-    def exchange(self, schedule: Schedule, topology: Topology) -> float:
-        """Seconds that long exchanges between nodes take more."""
-        if not self.exchanges.slower:
-            return 0.0
-        size = used_nodes(topology)
-        _, slower = self.crowding.get("network", Crowding(size)).slower(size)
-        messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
-        return float(self.exchanges.longer(messages) * slower)
+        longer = 0.0
+        if self.exchanges.slower:
+            _, slower = self.crowding.get("network", Crowding(size)).slower(size)
+            messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
+            longer = float(self.exchanges.longer(messages) * slower)
+        return {
+            "launch": self.launch,
+            "copy to merge": nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes),
+            "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
+            "long exchanges": longer,
+        }
 
     @staticmethod
     def touched(collective: str) -> float:

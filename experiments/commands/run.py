@@ -61,7 +61,7 @@ def run(
         output.write(timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:]))
     report = {
         "summary": asdict(row),
-        "critical_path_s": _parts(row, path),
+        "critical_path_s": {**found.beside, **parts(path)},
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
@@ -93,7 +93,8 @@ def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[S
     blocks = [
         _title(row, machine),
         output.align(_summary(row)),
-        "where the time goes (the critical path)\n" + output.align(_shares(_parts(row, path), row.time_s)),
+        "where the time goes (the critical path)\n"
+        + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
         "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
@@ -101,11 +102,6 @@ def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[S
     if chosen:
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     return "\n\n".join(blocks)
-
-
-def _parts(row: Row, path: list[Segment]) -> dict[str, float]:
-    """Seconds by part; what a profile says of software before the first operation is a part of its own."""
-    return ({"launch": row.launch_s} if row.protocol else {}) | parts(path)
 
 
 def _summary(row: Row) -> list[list[str]]:

@@ -27,6 +27,13 @@ def links(topology: Topology, kind: str) -> tuple[set[float], set[float], set[fl
     return tuple(set(column[chosen].tolist()) for column in columns)  # type: ignore[return-value]
 
 
+def beside(profile: Profile, name: str, nbytes: float) -> dict[str, float]:
+    """What is not simulated, on 4 ranks."""
+    algorithm = find(name)
+    found = profile.beside(algorithm.build(4, nbytes), machine(4, 1), algorithm)
+    return {what: seconds for what, seconds in found.items() if seconds}
+
+
 def test_links_cost_what_the_protocol_says() -> None:
     topology = Profile("x", "nodes", 0.0, (LL, SIMPLE)).apply(machine(), SIMPLE)
     assert links(topology, "node") == ({5e-6}, {1e-6}, {100e9})
@@ -98,17 +105,17 @@ def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks(
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
     memory = Memory(0.0, 0.0, 2.0, 2.0, 5.0)
     profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
-    assert profile.prepare(RING, 100.0, 4) == 200.0
-    assert profile.prepare(RING, 2.0**26, 4) == 2.0**26 * 7.0
-    assert profile.prepare(find("ring_all_gather"), 2.0**26, 4) == 0.0
+    assert beside(profile, "ring", 100.0) == {"launch": 1e-6, "copy to merge": 200.0}
+    large = 2.0**26
+    assert beside(profile, "ring", large) == {"launch": 1e-6, "copy to merge": 2 * large, "fresh memory": 5 * large}
+    assert beside(profile, "ring_all_gather", large) == {"launch": 1e-6}
 
 
 def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
     memory = Memory(registered=3.0, back=9.0)
     profile = Profile("x", "nodes", 0.0, (LL,), memory=memory, joined={"ring": 0.5})
-    assert profile.prepare(RING, 2.0**26, 4) == 2.0**26 * 2 * 3.0
-    assert profile.prepare(RING, 2.0**24, 4) == 0.0
-    assert profile.prepare(find("tree"), 2.0**26, 4) == 0.0
+    assert beside(profile, "ring", 2.0**26) == {"fresh memory": 2.0**26 * 2 * 3.0}
+    assert beside(profile, "ring", 2.0**24) == beside(profile, "tree", 2.0**26) == {}
 
 
 def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -> None:
