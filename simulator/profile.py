@@ -29,6 +29,10 @@ ALIKE = 16.0
 """The factor in nodes over which what single numbers of nodes have of their own is shared by 1/e."""
 
 
+ALONE = ("shift",)
+"""Algorithms in which one rank of a node sends to another, and does not share the node's ports."""
+
+
 class Apart(NamedTuple):
     """What jobs on `nodes` nodes have of their own: logarithms of by how much α and 1/β are longer."""
 
@@ -40,17 +44,22 @@ class Apart(NamedTuple):
 class Crowding(NamedTuple):
     """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
     of nodes to the power of `latency` and of `bandwidth`. Besides, some numbers of nodes are slower or faster of their
-    own, as they were measured in another allocation of the machine, and others the more so the nearer they are."""
+    own, as they were measured in another allocation of the machine, and others the more so the nearer they are. 1/β is
+    that of jobs of `per_node` ranks a node, and goes with their number to the power of `shared`: -1 where each has a
+    port of its own."""
 
     nodes: float = 1.0
     latency: float = 0.0
     bandwidth: float = 0.0
     apart: tuple[Apart, ...] = ()
+    per_node: float = 1.0
+    shared: float = 0.0
 
-    def slower(self, size: float) -> Floats:
-        """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
+    def slower(self, size: float, per_node: float) -> Floats:
+        """By how much α and 1/β are longer on `size` nodes of `per_node` ranks that share their ports, shape (2,)."""
         powers = np.array([self.latency, self.bandwidth])
-        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size)))
+        wide = np.array([0.0, self.shared * np.log(per_node / self.per_node) if size > 1 else 0.0])
+        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size) + wide))
 
     def _own(self, size: float) -> Floats:
         if not self.apart:
@@ -166,7 +175,8 @@ class Run(NamedTuple):
 class Profile:
     """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
     operation of a collective, and algorithms write new memory, `scratch` in units of V, and have it registered again,
-    `joined` in units of V and ranks. `paced`: over several nodes, links inside them have the β of those between."""
+    `joined` in units of V and ranks; 1/β counts more in some, by how much is in `slower`, by the algorithm's name and
+    the link's kind. `paced`: over several nodes, links inside them have the β of those between."""
 
     name: str
     machine: str
@@ -177,6 +187,7 @@ class Profile:
     scratch: Mapping[str, float] = field(default_factory=dict)
     paced: bool = False
     joined: Mapping[str, float] = field(default_factory=dict)
+    slower: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     exchanges: Exchanges = field(default_factory=Exchanges)
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
@@ -192,10 +203,11 @@ class Profile:
         size = used_nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            longer, _ = self.crowding.get(kind, Crowding(size)).slower(size)
+            longer, _ = self._crowd(kind, topology, algorithm)
             latency[links] = cost.latency * protocol.factor(algorithm, kind) * longer
             pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
-            _, slower = self.crowding.get(pacer, Crowding(size)).slower(size)
+            _, slower = self._crowd(pacer, topology, algorithm)
+            slower *= self.slower.get(algorithm, {}).get(kind, 1.0)
             bandwidth[links] = protocol.links[pacer].bandwidth / slower
             gap[links] = cost.gap
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
@@ -214,11 +226,11 @@ class Profile:
     def beside(self, schedule: Schedule, topology: Topology, algorithm: Algorithm) -> dict[str, float]:
         """Seconds of what no link does: the call, the copy of V to where it is reduced, fresh memory, and what long
         exchanges between nodes take more."""
-        nbytes, size = schedule.nbytes_total, used_nodes(topology)
+        nbytes = schedule.nbytes_total
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
         longer = 0.0
         if self.exchanges.slower:
-            _, slower = self.crowding.get("network", Crowding(size)).slower(size)
+            _, slower = self._crowd("network", topology, algorithm.name)
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             longer = float(self.exchanges.longer(messages) * slower)
         return {
@@ -227,6 +239,12 @@ class Profile:
             "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
             "long exchanges": longer,
         }
+
+    def _crowd(self, kind: str, topology: Topology, algorithm: str) -> Floats:
+        """By how much α and 1/β of links of a kind are longer for the ranks of a topology, shape (2,)."""
+        size = used_nodes(topology)
+        per_node = 1.0 if algorithm in ALONE else -(-topology.ranks // size)
+        return self.crowding.get(kind, Crowding(size)).slower(size, per_node)
 
     @staticmethod
     def touched(collective: str) -> float:

@@ -48,8 +48,9 @@ class Library:
     allocator asks the system for a block anew, and from which it gives back several at the heap's end; `joined`: how
     much of such memory is registered with the network again, in units of V and ranks. `long`: how many bytes of
     a message two ranks may send to each other in one step at the rate of all links; the others are slower, by how much
-    is to be fitted. `paced`: a job over several nodes has as many channels as its network feeds, so that links inside
-    have its β."""
+    is to be fitted. `pairs`: algorithms of sends and receives, for which the library has other channels, so
+    that α and 1/β are others, by how much is to be fitted. `paced`: a job over several nodes has as many channels as
+    its network feeds, so that links inside have its β."""
 
     name: str
     launch: float
@@ -64,6 +65,7 @@ class Library:
     paced: bool = False
     joined: Mapping[str, float] = field(default_factory=dict)
     long: float = inf
+    pairs: tuple[str, ...] = ()
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Algorithms, and those that are taken in their place for few elements."""
@@ -122,6 +124,7 @@ NCCL = Library(
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     {"tree": ("double_tree",)},
     paced=True,
+    pairs=("pairwise", "shift"),
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in proportion (src/graph/
 tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a node of 2020 to 2023.

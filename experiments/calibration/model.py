@@ -13,7 +13,7 @@ from experiments.calibration.observations import Flags, Points
 from experiments.calibration.parameters import NEGLIGIBLE, parameters
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
-from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol, alike
+from simulator.profile import ALONE, Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol, alike
 from topologies.topology import Floats
 
 NEAR = 1.5
@@ -43,6 +43,8 @@ class Model:
         size = np.log(points.nodes)
         self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
         self.crowd = size - np.log(self.typical)
+        self.per_node = np.array([one.per_node if one.nodes > 1 else 1 for one in points.curves])[points.curve]
+        self.wide = float(np.exp(np.log(self.per_node).mean()))
         self.touched = np.array([Profile.touched(points.curves[c].collective) for c in points.curve])
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
@@ -94,6 +96,7 @@ class Model:
         crowd = [self._crowd(inner, what)[keep] for what in ("α", "1/β")]
         seconds = table.merged * (merge * size)[:, None, None, None]
         longer = np.exp(table.rings[..., None] * [self._in_rings(inner, prior) for prior in self.library.protocols])
+        longer = longer * np.exp(table.pairs * self.value(inner, "α of sends"))[..., None]
         for k, kind in enumerate(self.kinds):
             pacer = self.pacer(kind)
             priors = self.library.protocols
@@ -104,8 +107,13 @@ class Model:
                 slowness = slowness * np.where(within, 1.0, crowd[1])[:, None]
             grown = crowd[0] if kind in BETWEEN else np.ones(len(size))
             alpha = longer * table.factors[..., k] * latency * grown[:, None, None]
+            more = np.exp(table.pairs * self.value(inner, f"{kind} 1/β of sends"))
+            if pacer in BETWEEN:
+                more = more * np.where(
+                    within[:, None], 1.0, self._sharing(inner, self.per_node[keep, None], table.alone)
+                )
             seconds = seconds + table.latencies[..., k] * alpha[..., None]
-            seconds = seconds + table.bytes[..., k] * slowness[:, None, :, None]
+            seconds = seconds + table.bytes[..., k] * (more[..., None] * slowness[:, None])[..., None]
             if self.gaps:
                 gap = np.array([self.value(inner, f"{prior.name} {kind} g") for prior in priors])
                 seconds = seconds + table.gaps[..., k] * gap[:, None]
@@ -129,7 +137,18 @@ class Model:
 
     def _factor(self, inner: Floats, prior: Prior, algorithm: str, kind: str) -> float:
         """By how much α of links of `kind` is longer in `algorithm`."""
-        return prior.factor(algorithm, reach(kind)) * exp((algorithm in RINGS) * self._in_rings(inner, prior))
+        own = (algorithm in RINGS) * self._in_rings(inner, prior)
+        own += (algorithm in self.library.pairs) * self.value(inner, "α of sends")
+        return prior.factor(algorithm, reach(kind)) * exp(own)
+
+    def _slower(self, inner: Floats, algorithm: str, kind: str) -> float:
+        """By how much 1/β of links of `kind` is longer in `algorithm`."""
+        return exp((algorithm in self.library.pairs) * self.value(inner, f"{kind} 1/β of sends"))
+
+    def _sharing(self, inner: Floats, per_node: Floats, alone: Floats) -> Floats:
+        """By how much 1/β between nodes is longer where so many ranks of a node share its ports, or one is `alone`."""
+        width = np.where(alone > 0, 1.0, per_node) / self.wide
+        return np.asarray(width ** self.value(inner, "network 1/β by ranks a node"))
 
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
@@ -212,20 +231,29 @@ class Model:
         """α and 1/β of the kinds that `paths` crosses, on `size` nodes."""
         prior = self.library.protocols[number]
         longer, slower = (self._grown(inner, what, size) for what in ("α", "1/β"))
+        if size > 1:
+            per_node = np.array(float(-(-paths.routed.schedule.workers // size)))
+            slower *= float(self._sharing(inner, per_node, np.array(float(algorithm in ALONE))))
         latency, slowness = [], []
         gap = np.array([self.value(inner, f"{prior.name} {kind} g") for kind in paths.kinds])
         for kind in paths.kinds:
             alpha = self.value(inner, f"{prior.name} {kind} α") * self._factor(inner, prior, algorithm, kind)
             latency.append(max(NEGLIGIBLE, alpha * (longer if kind in BETWEEN else 1.0)))
             pacer = self.pacer(kind) if size > 1 else kind
-            slowness.append(self.value(inner, prior.rate(pacer)) * (slower if pacer in BETWEEN else 1.0))
+            rate = self.value(inner, prior.rate(pacer)) * self._slower(inner, algorithm, kind)
+            slowness.append(rate * (slower if pacer in BETWEEN else 1.0))
         return Costs(np.array(latency), np.array(slowness), gap, merge)
+
+    def _pairs(self) -> tuple[str, ...]:
+        """Algorithms of sends and receives whose α and 1/β were fitted apart."""
+        return self.library.pairs if self.paths.pairs else ()
 
     def _crowding(self, inner: Floats) -> Crowding:
         latency, slowness = (self.value(inner, f"network {what} by nodes") for what in ("α", "1/β"))
         own = (self._session(inner, what) for what in ("α", "1/β"))
         apart = (Apart(*map(float, one)) for one in zip(self.sessions, *own, strict=True))
-        return Crowding(self.typical, latency, slowness, tuple(apart))
+        shared = self.value(inner, "network 1/β by ranks a node")
+        return Crowding(self.typical, latency, slowness, tuple(apart), self.wide, shared)
 
     def pacer(self, kind: str) -> str:
         """The kind of link whose β links of `kind` have in a job over several nodes."""
@@ -246,12 +274,13 @@ class Model:
                 },
                 {
                     name: {kind: self._factor(inner, prior, name, kind) for kind in self.kinds}
-                    for name in (*prior.factors, *(RINGS if prior.rings else ()))
+                    for name in (*prior.factors, *(RINGS if prior.rings else ()), *self._pairs())
                 },
             )
             for prior in self.library.protocols
         )
-        crowding = {kind: self._crowding(inner) for kind in self.kinds if kind in BETWEEN and self.crowding}
+        grows = self.crowding or self.paths.wide
+        crowding = {kind: self._crowding(inner) for kind in self.kinds if kind in BETWEEN and grows}
         return Profile(
             name,
             machine,
@@ -262,5 +291,6 @@ class Model:
             self.library.scratch,
             self.library.paced,
             self.library.joined,
+            {name: {kind: self._slower(inner, name, kind) for kind in self.kinds} for name in self._pairs()},
             Exchanges(self.value(inner, "long exchanges"), self.library.long) if self.paths.long else Exchanges(),
         )

@@ -52,6 +52,10 @@ def parameters(
     yield Parameter("launch", library.launch, "s", LIKELY)
     for prior in library.protocols:
         yield from _of_protocol(prior, library, known, gaps)
+    if known.pairs:
+        yield Parameter("α of sends", 0.0, "power", LIKELY)
+        for kind in known.kinds:
+            yield Parameter(f"{kind} 1/β of sends", 0.0, "power", LIKELY)
     if library.memory:
         yield from _of_memory(known)
     for what, count in product(("α", "1/β"), sessions):
@@ -59,6 +63,8 @@ def parameters(
     if crowding:
         yield Parameter("network α by nodes", 0.0, "power", SURE)
         yield Parameter("network 1/β by nodes", 0.0, "power", SURE)
+    if known.wide:
+        yield Parameter("network 1/β by ranks a node", 0.0, "power", LIKELY)
 
 
 def _of_protocol(

@@ -13,6 +13,7 @@ from experiments.calibration.libraries import RINGS, Library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
+from simulator.profile import ALONE
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
 
@@ -55,7 +56,8 @@ class Table:
     """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape (points, algorithms,
     protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
     algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
-    `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a ring, else 0, and bytes in `long` exchanges.
+    `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a ring, else 0, bytes in `long` exchanges,
+    `pairs`, 1 for sends and receives that have channels of their own, and `alone`, 1 where one rank uses a node's port.
     """
 
     latencies: Floats
@@ -69,6 +71,8 @@ class Table:
     joined: Floats
     rings: Floats
     long: Floats
+    pairs: Floats
+    alone: Floats
 
     def at(self, keep: Rows) -> Table:
         """That of the points that `keep` chooses."""
@@ -85,14 +89,16 @@ class Table:
         crossed[every, 0, protocol, 0] = self.bytes[place]
         gaps[every, 0, protocol, 0] = self.gaps[place]
         merged[every, 0, protocol, 0] = self.merged[place]
-        beside = (self.factors, self.absent, self.other, self.scratch, self.joined, self.rings, self.long)
-        rest = (column[every, algorithm][:, None] for column in beside)
+        beside = [column.name for column in fields(self)][len(("latencies", "bytes", "gaps", "merged")) :]
+        rest = (getattr(self, name)[every, algorithm][:, None] for name in beside)
         return Table(latencies, crossed, gaps, merged, *rest)
 
 
 class Known:
     """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes. `rings` and `joins`:
-    whether a curve was told to run nothing else; what is of such algorithms alone can be fitted then."""
+    whether a curve was told to run nothing else; what is of such algorithms alone can be fitted then. `pairs`: whether
+    some curves are of sends and receives with channels of their own and others are not. `wide`: whether jobs over
+    several nodes had different numbers of ranks there."""
 
     def __init__(self, points: Points, library: Library, machine: Machine) -> None:
         self.points, self.library = points, library
@@ -112,6 +118,8 @@ class Known:
         self.rings = any(set(RINGS) >= set(curve.algorithms) for curve in points.curves)
         self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
         self.scratch = any(library.scratch.keys() >= set(curve.algorithms) for curve in points.curves)
+        self.pairs = len({not set(curve.algorithms).isdisjoint(library.pairs) for curve in points.curves}) > 1
+        self.wide = library.paced and len({curve.per_node for curve in points.curves if curve.nodes > 1}) > 1
         self.long = any(map(self._exchanges, points.curves))
         self._table: tuple[int, Table] | None = None
 
@@ -152,6 +160,7 @@ class Known:
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
         other, joined, rings, long = np.full_like(absent, np.inf), *(np.zeros_like(scratch) for _ in range(3))
+        pairs, alone = np.zeros_like(scratch), np.zeros_like(scratch)
         for c, curve in enumerate(points.curves):
             here = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
@@ -171,11 +180,17 @@ class Known:
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
-                rings[here, a] = name in RINGS
+                rings[here, a], pairs[here, a], alone[here, a] = (
+                    name in RINGS,
+                    name in self.library.pairs,
+                    name in ALONE,
+                )
                 long[here, a] = [paths.exchanged(float(size), self.library.long) for size in points.size[here]]
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
                 other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
-        return Table(latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings, long)
+        return Table(
+            latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings, long, pairs, alone
+        )
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""

@@ -22,6 +22,7 @@ Word = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 Power = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
+Times = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 MOST = 64
 
@@ -55,6 +56,8 @@ class Crowd(Part):
     latency: Power = 0.0
     bandwidth: Power = 0.0
     apart: Annotated[list[Own], Field(max_length=1024)] = Field([])
+    per_node: Annotated[float, Field(ge=1, le=1e9)] = 1.0
+    shared: Power = 0.0
 
 
 class Host(Part):
@@ -114,6 +117,7 @@ class Calibrated(Part):
     memory: Host = Host()
     scratch: dict[Word, Ratio] = Field({})
     joined: dict[Word, Ratio] = Field({})
+    slower: dict[Word, dict[Word, Times]] = Field({})
     exchanges: Long = Long()
     paced: bool = False
     estimates: dict[Word, Estimated] = Field({})
@@ -148,12 +152,12 @@ class Calibrated(Part):
         )
         exchanges = Exchanges(self.exchanges.slower, self.exchanges.beyond)
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        return Profile(*known, self.scratch, self.paced, self.joined, exchanges)
+        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, exchanges)
 
 
 def _crowding(one: Crowd) -> Crowding:
     apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
-    return Crowding(one.nodes, one.latency, one.bandwidth, apart)
+    return Crowding(one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared)
 
 
 def _crowd(one: Crowding) -> dict[str, Any]:
@@ -211,6 +215,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         memory=profile.memory._asdict(),
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),
+        slower={name: dict(row) for name, row in profile.slower.items()},
         exchanges=profile.exchanges._asdict(),
         paced=profile.paced,
         **about,

@@ -69,6 +69,10 @@ def names(profile: Calibrated) -> Iterator[Mistake]:
             yield from _among("algorithm", ("factors", protocol, algorithm), algorithms())
             for kind in by_kind:
                 yield from _among("kind of link", ("factors", protocol, algorithm, kind), kinds)
+    for algorithm, by_kind in profile.slower.items():
+        yield from _among("algorithm", ("slower", algorithm), algorithms())
+        for kind in by_kind:
+            yield from _among("kind of link", ("slower", algorithm, kind), kinds)
     for kind, crowd in profile.crowding.items():
         yield from _among("kind of link", ("crowding", kind), kinds)
         counts = [own.nodes for own in crowd.apart]

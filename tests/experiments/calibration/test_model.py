@@ -207,6 +207,56 @@ def test_sessions_are_simulated_as_they_are_predicted() -> None:
     assert model.predict(inner)[-1] == pytest.approx(first + min(simulated), rel=1e-9)
 
 
+MIXED = (
+    ("all_reduce", "ring", 8, 2),
+    ("all_reduce", "ring", 6, 3),
+    ("all_reduce", "double_tree", 8, 1),
+    ("all_to_all", "pairwise", 8, 2),
+    ("all_to_all", "pairwise", 4, 4),
+    ("send_recv", "shift", 8, 2),
+    ("send_recv", "shift", 4, 1),
+)
+
+
+def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
+    model = Model(Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL)
+    inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
+    names = {"α of sends", "node 1/β of sends", "network 1/β of sends", "network 1/β by ranks a node"}
+    assert names <= model.index.keys()
+    model.explore(inner)
+    assert model.explore(inner) < 1e-9
+    predicted, profile = model.predict(inner), model.profile(inner, "made up", "nodes")
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+
+
+def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> None:
+    """1/β per node falls with the ranks there; a shift, in which one rank sends from node to node, is as fast."""
+    mixed = [
+        curve(what, (name,), ranks, 2)
+        for ranks in (4, 8)
+        for what, name in (("all_reduce", "ring"), ("send_recv", "shift"))
+    ]
+    model = Model(Points(mixed), NCCL)
+    own = model.start.copy()
+    own[model.index["network 1/β by ranks a node"]] = -1.0
+    for inner in (model.start, own):
+        model.explore(inner)
+    largest = model.points.size == SIZES[-1]
+    before, after = (model.predict(inner)[largest] for inner in (model.start, own))
+    wide = np.sqrt(2 * 4)
+    assert after / before == pytest.approx([wide / 2, wide, wide / 4, wide], rel=0.02)
+
+
+def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
+    alone = Model(Points([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL)
+    assert not any("sends" in name for name in alone.index)
+    for library in (NCCL, MPI):
+        both = Model(Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library)
+        assert ("α of sends" in both.index) == (library is NCCL)
+
+
 def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
     def hopper(ranks: int, per_node: int) -> Topology:
         return machine("hgx_h100").build(ranks)
