@@ -93,6 +93,9 @@ def validate(
     engine: Engines = EngineName.auto,
     plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
     family: Annotated[str | None, typer.Option(help="Of a folder of runs with an index: this series only.")] = None,
+    only: Annotated[
+        str, typer.Option(help="Only runs with these words in their files' names.", show_default=False)
+    ] = "",
     forced: Annotated[bool, typer.Option("--forced", help="Only runs whose algorithm was forced.")] = False,
     tolerance: Annotated[
         str | None, typer.Option(help="Exit 1 if a profile's mean error is above this, like 0.15.", show_default=False)
@@ -113,9 +116,12 @@ def validate(
         chosen |= {"--topology": topology != "star", "--placement": placement != "node"}
         chosen |= {"--engine": engine is not EngineName.auto}
         validate_profile.refuse([name for name, given in chosen.items() if given])
-        raise typer.Exit(validate_profile.run(files, family, forced, in_place, tolerance, plot, format.value, compare))
+        raise typer.Exit(
+            validate_profile.run(files, family, forced, in_place, tolerance, plot, format.value, compare, only)
+        )
     (log,) = files
-
+    if given := [name for name, value in {"--family": family, "--only": only, "--forced": forced}.items() if value]:
+        raise InputError(f"{given[0]} is for a profile and runs: name the profile first, or leave it out")
     if fit and (bandwidth or latency):
         raise InputError("--fit finds α and β itself: leave out --bandwidth and --latency, or --fit")
     machine = Machine(topology, bandwidth, latency, gap, None, placement)
@@ -139,6 +145,9 @@ def calibrate(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the profile is called. [default: as its file]")] = None,
     library: Annotated[str | None, typer.Option(help="nccl, mpi, fujitsu or gloo. [default: as the files say]")] = None,
+    only: Annotated[
+        str, typer.Option(help="Only files with these words in their names: one set-up.", show_default=False)
+    ] = "",
     forced: Annotated[bool, typer.Option("--forced", help="Only curves whose algorithm was forced.")] = False,
     in_place: Annotated[bool, typer.Option("--in-place", help="Fit the in-place times.")] = False,
     links: Annotated[
@@ -154,7 +163,7 @@ def calibrate(
     from experiments.commands.machine import Machine
 
     machine = Machine(topology) if topology else None
-    chosen = command.Choice(family, machine, name, library, forced, in_place, links or (), gap)
+    chosen = command.Choice(family, machine, name, library, forced, in_place, links or (), gap, only)
     raise typer.Exit(command.run(files, chosen, out, format.value))
 
 

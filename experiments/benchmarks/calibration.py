@@ -21,6 +21,7 @@ from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.observations import Points
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
+from experiments.measurements.setups import contradictions, setups
 from experiments.profiles.document import Error
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
@@ -70,7 +71,8 @@ def table(folder: Path, families: Sequence[str] = ()) -> str:
 
 
 def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
-    """The curves of a folder with an index, by family and library; forced algorithms apart from others."""
+    """The curves of a folder with an index, by family and library; forced algorithms apart from others, and of others
+    each set-up alone, where the same was measured on several."""
     curves = read_all([folder]).curves
     names = sorted({curve.family for curve in curves})
     for family in names:
@@ -95,7 +97,10 @@ def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
         key = library.name, bool(curve.algorithm)
         found.setdefault(key, (library, []))[1].append(curve)
     for (kind, forced), (library, members) in found.items():
-        yield Group(f"{name.split()[0]} {kind}{' forced' if forced else ''}", library, tuple(members))
+        called = f"{name.split()[0]} {kind}{' forced' if forced else ''}"
+        parts = {"": members} if forced else setups(members, list(contradictions(members)))
+        for part, alike in parts.items():
+            yield Group(f"{called} {part}".strip(), library, tuple(alike))
 
 
 def _cell(one: Error | None, own: float | None) -> str:

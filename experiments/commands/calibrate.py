@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from experiments.calibration.observations import Series
 from experiments.calibration.table import as_nodes
 from experiments.calibration.transfer import linked, port
 from experiments.commands.machine import Machine
-from experiments.measurements import doubts, read_all
+from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.document import Calibrated, Error, Estimated
 from topologies.errors import InputError
@@ -37,6 +37,7 @@ class Choice(NamedTuple):
     in_place: bool = False
     links: Sequence[Path] = ()
     gap: bool = False
+    only: str = ""
 
 
 def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> int:
@@ -44,7 +45,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     output.check_writable(out, ENDINGS)
     machine, links = choice.machine, choice.links
     measurements = read_all(files, choice.family)
-    curves = [curve for curve in measurements.curves if curve.algorithm or not choice.forced]
+    curves = chosen_curves(measurements.curves, choice.only, choice.forced)
     if not curves:
         raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it")
     chosen = library(choice.library) if choice.library else library_of(curves)
@@ -56,7 +57,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         raise InputError(f"--links {links[0]}: all runs are on one node, and links are between nodes: leave it out")
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in doubts(curves):
+    for line in (*doubts(curves), *setups.warnings(curves)):
         output.note(line)
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
@@ -70,6 +71,15 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         output.note(f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs")
     output.say(_render(profile, found, how))
     return 0
+
+
+def chosen_curves(curves: Iterable[Curve], only: str, forced: bool) -> list[Curve]:
+    """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`. Raises InputError
+    if none has such a name."""
+    named = setups.of_setup(curves, only)
+    if only and not named:
+        raise InputError(f"--only {only}: no file's name has that in it")
+    return [curve for curve in named if curve.algorithm or not forced]
 
 
 def _linked(chosen: Library, choice: Choice) -> Library:

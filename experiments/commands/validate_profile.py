@@ -16,10 +16,10 @@ from experiments.calibration.calibrate import LEAST, calibrate, error, points
 from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Predicted, errors, predict
-from experiments.commands.calibrate import error_table, machine_for
+from experiments.commands.calibrate import chosen_curves, error_table, machine_for
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
-from experiments.measurements import Curve, doubts, read_all
+from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
 from experiments.profiles.document import Calibrated, Error
 from topologies.errors import InputError
@@ -47,6 +47,7 @@ def run(
     plot: Path | None,
     how: str,
     compare: str | None = None,
+    only: str = "",
 ) -> int:
     """Print both; 1 if a mean error is above the tolerance."""
     limit = _share(tolerance) if tolerance else np.inf
@@ -58,11 +59,11 @@ def run(
     profile, kind = _profile(files[0])
     generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(files[1:], family)
-    curves = [curve for curve in measurements.curves if curve.algorithm or not forced]
+    curves = chosen_curves(measurements.curves, only, forced)
     measured, skipped = points(curves, kind, in_place=in_place, least=1)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in doubts(curves):
+    for line in (*doubts(curves), *setups.warnings(curves)):
         output.note(line)
     beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)

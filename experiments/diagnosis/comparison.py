@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
 from experiments.measurements import Curve
+from experiments.measurements.setups import labels, noted
 from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
@@ -20,7 +19,6 @@ BEYOND = 1.25
 """Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are nearer."""
 CONSECUTIVE = 3
 """So many sizes in a row must differ: one or two are noise."""
-_PROGRAM = re.compile(r"\bosu_\w+")
 
 
 @dataclass(frozen=True)
@@ -50,26 +48,9 @@ def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
     return tuple(found for group in groups.values() if len(group) > 1 for found in _slower(group))
 
 
-def labels(one: Curve, other: Curve) -> tuple[str, str]:
-    """What tells two curves apart: the part of their files' names that differs, or all of it."""
-    names = [Path(curve.source).name for curve in (one, other)]
-    words = [Path(name.partition(" ")[0]).stem.split("_") for name in names]
-    if len(words[0]) == len(words[1]):
-        apart = ["_".join(a for a, b in zip(mine, his, strict=True) if a != b) for mine, his in (words, words[::-1])]
-        if all(apart):
-            return apart[0], apart[1]
-    return names[0], names[1]
-
-
 def _same(curve: Curve) -> tuple[object, ...]:
     about = curve.family, curve.device, curve.library, curve.algorithm, curve.protocol, curve.dtype
-    return curve.collective, curve.ranks, curve.nodes, *about, *_noted(curve)
-
-
-def _noted(curve: Curve) -> tuple[str, ...]:
-    """What an index says of the algorithm, where its word is not known, and the OSU program: bandwidth or latency."""
-    forced = (note for note in curve.notes if note.startswith("algorithm: "))
-    return *forced, *sorted({word for note in curve.notes for word in _PROGRAM.findall(note)})
+    return curve.collective, curve.ranks, curve.nodes, *about, *noted(curve)
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:

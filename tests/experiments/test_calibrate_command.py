@@ -99,6 +99,22 @@ def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.Captur
     assert small["launch_s"] > 0
 
 
+def test_two_set_ups_are_said_and_taken_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host, device = runs(tmp_path / "my_cpu_ar.csv"), tmp_path / "my_gpu_ar.csv"
+    lines = [line.split(",") for line in host.read_text().splitlines()[1:]]
+    device.write_text(HEADER + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines))
+    assert calibrate.run([tmp_path], calibrate.Choice(), None, "table") == 0
+    assert "are 9 times apart (and 1 more pair)" in (said := capsys.readouterr().err)
+    assert "take each alone: --only cpu, --only gpu" in said
+    found = tmp_path / "found.yaml"
+    assert calibrate.run([tmp_path], calibrate.Choice(only="gpu"), found, "table") == 0
+    assert "apart" not in capsys.readouterr().err
+    assert {line.partition(":")[0] for line in read(found).sources} == {"my_gpu_ar.csv"}
+    errors = read(found).errors["sizes"].model
+    assert errors is not None
+    assert errors < 0.15
+
+
 def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl: Simctl) -> None:
     def refusal(*arguments: object) -> str:
         return line_of(simctl(*arguments))
@@ -106,6 +122,8 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     unknown = tmp_path / "unknown.csv"
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,10,\n")
     assert "choose with --library nccl, mpi, fujitsu, gloo" in refusal("calibrate", unknown)
+    assert "--only zzz: no file's name has that in it" in refusal("calibrate", unknown, "--only", "zzz")
+    assert "--only is for a profile and runs" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from experiments.diagnosis import compare
-from experiments.diagnosis.comparison import labels
 from experiments.measurements import Curve
+from experiments.measurements.setups import labels
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]
 

@@ -33,7 +33,11 @@ MISTAKES = [
     ("{ring: 1.0}", "{rong: 1.0}", "line 14, scratch.rong: no such algorithm: did you mean "),
     ("scratch: {ring: 1.0}", "joined: {rong: 1.0}", "line 14, joined.rong: no such algorithm: did you mean "),
     ("scratch: {ring: 1.0}", "slower: {rong: {}}", "line 14, slower.rong: no such algorithm: did you mean "),
-    ("scratch: {ring: 1.0}", "slower: {ring: {nod: 1}}", "line 14, slower.ring.nod: no such kind of link: there are network"),
+    (
+        "scratch: {ring: 1.0}",
+        "slower: {ring: {nod: 1}}",
+        "line 14, slower.ring.nod: no such kind of link: there are network",
+    ),
     ("scratch: {ring: 1.0}", "slower: {ring: {node: 0}}", "line 14, slower.ring.node: 0: above 0"),
     ("scratch: {ring: 1.0}", "exchanges: {beyond: 0}", "line 14, exchanges.beyond: 0: above 0"),
     ("network: {nodes", "node: {nodes", "line 12, crowding.node: no such kind of link: there are network"),

@@ -1,0 +1,83 @@
+"""Runs of several set-ups are told apart by what they contradict each other in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.measurements import Curve, Point
+from experiments.measurements.setups import APART, contradictions, of_setup, setups, warnings
+
+SIZES = (1024, 4096, 16384, 65536)
+
+
+def curve(name: str, factor: float = 1.0, collective: str = "all_reduce", ranks: int = 8, **about: object) -> Curve:
+    points = tuple(Point(size, factor * (1e-5 + size / 1e9)) for size in SIZES)
+    return Curve(collective, ranks, 2, points, (), f"/runs/{name}", **about)  # type: ignore[arg-type]
+
+
+RUNS = [
+    curve("polaris_cpu_ar_p8.csv"),
+    curve("polaris_gpu_ar_p8.csv", 3.0),
+    curve("polaris_cpu_ar_p16.csv", ranks=16),
+    curve("polaris_gpu_ag_p8.csv", 2.0, "all_gather"),
+]
+
+
+def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> None:
+    (found,) = contradictions(RUNS)
+    assert (found.one, found.other) == (RUNS[0], RUNS[1])
+    assert found.factor == pytest.approx(3.0)
+    assert setups(RUNS, [found]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
+    assert list(warnings(RUNS)) == [
+        "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: two set-ups are not "
+        "one set of parameters, take each alone: --only cpu, --only gpu"
+    ]
+
+
+@given(st.lists(st.floats(1.0, APART - 0.01), min_size=1, max_size=4))
+def test_repetitions_are_no_set_ups(factors: list[float]) -> None:
+    runs = [curve(f"run{k}_ar.csv", factor) for k, factor in enumerate(factors)]
+    assert not list(contradictions(runs))
+    assert not list(warnings(runs))
+    assert setups(runs, []) == {"": runs}
+
+
+def test_what_is_not_the_same_is_not_compared() -> None:
+    others = [
+        curve("a_x.csv", 9.0, ranks=16),
+        curve("b_x.csv", 9.0, "broadcast"),
+        curve("c_x.csv", 9.0, algorithm="ring"),
+        curve("d_x.csv", 9.0, protocol="LL"),
+        curve("e_x.csv", 9.0, notes=("osu_mbw_mr: bandwidth",)),
+    ]
+    assert not list(contradictions([curve("f_x.csv"), *others]))
+
+
+def test_two_points_in_common_are_too_few() -> None:
+    short = Curve("all_reduce", 8, 2, RUNS[1].points[:2], (), "/runs/b_x.csv")
+    assert not list(contradictions([RUNS[0], short]))
+
+
+def test_one_outlier_is_no_set_up() -> None:
+    points = tuple(Point(point.size, point.time_s * (50 if k == 1 else 1)) for k, point in enumerate(RUNS[0].points))
+    assert not list(contradictions([RUNS[0], Curve("all_reduce", 8, 2, points, (), "/runs/again_ar.csv")]))
+
+
+def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
+    runs = [curve("runs.csv, line 1"), curve("runs.csv, line 9", 2.0), curve("long_name_of_another.csv", 5.0)]
+    found = list(contradictions(runs))
+    assert len(found) == 3
+    assert setups(runs, found) == {"": runs}
+    (said,) = warnings(runs)
+    assert said.endswith("(and 2 more pairs): two set-ups are not one set of parameters, take each alone")
+
+
+def test_several_words_may_tell_set_ups_apart() -> None:
+    runs = [curve("a_set4_new_ar.csv"), curve("a_set5_old_ar.csv", 2.0), curve("a_set5_new_ar.csv", 4.0)]
+    found = list(contradictions(runs))
+    assert list(setups(runs, found)) == ["set4 new", "set5 old", "set5 new"]
+    (said,) = warnings(runs)
+    assert said.endswith("--only set4,new, --only set5,new, --only set5,old")
+    assert of_setup(runs, "set5,new") == of_setup(runs, "new set5") == [runs[2]]
+    assert of_setup(runs, "") == runs
+    assert of_setup(runs, "none") == []
