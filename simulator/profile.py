@@ -173,10 +173,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """`machine` is the topology that it was fitted on, as `--topology` takes it; `launch` seconds precede the first
-    operation of a collective, and algorithms write new memory, `scratch` in units of V, and have it registered again,
-    `joined` in units of V and ranks; 1/β counts more in some, by how much is in `slower`, by the algorithm's name and
-    the link's kind. `paced`: over several nodes, links inside them have the β of those between."""
+    """`machine` is the topology that it was fitted on, as `--topology` takes it. `launch` seconds precede the first
+    operation of a collective, those of some algorithms in `launches`; algorithms write new memory, `scratch` in units
+    of V, and have it registered again, `joined` in units of V and ranks; 1/β counts more in some, by how much is in
+    `slower`, by the algorithm's name and the link's kind. `paced`: over several nodes, links inside them have the β of
+    those between."""
 
     name: str
     machine: str
@@ -188,6 +189,7 @@ class Profile:
     paced: bool = False
     joined: Mapping[str, float] = field(default_factory=dict)
     slower: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    launches: Mapping[str, float] = field(default_factory=dict)
     exchanges: Exchanges = field(default_factory=Exchanges)
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
@@ -234,7 +236,7 @@ class Profile:
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             longer = float(self.exchanges.longer(messages) * slower)
         return {
-            "launch": self.launch,
+            "launch": self.launches.get(algorithm.name, self.launch),
             "copy to merge": nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes),
             "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
             "long exchanges": longer,

@@ -44,7 +44,8 @@ class Model:
         self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
         self.crowd = size - np.log(self.typical)
         self.per_node = np.array([one.per_node if one.nodes > 1 else 1 for one in points.curves])[points.curve]
-        self.wide = float(np.exp(np.log(self.per_node).mean()))
+        between = self.per_node[points.nodes > 1]
+        self.wide = float(np.exp(np.log(between).mean())) if self.paths.wide else 1.0
         self.touched = np.array([Profile.touched(points.curves[c].collective) for c in points.curve])
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
@@ -125,7 +126,8 @@ class Model:
         beyond = memory.beyond(size)
         touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
         absent = np.where(self.free[curve, None], table.other, table.absent)
-        launch = (self.value(inner, "launch") + touch)[:, None]
+        more = np.exp(table.pairs * self.value(inner, "launch of sends"))
+        launch = self.value(inner, "launch") * more + touch[:, None]
         if self.paths.long:
             slower = self.value(inner, "long exchanges") * self._crowd(inner, "1/β")[keep]
             launch = launch + table.long * slower[:, None]
@@ -292,5 +294,6 @@ class Model:
             self.library.paced,
             self.library.joined,
             {name: {kind: self._slower(inner, name, kind) for kind in self.kinds} for name in self._pairs()},
+            {name: self.value(inner, "launch") * exp(self.value(inner, "launch of sends")) for name in self._pairs()},
             Exchanges(self.value(inner, "long exchanges"), self.library.long) if self.paths.long else Exchanges(),
         )

@@ -53,6 +53,7 @@ def parameters(
     for prior in library.protocols:
         yield from _of_protocol(prior, library, known, gaps)
     if known.pairs:
+        yield Parameter("launch of sends", 0.0, "power", LIKELY)
         yield Parameter("α of sends", 0.0, "power", LIKELY)
         for kind in known.kinds:
             yield Parameter(f"{kind} 1/β of sends", 0.0, "power", LIKELY)

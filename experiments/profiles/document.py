@@ -118,6 +118,7 @@ class Calibrated(Part):
     scratch: dict[Word, Ratio] = Field({})
     joined: dict[Word, Ratio] = Field({})
     slower: dict[Word, dict[Word, Times]] = Field({})
+    launches: dict[Word, Seconds] = Field({})
     exchanges: Long = Long()
     paced: bool = False
     estimates: dict[Word, Estimated] = Field({})
@@ -152,7 +153,7 @@ class Calibrated(Part):
         )
         exchanges = Exchanges(self.exchanges.slower, self.exchanges.beyond)
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, exchanges)
+        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges)
 
 
 def _crowding(one: Crowd) -> Crowding:
@@ -216,6 +217,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),
         slower={name: dict(row) for name, row in profile.slower.items()},
+        launches=dict(profile.launches),
         exchanges=profile.exchanges._asdict(),
         paced=profile.paced,
         **about,

@@ -78,7 +78,7 @@ def names(profile: Calibrated) -> Iterator[Mistake]:
         counts = [own.nodes for own in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
-    for key, named in (("scratch", profile.scratch), ("joined", profile.joined)):
+    for key, named in (("scratch", profile.scratch), ("joined", profile.joined), ("launches", profile.launches)):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())
 

@@ -78,8 +78,9 @@ def test_ranks_of_a_node_share_its_ports_or_have_their_own() -> None:
     assert links(profile.apply(machine(), LL, "shift"), "network") == ({2e-6}, {0.0}, {1e9})
 
 
-def test_an_algorithm_may_have_another_bandwidth() -> None:
-    profile = Profile("x", "nodes", 0.0, (LL,), slower={"pairwise": {"network": 4.0}})
+def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
+    profile = Profile("x", "nodes", 1e-6, (LL,), slower={"pairwise": {"network": 4.0}}, launches={"pairwise": 5e-6})
+    assert [beside(profile, name, 64.0) for name in ("pairwise", "shift")] == [{"launch": 5e-6}, {"launch": 1e-6}]
     assert links(profile.apply(machine(), LL, "pairwise"), "network")[2] == {5e8}
     assert links(profile.apply(machine(), LL, "pairwise"), "node")[2] == {4e9}
     assert links(profile.apply(machine(), LL, "ring"), "network")[2] == {2e9}

@@ -221,7 +221,13 @@ MIXED = (
 def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
     model = Model(Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL)
     inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
-    names = {"α of sends", "node 1/β of sends", "network 1/β of sends", "network 1/β by ranks a node"}
+    names = {
+        "launch of sends",
+        "α of sends",
+        "node 1/β of sends",
+        "network 1/β of sends",
+        "network 1/β by ranks a node",
+    }
     assert names <= model.index.keys()
     model.explore(inner)
     assert model.explore(inner) < 1e-9

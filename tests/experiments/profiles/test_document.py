@@ -32,6 +32,7 @@ MISTAKES = [
     ("{network: 2", "{netwok: 2", "line 10, factors.short.ring.netwok: no such kind of link: did you mean network?"),
     ("{ring: 1.0}", "{rong: 1.0}", "line 14, scratch.rong: no such algorithm: did you mean "),
     ("scratch: {ring: 1.0}", "joined: {rong: 1.0}", "line 14, joined.rong: no such algorithm: did you mean "),
+    ("scratch: {ring: 1.0}", "launches: {rong: 1.0}", "line 14, launches.rong: no such algorithm: did you mean "),
     ("scratch: {ring: 1.0}", "slower: {rong: {}}", "line 14, slower.rong: no such algorithm: did you mean "),
     (
         "scratch: {ring: 1.0}",
