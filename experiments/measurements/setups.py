@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class Contradiction(NamedTuple):
 def labels(one: Curve, other: Curve) -> tuple[str, str]:
     """What tells two curves apart: the part of their files' names that differs, or all of it."""
     names = [Path(curve.source).name for curve in (one, other)]
-    words = [Path(name.partition(" ")[0]).stem.split("_") for name in names]
+    words = [_words(curve) for curve in (one, other)]
     if len(words[0]) == len(words[1]):
         apart = ["_".join(a for a, b in zip(mine, his, strict=True) if a != b) for mine, his in (words, words[::-1])]
         if all(apart):
@@ -46,29 +45,32 @@ def noted(curve: Curve) -> tuple[str, ...]:
 
 
 def contradictions(curves: Iterable[Curve]) -> Iterator[Contradiction]:
-    """Curves of the same thing that are further apart than repetitions are."""
+    """Curves that are further from the first one of the same thing than repetitions are."""
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
         about = curve.collective, curve.algorithm, curve.protocol, curve.ranks, curve.nodes, *noted(curve)
         groups.setdefault(about, []).append(curve)
     for group in groups.values():
-        for one, other in combinations(group, 2):
-            times = [{point.size: point.time_s for point in curve.points} for curve in (one, other)]
-            shared = sorted(times[0].keys() & times[1].keys())
-            if len(shared) >= SHARED:
-                ratios = [times[0][size] / times[1][size] for size in shared]
-                factor = float(np.exp(np.median(np.abs(np.log(ratios)))))
-                if factor > APART:
-                    yield Contradiction(one, other, factor)
+        first, *others = group
+        times = {point.size: point.time_s for point in first.points}
+        for other in others:
+            ratios = [point.time_s / times[point.size] for point in other.points if point.size in times]
+            factor = float(np.exp(np.median(np.abs(np.log(ratios))))) if len(ratios) >= SHARED else 1.0
+            if factor > APART:
+                yield Contradiction(first, other, factor)
 
 
 def setups(curves: Sequence[Curve], found: Sequence[Contradiction]) -> dict[str, list[Curve]]:
     """The curves by the words of their files' names that tell those apart that contradict each other; all under "" if
     there is no such word."""
-    words = {word for one, other, _ in found for label in labels(one, other) for word in _words(label)}
+    words: set[str] = set()
+    for one, other, _ in found:
+        apart = labels(one, other)
+        if apart[0] != Path(one.source).name:
+            words.update(*(label.split("_") for label in apart))
     parts: dict[str, list[Curve]] = {}
     for curve in curves:
-        mine = [word for word in _words(Path(curve.source).stem) if word in words]
+        mine = [word for word in _words(curve) if word in words]
         parts.setdefault(" ".join(mine), []).append(curve)
     return parts
 
@@ -80,9 +82,9 @@ def of_setup(curves: Iterable[Curve], words: str) -> list[Curve]:
     ]
 
 
-def _words(name: str) -> list[str]:
-    """Those of a file's name; none of a whole name with its ending, which tells nothing apart."""
-    return [] if "." in name else name.split("_")
+def _words(curve: Curve) -> list[str]:
+    """Those of a file's name."""
+    return Path(Path(curve.source).name.partition(" ")[0]).stem.split("_")
 
 
 def warnings(curves: Sequence[Curve]) -> Iterator[str]:
