@@ -73,6 +73,9 @@ def points(
         if other is not None and (other.name == NCCL.name) != (library.name == NCCL.name):
             skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
             continue
+        if curve.streams:
+            skipped.append(f"{curve.source}: of many messages in flight, not the time of one: it is for --links")
+            continue
         try:
             one = series(curve, library, in_place=in_place)
             _check(one, machine)

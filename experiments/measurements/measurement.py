@@ -101,6 +101,11 @@ class Curve:
     machine: str = ""
     capped: bool = False
 
+    @property
+    def streams(self) -> bool:
+        """Whether its times are size over the bandwidth of many messages in flight (osu_bw and kin), by its notes."""
+        return any("windowed streaming" in note for note in self.notes)
+
 
 @dataclass(frozen=True)
 class Measurements:

@@ -52,6 +52,12 @@ def test_two_points_do_where_links_were_measured(simctl: Simctl, two: Path, link
     assert start == pytest.approx(0.92 * 20e9, rel=0.3)
 
 
+def test_bandwidths_of_many_messages_in_flight_are_not_fitted_as_times(simctl: Simctl, links: Path) -> None:
+    line = refused(simctl("calibrate", links, "--library", "mpi"))
+    assert "0 points to fit: expected at least 4: " in line
+    assert line.endswith("of many messages in flight, not the time of one: it is for --links")
+
+
 def test_links_are_between_nodes_with_a_port_each(simctl: Simctl, two: Path, links: Path, tmp_path: Path) -> None:
     assert "no point-to-point run between two nodes" in refused(simctl("calibrate", two, "--links", two))
     line = refused(simctl("calibrate", two, "--links", links, "--topology", "hgx_h100"))
