@@ -94,8 +94,8 @@ def validate(
     plot: Annotated[Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")] = None,
     family: Annotated[str | None, typer.Option(help="Of a folder of runs with an index: this series only.")] = None,
     only: Annotated[
-        str, typer.Option(help="Only runs with these words in their files' names.", show_default=False)
-    ] = "",
+        str | None, typer.Option(help="Only runs with these words in their files' names.", show_default=False)
+    ] = None,
     forced: Annotated[bool, typer.Option("--forced", help="Only runs whose algorithm was forced.")] = False,
     tolerance: Annotated[
         str | None, typer.Option(help="Exit 1 if a profile's mean error is above this, like 0.15.", show_default=False)
@@ -120,7 +120,11 @@ def validate(
             validate_profile.run(files, family, forced, in_place, tolerance, plot, format.value, compare, only)
         )
     (log,) = files
-    if given := [name for name, value in {"--family": family, "--only": only, "--forced": forced}.items() if value]:
+    if given := [
+        name
+        for name, value in {"--family": family, "--only": only, "--forced": forced or None}.items()
+        if value is not None
+    ]:
         raise InputError(f"{given[0]} is for a profile and runs: name the profile first, or leave it out")
     if fit and (bandwidth or latency):
         raise InputError("--fit finds α and β itself: leave out --bandwidth and --latency, or --fit")
@@ -146,8 +150,8 @@ def calibrate(
     name: Annotated[str | None, typer.Option(help="What the profile is called. [default: as its file]")] = None,
     library: Annotated[str | None, typer.Option(help="nccl, mpi, fujitsu or gloo. [default: as the files say]")] = None,
     only: Annotated[
-        str, typer.Option(help="Only files with these words in their names: one set-up.", show_default=False)
-    ] = "",
+        str | None, typer.Option(help="Only files with these words in their names: one set-up.", show_default=False)
+    ] = None,
     forced: Annotated[bool, typer.Option("--forced", help="Only curves whose algorithm was forced.")] = False,
     in_place: Annotated[bool, typer.Option("--in-place", help="Fit the in-place times.")] = False,
     links: Annotated[

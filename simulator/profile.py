@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.engines import run
@@ -29,6 +30,8 @@ ALIKE = 16.0
 """The factor in nodes over which what single numbers of nodes have of their own is shared by 1/e."""
 
 
+COMMON = ("launch", "copy to merge")
+"""What the library does for a collective, whatever the algorithm."""
 ALONE = ("shift",)
 """Algorithms in which one rank of a node sends to another, and does not share the node's ports."""
 
@@ -128,14 +131,14 @@ class Memory(NamedTuple):
 
 class Exchanges(NamedTuple):
     """Messages that two ranks send to each other in one step over several nodes: of each, the bytes after the first
-    `beyond` take `slower` seconds a byte more, as a long exchange does not move both ways at full rate."""
+    `beyond` take `slowness` seconds a byte more, as a long exchange does not move both ways at full rate."""
 
-    slower: float = 0.0
+    slowness: float = 0.0
     beyond: float = 2.0**22
 
     def longer(self, messages: Floats) -> float:
         """Seconds by which one such message a step, shape (steps,), makes a schedule longer on a quiet network."""
-        return self.slower * float(np.maximum(0.0, messages - self.beyond).sum())
+        return self.slowness * float(np.maximum(0.0, messages - self.beyond).sum())
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,11 @@ class Run(NamedTuple):
     def launch(self) -> float:
         """Seconds beside the timeline."""
         return sum(self.beside.values())
+
+    @property
+    def common(self) -> float:
+        """Those of them that are of the collective, whichever algorithm runs it: they are below any bound."""
+        return sum(self.beside.get(part, 0.0) for part in COMMON)
 
     @property
     def seconds(self) -> float:
@@ -231,8 +239,9 @@ class Profile:
         nbytes = schedule.nbytes_total
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
         longer = 0.0
-        if self.exchanges.slower:
-            _, slower = self._crowd("network", topology, algorithm.name)
+        if self.exchanges.slowness:
+            between = (kind for kind in self.crowding if topology.link_kinds.are(kind).any())
+            _, slower = self._crowd(next(between, ""), topology, algorithm.name)
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             longer = float(self.exchanges.longer(messages) * slower)
         return {
@@ -245,7 +254,7 @@ class Profile:
     def _crowd(self, kind: str, topology: Topology, algorithm: str) -> Floats:
         """By how much α and 1/β of links of a kind are longer for the ranks of a topology, shape (2,)."""
         size = used_nodes(topology)
-        per_node = 1.0 if algorithm in ALONE else -(-topology.ranks // size)
+        per_node = 1.0 if algorithm in ALONE else -(-np.count_nonzero(_works(topology)) // size)
         return self.crowding.get(kind, Crowding(size)).slower(size, per_node)
 
     @staticmethod
@@ -261,8 +270,13 @@ def nodes_of(topology: Topology) -> Ints:
 
 
 def used_nodes(topology: Topology) -> float:
-    """How many nodes the ranks are in."""
-    return float(len(np.unique(nodes_of(topology))))
+    """How many nodes the ranks are in, but for switches that reduce."""
+    return float(len(np.unique(nodes_of(topology)[_works(topology)])))
+
+
+def _works(topology: Topology) -> npt.NDArray[np.bool_]:
+    """Which ranks are no switches, shape (ranks,)."""
+    return np.asarray(~topology.in_network[topology.placement].astype(np.bool_))
 
 
 def _over(routed: Routed, machine: Topology) -> Routed:

@@ -89,9 +89,9 @@ class Table:
         crossed[every, 0, protocol, 0] = self.bytes[place]
         gaps[every, 0, protocol, 0] = self.gaps[place]
         merged[every, 0, protocol, 0] = self.merged[place]
-        beside = [column.name for column in fields(self)][len(("latencies", "bytes", "gaps", "merged")) :]
-        rest = (getattr(self, name)[every, algorithm][:, None] for name in beside)
-        return Table(latencies, crossed, gaps, merged, *rest)
+        paths = {"latencies": latencies, "bytes": crossed, "gaps": gaps, "merged": merged}
+        beside = [column.name for column in fields(self) if column.name not in paths]
+        return Table(**paths, **{name: getattr(self, name)[every, algorithm][:, None] for name in beside})
 
 
 class Known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     in_place: bool = False
     links: Sequence[Path] = ()
     gap: bool = False
-    only: str = ""
+    only: str | None = None
 
 
 def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> int:
@@ -57,7 +57,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         raise InputError(f"--links {links[0]}: all runs are on one node, and links are between nodes: leave it out")
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves)):
+    for line in (*doubts(curves), *setups.warnings(curves, in_place=choice.in_place)):
         output.note(line)
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
@@ -73,12 +73,17 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     return 0
 
 
-def chosen_curves(curves: Iterable[Curve], only: str, forced: bool) -> list[Curve]:
+def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> list[Curve]:
     """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`. Raises InputError
-    if none has such a name."""
-    named = setups.of_setup(curves, only)
-    if only and not named:
-        raise InputError(f"--only {only}: no file's name has that in it")
+    if none has such a name, or if there is no word."""
+    named = list(curves)
+    if only is not None:
+        if not only.strip(" ,"):
+            raise InputError(f"--only {only!r}: expected words of files' names, like cpu")
+        named = setups.of_setup(curves, only)
+        if not named:
+            words = sorted({word for curve in curves for word in setups.words(curve)})
+            raise InputError(f"--only {only}: no file's name has that as a word: there are {', '.join(words)[:200]}")
     return [curve for curve in named if curve.algorithm or not forced]
 
 

@@ -47,7 +47,7 @@ def run(
     plot: Path | None,
     how: str,
     compare: str | None = None,
-    only: str = "",
+    only: str | None = None,
 ) -> int:
     """Print both; 1 if a mean error is above the tolerance."""
     limit = _share(tolerance) if tolerance else np.inf
@@ -63,7 +63,7 @@ def run(
     measured, skipped = points(curves, kind, in_place=in_place, least=1)
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves)):
+    for line in (*doubts(curves), *setups.warnings(curves, in_place=in_place)):
         output.note(line)
     beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)

@@ -107,7 +107,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
             best_bound(collective, run.timeline.routed.topology, curve.ranks, float(nbytes))
             for nbytes, run in zip(sizes, runs, strict=True)
         ]
-        beaten = np.array([run.launch + bound.seconds for run, bound in zip(runs, bounds, strict=True)])
+        beaten = np.array([run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)])
         chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
         topology, whose = runs[-1].timeline.routed.topology, f"{profile.profile}, of {profile.machine}"

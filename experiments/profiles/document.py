@@ -22,7 +22,7 @@ Word = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 Power = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
-Times = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Times = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 MOST = 64
 
@@ -50,7 +50,7 @@ class Own(Part):
 
 
 class Crowd(Part):
-    """How links of a kind slow down with the number of nodes."""
+    """How links of a kind slow down with the number of nodes, and with that of ranks a node that share them."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
@@ -61,7 +61,8 @@ class Crowd(Part):
 
 
 class Host(Part):
-    """Seconds a byte of merging, copying and fresh memory, and the size of the cache in bytes."""
+    """Seconds a byte of merging, copying and fresh memory, seconds a time that it is pinned, and sizes in bytes: of the
+    cache, and from which on memory is mapped and trimmed."""
 
     reduction: Seconds = 0.0
     reduction_beyond: Seconds = 0.0
@@ -77,9 +78,9 @@ class Host(Part):
 
 
 class Long(Part):
-    """By how many seconds a byte more than `beyond` long exchanges are slower."""
+    """Seconds a byte that long exchanges take more, of the bytes after the first `beyond`."""
 
-    slower: Seconds = 0.0
+    slowness: Seconds = 0.0
     beyond: Rate = 2.0**22
 
 
@@ -151,7 +152,7 @@ class Calibrated(Part):
             host.registered,
             host.pinned,
         )
-        exchanges = Exchanges(self.exchanges.slower, self.exchanges.beyond)
+        exchanges = Exchanges(self.exchanges.slowness, self.exchanges.beyond)
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
         return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges)
 
@@ -230,5 +231,8 @@ def dumps(profile: Calibrated) -> str:
     import yaml
 
     content = profile.model_dump(by_alias=True, exclude_defaults=True)
+    for part in ("memory", "exchanges"):
+        if part in content:
+            content[part] = getattr(profile, part).model_dump(by_alias=True)
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     return text

@@ -122,7 +122,10 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     unknown = tmp_path / "unknown.csv"
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,10,\n")
     assert "choose with --library nccl, mpi, fujitsu, gloo" in refusal("calibrate", unknown)
-    assert "--only zzz: no file's name has that in it" in refusal("calibrate", unknown, "--only", "zzz")
+    line = refusal("calibrate", unknown, "--only", "zzz")
+    assert line.endswith("--only zzz: no file's name has that as a word: there are unknown")
+    for nothing in ("", " ", ",, "):
+        assert f"--only {nothing!r}: expected words" in refusal("calibrate", unknown, "--only", nothing)
     assert "--only is for a profile and runs" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
 from experiments.calibration.table import as_nodes
+from experiments.commands.calibrate import machine_for
 from simulator.collectives import find
 from topologies.catalogue import find as machine
 from topologies.shapes import nodes
@@ -132,6 +133,8 @@ def test_long_exchanges_are_a_parameter_where_there_are_any() -> None:
     ):
         model = Model(Points([curve("all_reduce", (name,), 8, count)]), library)
         assert ("long exchanges" in model.index) == known
+    chosen = Model(Points([curve("all_reduce", ("ring", "halving_doubling"))]), MPI)
+    assert "long exchanges" not in chosen.index
     model = Model(Points([curve("all_reduce", ("halving_doubling",), 8, 2)]), MPI)
     model.explore(model.start)
     free = model.start.copy()
@@ -253,6 +256,32 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
     before, after = (model.predict(inner)[largest] for inner in (model.start, own))
     wide = np.sqrt(2 * 4)
     assert after / before == pytest.approx([wide / 2, wide, wide / 4, wide], rel=0.02)
+    predicted, profile = model.predict(own), model.profile(own, "one number of nodes", "nodes")
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("library", "topology", "curves"),
+    [
+        (MPI, "hgx_h100", [("halving_doubling", 16, 2), ("halving_doubling", 32, 4)]),
+        (NCCL, "hgx_h100", [("nvls", 16, 2), ("ring", 16, 2), ("ring", 8, 4)]),
+    ],
+)
+def test_any_machine_is_the_same_to_fit_and_profile(
+    library: Library, topology: str, curves: list[tuple[str, int, int]]
+) -> None:
+    """Long exchanges over links of another kind; switches that reduce are no ranks of a node."""
+    build = machine_for(topology)
+    model = Model(Points([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]), library, build)
+    inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
+    for _ in range(4):
+        model.explore(inner)
+    predicted, profile = model.predict(inner), model.profile(inner, "made up", topology)
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, library, one, build(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
 
 
 def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:

@@ -40,3 +40,14 @@ def test_few_elements_run_what_the_library_takes_instead() -> None:
 def test_what_no_machine_here_can_run_is_not_expected() -> None:
     assert expected("mn5_acc", "all_reduce", "nvls", 16, 4) is None
     assert expected("mn5_acc", "barrier", "", 16, 4) is None
+
+
+def test_what_one_algorithm_pays_is_in_no_bound() -> None:
+    """Long exchanges take longer; a ring has none, and may be faster than an exchange at the machine's own rate."""
+    ring, exchange = (
+        expected("mn5_cpu", "all_gather", name, 16, 16) for name in ("ring_all_gather", "recursive_doubling_all_gather")
+    )
+    assert ring is not None
+    assert exchange is not None
+    assert ring.seconds[-1] < exchange.seconds[-1]
+    assert exchange.bound[-1] < ring.seconds[-1]

@@ -48,6 +48,7 @@ def test_what_is_not_the_same_is_not_compared() -> None:
         curve("b_x.csv", 9.0, "broadcast"),
         curve("c_x.csv", 9.0, algorithm="ring"),
         curve("d_x.csv", 9.0, protocol="LL"),
+        curve("g_x.csv", 9.0, dtype="float16"),
         curve("e_x.csv", 9.0, notes=("osu_mbw_mr: bandwidth",)),
     ]
     assert not list(contradictions([curve("f_x.csv"), *others]))
@@ -72,6 +73,32 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
     assert said.endswith("(and 1 more pair): two set-ups are not one set of parameters, take each alone")
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_the_order_of_files_does_not_matter(order: tuple[int, int, int]) -> None:
+    runs = [curve("run0_ar.csv", 1.15), curve("run1_ar.csv"), curve("run2_ar.csv", 1 / 1.15)]
+    (found,) = contradictions([runs[k] for k in order])
+    assert (found.one, found.other) == (runs[2], runs[0])
+
+
+def test_in_place_times_are_judged_where_they_are_meant() -> None:
+    runs = [Curve("all_reduce", 8, 2, (), curve("x", factor).points, f"/runs/{factor}_x.csv") for factor in (1.0, 3.0)]
+    assert len(list(contradictions(runs))) == len(list(contradictions(runs, in_place=True))) == 1
+    both = [Curve("all_reduce", 8, 2, RUNS[0].points, one.in_place, one.source) for one in runs]
+    assert not list(contradictions(both))
+    assert len(list(contradictions(both, in_place=True))) == 1
+
+
+def test_wrong_results_are_not_compared() -> None:
+    wrong = tuple(Point(point.size, 9 * point.time_s, wrong=3) for point in RUNS[0].points)
+    assert not list(contradictions([RUNS[0], Curve("all_reduce", 8, 2, wrong, (), "/runs/y_x.csv")]))
+
+
+def test_few_set_ups_are_named_and_runs_that_are_of_none_are_counted() -> None:
+    runs = [curve(f"run_{k}_ar.csv", 2.0**k) for k in range(7)] + [curve("other.csv", collective="broadcast")]
+    (said,) = warnings(runs)
+    assert said.endswith("--only 0, --only 1, --only 2, --only 3 and 3 more; 1 run with none of these words")
+
+
 def test_versions_are_words_too() -> None:
     runs = [curve("alps_ofi-1.9.2_ar.log:12"), curve("alps_ofi-1.14.0_ar.log:9", 3.0)]
     assert list(setups(runs, list(contradictions(runs)))) == ["ofi-1.9.2", "ofi-1.14.0"]
@@ -84,5 +111,5 @@ def test_several_words_may_tell_set_ups_apart() -> None:
     (said,) = warnings(runs)
     assert said.endswith("--only set4,new, --only set5,new, --only set5,old")
     assert of_setup(runs, "set5,new") == of_setup(runs, "new set5") == [runs[2]]
-    assert of_setup(runs, "") == runs
+    assert of_setup(runs, "set") == of_setup(runs, "set5,a,ne") == []
     assert of_setup(runs, "none") == []
