@@ -91,37 +91,37 @@ class Model:
 
     def _paths(self, inner: Floats, keep: Rows, table: Table) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""
-        size, within, memory = self.points.size[keep], self.points.nodes[keep] == 1, self.memory(inner)
+        size, memory, priors = self.points.size[keep], self.memory(inner), self.library.protocols
         beyond = memory.beyond(size)
         merge = (1 - beyond) * memory.reduction + beyond * memory.reduction_beyond
         crowd = [self._crowd(inner, what)[keep] for what in ("α", "1/β")]
         seconds = table.merged * (merge * size)[:, None, None, None]
-        longer = np.exp(table.rings[..., None] * [self._in_rings(inner, prior) for prior in self.library.protocols])
+        longer = np.exp(table.rings[..., None] * [self._in_rings(inner, prior) for prior in priors])
         longer = longer * np.exp(table.pairs * self.value(inner, "α of sends"))[..., None]
         for k, kind in enumerate(self.kinds):
-            pacer = self.pacer(kind)
-            priors = self.library.protocols
             latency = np.array([self.value(inner, f"{prior.name} {kind} α") for prior in priors])
-            own, paced = (np.array([self.value(inner, prior.rate(one)) for prior in priors]) for one in (kind, pacer))
-            slowness = np.where(within[:, None], own, paced) * size[:, None]
-            if pacer in BETWEEN:
-                slowness = slowness * np.where(within, 1.0, crowd[1])[:, None]
             grown = crowd[0] if kind in BETWEEN else np.ones(len(size))
             alpha = longer * table.factors[..., k] * latency * grown[:, None, None]
-            more = np.exp(table.pairs * self.value(inner, f"{kind} 1/β of sends"))
-            if pacer in BETWEEN:
-                more = more * np.where(
-                    within[:, None], 1.0, self._sharing(inner, self.per_node[keep, None], table.alone)
-                )
+            slowness = self._slowness(inner, keep, table, kind, crowd[1]) * size[:, None, None]
             seconds = seconds + table.latencies[..., k] * alpha[..., None]
-            seconds = seconds + table.bytes[..., k] * (more[..., None] * slowness[:, None])[..., None]
+            seconds = seconds + table.bytes[..., k] * slowness[..., None]
             if self.gaps:
                 gap = np.array([self.value(inner, f"{prior.name} {kind} g") for prior in priors])
                 seconds = seconds + table.gaps[..., k] * gap[:, None]
         return np.asarray(seconds)
 
+    def _slowness(self, inner: Floats, keep: Rows, table: Table, kind: str, crowd: Floats) -> Floats:
+        """1/β of links of a kind, shape (points, algorithms, protocols); between nodes it is longer by `crowd`."""
+        within, pacer, priors = self.points.nodes[keep] == 1, self.pacer(kind), self.library.protocols
+        own, paced = (np.array([self.value(inner, prior.rate(one)) for prior in priors]) for one in (kind, pacer))
+        more = np.exp(table.pairs * self.value(inner, f"{kind} 1/β of sends"))
+        if pacer in BETWEEN:
+            longer = crowd[:, None] * self._sharing(inner, self.per_node[keep, None], table.alone)
+            more = more * np.where(within[:, None], 1.0, longer)
+        return np.asarray(more[..., None] * np.where(within[:, None], own, paced)[:, None])
+
     def _beside(self, inner: Floats, keep: Rows, table: Table) -> Floats:
-        """Seconds before the first operation, infinite where an algorithm is none that may have run."""
+        """Seconds that no link takes, infinite where an algorithm is none that may have run."""
         size, memory, curve = self.points.size[keep], self.memory(inner), self.points.curve[keep]
         beyond = memory.beyond(size)
         touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
