@@ -100,11 +100,11 @@ def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.Captur
 
 
 def test_two_set_ups_are_said_and_taken_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    host, device = runs(tmp_path / "my_cpu_ar.csv"), tmp_path / "my_gpu_ar.csv"
+    host, device = runs(tmp_path / "my_cpu_ar.csv", (4,)), tmp_path / "my_gpu_ar.csv"
     lines = [line.split(",") for line in host.read_text().splitlines()[1:]]
     device.write_text(HEADER + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines))
     assert calibrate.run([tmp_path], calibrate.Choice(), None, "table") == 0
-    assert "are 9 times apart (and 1 more pair)" in (said := capsys.readouterr().err)
+    assert "are 9 times apart: two set-ups" in (said := capsys.readouterr().err)
     assert "take each alone: --only cpu, --only gpu" in said
     found = tmp_path / "found.yaml"
     assert calibrate.run([tmp_path], calibrate.Choice(only="gpu"), found, "table") == 0
