@@ -58,11 +58,14 @@ class Crowding(NamedTuple):
     per_node: float = 1.0
     shared: float = 0.0
 
-    def slower(self, size: float, per_node: float) -> Floats:
-        """By how much α and 1/β are longer on `size` nodes of `per_node` ranks that share their ports, shape (2,)."""
+    def slower(self, size: float) -> Floats:
+        """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
         powers = np.array([self.latency, self.bandwidth])
-        wide = np.array([0.0, self.shared * np.log(per_node / self.per_node) if size > 1 else 0.0])
-        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size) + wide))
+        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size)))
+
+    def sharing(self, per_node: float) -> float:
+        """By how much 1/β is longer where so many ranks of a node share its ports."""
+        return float((per_node / self.per_node) ** self.shared)
 
     def _own(self, size: float) -> Floats:
         if not self.apart:
@@ -185,7 +188,7 @@ class Profile:
     operation of a collective, those of some algorithms in `launches`; algorithms write new memory, `scratch` in units
     of V, and have it registered again, `joined` in units of V and ranks; 1/β counts more in some, by how much is in
     `slower`, by the algorithm's name and the link's kind. `paced`: over several nodes, links inside them have the β of
-    those between."""
+    those between, where that is less."""
 
     name: str
     machine: str
@@ -213,12 +216,13 @@ class Profile:
         size = used_nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            longer, _ = self._crowd(kind, topology, algorithm)
+            longer, _ = self._crowding(kind, size).slower(size)
             latency[links] = cost.latency * protocol.factor(algorithm, kind) * longer
             pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
-            _, slower = self._crowd(pacer, topology, algorithm)
+            _, slower = self._crowding(pacer, size).slower(size)
             slower *= self.slower.get(algorithm, {}).get(kind, 1.0)
-            bandwidth[links] = protocol.links[pacer].bandwidth / slower
+            rate = protocol.links[pacer].bandwidth / self._sharing(pacer, topology, algorithm)
+            bandwidth[links] = (rate if pacer == kind else min(rate, cost.bandwidth)) / slower
             gap[links] = cost.gap
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)
@@ -240,8 +244,10 @@ class Profile:
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
         longer = 0.0
         if self.exchanges.slowness:
-            between = (kind for kind in self.crowding if topology.link_kinds.are(kind).any())
-            _, slower = self._crowd(next(between, ""), topology, algorithm.name)
+            between = next((kind for kind in self.crowding if topology.link_kinds.are(kind).any()), "")
+            size = used_nodes(topology)
+            _, slower = self._crowding(between, size).slower(size)
+            slower *= self._sharing(between, topology, algorithm.name)
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             longer = float(self.exchanges.longer(messages) * slower)
         return {
@@ -251,11 +257,14 @@ class Profile:
             "long exchanges": longer,
         }
 
-    def _crowd(self, kind: str, topology: Topology, algorithm: str) -> Floats:
-        """By how much α and 1/β of links of a kind are longer for the ranks of a topology, shape (2,)."""
+    def _crowding(self, kind: str, size: float) -> Crowding:
+        return self.crowding.get(kind, Crowding(size))
+
+    def _sharing(self, kind: str, topology: Topology, algorithm: str) -> float:
+        """By how much 1/β of links between nodes is longer for so many ranks as a node has."""
         size = used_nodes(topology)
-        per_node = 1.0 if algorithm in ALONE else -(-np.count_nonzero(_works(topology)) // size)
-        return self.crowding.get(kind, Crowding(size)).slower(size, per_node)
+        per_node = 1 if algorithm in ALONE else -(-np.count_nonzero(_works(topology)) // size)
+        return self._crowding(kind, size).sharing(per_node) if size > 1 else 1.0
 
     @staticmethod
     def touched(collective: str) -> float:

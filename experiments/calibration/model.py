@@ -116,9 +116,10 @@ class Model:
         own, paced = (np.array([self.value(inner, prior.rate(one)) for prior in priors]) for one in (kind, pacer))
         more = np.exp(table.pairs * self.value(inner, f"{kind} 1/β of sends"))
         if pacer in BETWEEN:
-            longer = crowd[:, None] * self._sharing(inner, self.per_node[keep, None], table.alone)
-            more = more * np.where(within[:, None], 1.0, longer)
-        return np.asarray(more[..., None] * np.where(within[:, None], own, paced)[:, None])
+            shared = self._sharing(inner, self.per_node[keep, None], table.alone)[..., None] * paced
+            more = more * np.where(within, 1.0, crowd)[:, None]
+            own = np.where(within[:, None, None], own, shared if pacer == kind else np.maximum(own, shared))
+        return np.asarray(more[..., None] * own)
 
     def _beside(self, inner: Floats, keep: Rows, table: Table) -> Floats:
         """Seconds that no link takes, infinite where an algorithm is none that may have run."""
@@ -151,6 +152,11 @@ class Model:
         """By how much 1/β between nodes is longer where so many ranks of a node share its ports, or one is `alone`."""
         width = np.where(alone > 0, 1.0, per_node) / self.wide
         return np.asarray(width ** self.value(inner, "network 1/β by ranks a node"))
+
+    def _shared(self, inner: Floats, size: int, algorithm: str, paths: Paths) -> float:
+        """That of an algorithm on `size` nodes."""
+        per_node = np.array(float(-(-paths.routed.schedule.workers // size)))
+        return float(self._sharing(inner, per_node, np.array(float(algorithm in ALONE))))
 
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
@@ -233,17 +239,17 @@ class Model:
         """α and 1/β of the kinds that `paths` crosses, on `size` nodes."""
         prior = self.library.protocols[number]
         longer, slower = (self._grown(inner, what, size) for what in ("α", "1/β"))
-        if size > 1:
-            per_node = np.array(float(-(-paths.routed.schedule.workers // size)))
-            slower *= float(self._sharing(inner, per_node, np.array(float(algorithm in ALONE))))
         latency, slowness = [], []
         gap = np.array([self.value(inner, f"{prior.name} {kind} g") for kind in paths.kinds])
         for kind in paths.kinds:
             alpha = self.value(inner, f"{prior.name} {kind} α") * self._factor(inner, prior, algorithm, kind)
             latency.append(max(NEGLIGIBLE, alpha * (longer if kind in BETWEEN else 1.0)))
             pacer = self.pacer(kind) if size > 1 else kind
-            rate = self.value(inner, prior.rate(pacer)) * self._slower(inner, algorithm, kind)
-            slowness.append(rate * (slower if pacer in BETWEEN else 1.0))
+            rate = self.value(inner, prior.rate(kind))
+            if size > 1 and pacer in BETWEEN:
+                shared = self.value(inner, prior.rate(pacer)) * self._shared(inner, size, algorithm, paths)
+                rate = slower * (shared if pacer == kind else max(rate, shared))
+            slowness.append(rate * self._slower(inner, algorithm, kind))
         return Costs(np.array(latency), np.array(slowness), gap, merge)
 
     def _pairs(self) -> tuple[str, ...]:

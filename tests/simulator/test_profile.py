@@ -59,11 +59,11 @@ def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
     """As measured where it was; half way, by the logarithm, half of each neighbour or more; far away nothing."""
     own = (Apart(2.0, np.log(3.0), 0.0), Apart(8.0, np.log(3.0), np.log(2.0)))
     crowding = Crowding(2.0, 1.0, 0.0, own)
-    assert crowding.slower(2.0, 4.0) == pytest.approx([3.0, 1.0])
-    assert crowding.slower(8.0, 4.0) == pytest.approx([4 * 3.0, 2.0])
+    assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])
+    assert crowding.slower(8.0) == pytest.approx([4 * 3.0, 2.0])
     between = 1 / np.cosh(np.log(2.0) / np.log(16.0))
-    assert crowding.slower(4.0, 4.0) == pytest.approx([2 * 3.0**between, 2.0 ** (between / 2)])
-    assert crowding.slower(8.0 * 16.0, 4.0)[1] == pytest.approx(2.0 ** np.exp(-1.0))
+    assert crowding.slower(4.0) == pytest.approx([2 * 3.0**between, 2.0 ** (between / 2)])
+    assert crowding.slower(8.0 * 16.0)[1] == pytest.approx(2.0 ** np.exp(-1.0))
     profile = Profile("x", "nodes", 0.0, (LL,), {"network": crowding})
     latencies, _, bandwidths = links(profile.apply(machine(8), LL), "network")
     assert [*latencies, *bandwidths] == pytest.approx([6e-6, 2e9])
@@ -71,11 +71,20 @@ def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
 
 def test_ranks_of_a_node_share_its_ports_or_have_their_own() -> None:
     crowding = Crowding(1.0, per_node=2.0, shared=-1.0)
-    assert crowding.slower(2.0, 8.0) == pytest.approx([1.0, 1 / 4])
-    assert crowding.slower(1.0, 8.0) == pytest.approx([1.0, 1.0])
+    assert (crowding.sharing(8.0), crowding.sharing(1.0)) == pytest.approx((1 / 4, 2.0))
     profile = Profile("x", "nodes", 0.0, (LL,), {"network": crowding})
     assert links(profile.apply(machine(), LL, "ring"), "network") == ({2e-6}, {0.0}, {4e9})
     assert links(profile.apply(machine(), LL, "shift"), "network") == ({2e-6}, {0.0}, {1e9})
+
+
+def test_ports_of_many_ranks_make_no_link_inside_a_node_faster() -> None:
+    crowding = {"network": Crowding(1.0, shared=-1.0)}
+    links_of_gpus = Protocol("Simple", {"node": Cost(1e-6, 0.0, 50e9), "network": Cost(2e-6, 0.0, 20e9)})
+    profile = Profile("x", "nodes", 0.0, (links_of_gpus,), crowding, paced=True)
+    for per_node, between, inside in ((2, 40e9, 40e9), (4, 80e9, 50e9), (8, 160e9, 50e9)):
+        found = profile.apply(machine(2 * per_node, per_node), links_of_gpus, "ring")
+        assert links(found, "network")[2] == {between}
+        assert links(found, "node")[2] == {inside}
 
 
 def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
