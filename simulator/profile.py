@@ -242,20 +242,19 @@ class Profile:
         exchanges between nodes take more."""
         nbytes = schedule.nbytes_total
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
-        longer = 0.0
-        if self.exchanges.slowness:
-            between = next((kind for kind in self.crowding if topology.link_kinds.are(kind).any()), "")
-            size = used_nodes(topology)
-            _, slower = self._crowding(between, size).slower(size)
-            slower *= self._sharing(between, topology, algorithm.name)
-            messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
-            longer = float(self.exchanges.longer(messages) * slower)
         return {
             "launch": self.launches.get(algorithm.name, self.launch),
             "copy to merge": nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes),
             "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
-            "long exchanges": longer,
+            "long exchanges": self._exchanged(schedule, topology) if self.exchanges.slowness else 0.0,
         }
+
+    def _exchanged(self, schedule: Schedule, topology: Topology) -> float:
+        """Seconds that long exchanges take more; they slow down with the number of nodes as links between them do."""
+        size = used_nodes(topology)
+        between = next((kind for kind in self.crowding if topology.link_kinds.are(kind).any()), "")
+        _, slower = self._crowding(between, size).slower(size)
+        return float(slower * self.exchanges.longer(schedule.exchanged(self.exchanges.beyond, nodes_of(topology))))
 
     def _crowding(self, kind: str, size: float) -> Crowding:
         return self.crowding.get(kind, Crowding(size))

@@ -180,11 +180,9 @@ class Known:
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
-                rings[here, a], pairs[here, a], alone[here, a] = (
-                    name in RINGS,
-                    name in self.library.pairs,
-                    name in ALONE,
-                )
+                rings[here, a] = name in RINGS
+                pairs[here, a] = name in self.library.pairs
+                alone[here, a] = name in ALONE
                 long[here, a] = [paths.exchanged(float(size), self.library.long) for size in points.size[here]]
                 absent[here, a] = self._absent(name, curve.algorithms, points, here)
                 other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)

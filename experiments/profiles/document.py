@@ -138,21 +138,8 @@ class Calibrated(Part):
             for name, links in self.protocols.items()
         )
         crowding = {kind: _crowding(one) for kind, one in self.crowding.items()}
-        host = self.memory
-        memory = Memory(
-            host.reduction,
-            host.reduction_beyond,
-            host.copy_,
-            host.copy_beyond,
-            host.fresh,
-            host.cache,
-            host.back,
-            host.mapped,
-            host.trimmed,
-            host.registered,
-            host.pinned,
-        )
-        exchanges = Exchanges(self.exchanges.slowness, self.exchanges.beyond)
+        memory = Memory(**self.memory.model_dump(by_alias=True))
+        exchanges = Exchanges(**self.exchanges.model_dump())
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
         return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges)
 
