@@ -11,19 +11,22 @@ _NONE = -1
 def walk(
     operation, kind, rank, peer, nbytes, seconds, reduces, indptr, indices, finish, node_start, node_cause, sent,
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction, copy, node_indptr,
-    fair, store_and_forward,
+    others, fair, store_and_forward,
 ):  # fmt: skip
     """Back from the finish of `operation` to time zero along what was waited for: the predecessor that finished last,
     the hop that arrived last, the occupant of a medium or lane.
 
+    A transfer that waits is the waiter of all that its occupants do while it waits: their segments are contention where
+    the occupant has another rank. Under fair sharing `others` is the share of a wait that other ranks cause.
+
     Returns the columns of `critical_path.Path`.
     """
-    rows = [(0, 0.0, 0, 0, 0.0, False)]
+    rows = [(0, 0.0, 0, 0, 0.0, 0, False)]
     rows.clear()
 
-    def add(part, duration, i, where, amount, queued):
+    def add(part, duration, i, where, amount, waiter, contended):
         """One more segment."""
-        rows.append((int(part), float(duration), int(i), int(where), float(amount), bool(queued)))
+        rows.append((int(part), float(duration), int(i), int(where), float(amount), int(waiter), bool(contended)))
 
     def links_of(i):
         """The first link of the route of an operation and the one after the last."""
@@ -41,25 +44,26 @@ def walk(
                 slowest = link_media[k]
         return slowest
 
-    def cross(i, medium, queued):
+    def cross(i, medium, waiter):
         """The bytes and the gap of a transfer on a medium."""
-        add(_SERIALISATION, nbytes[i] / bandwidth[medium], i, medium, nbytes[i], queued)
-        add(_GAP, gap[medium], i, medium, 1.0, queued)
+        contended = rank[i] != rank[waiter]
+        add(_SERIALISATION, nbytes[i] / bandwidth[medium], i, medium, nbytes[i], waiter, contended)
+        add(_GAP, gap[medium], i, medium, 1.0, waiter, contended)
 
     def fly(i, at):
         """The latency of a link on the way."""
-        add(_LATENCY, latency[route_links[at]], i, route_links[at], 1.0, False)
+        add(_LATENCY, latency[route_links[at]], i, route_links[at], 1.0, i, False)
 
-    def serve(i, queued):
+    def serve(i, waiter):
         """A computation, or the work at the end of a transfer."""
         part, amount, where, cost = _COMPUTE, seconds[i], rank[i], 1.0
         if kind[i] != COMPUTE:
             amount, where = nbytes[i], peer[i]
             part, cost = (_REDUCTION, reduction[where]) if reduces[i] else (_COPY, copy[where])
-        add(part, amount * cost, i, where, amount, queued)
+        add(part, amount * cost, i, where, amount, waiter, rank[i] != rank[waiter])
 
-    def arrive(i):
-        """From the arrival of a transfer to the start of the hop whose bytes arrived last; returns that hop's node."""
+    def last_hop(i):
+        """The place on the route of the hop whose bytes arrive last, its medium, and when they arrive."""
         begin, end = links_of(i)
         slowest, medium, arrival = begin, link_media[0], -1.0
         for at in range(begin, end):
@@ -68,9 +72,15 @@ def walk(
             if passed > arrival:
                 slowest, medium, arrival = at, narrowest, passed
             arrival += latency[route_links[at]]
+        return slowest, medium, arrival
+
+    def arrive(i):
+        """From the arrival of a transfer to the start of the hop whose bytes arrived last; returns that hop's node."""
+        begin, end = links_of(i)
+        slowest, medium, _ = last_hop(i)
         for at in range(end - 1, slowest - 1, -1):
             fly(i, at)
-        cross(i, medium, False)
+        cross(i, medium, i)
         return node_indptr[i] + slowest - begin
 
     def crossings(i, medium):
@@ -98,10 +108,14 @@ def walk(
                     widest = m
         took = sent[i] - node_start[node_indptr[i]]
         alone = min(took, own / bandwidth[slowest])
-        add(_SERIALISATION, alone, i, slowest, own, False)
-        if took - alone > 0.0:
-            add(_SERIALISATION, took - alone, i, slowest, (took - alone) * bandwidth[slowest], True)
-        add(_GAP, gap[widest], i, widest, 1.0, False)
+        contention = others[i] * (took - alone)
+        behind = took - alone - contention
+        add(_SERIALISATION, alone, i, slowest, own, i, False)
+        if behind > 0.0:
+            add(_SERIALISATION, behind, i, slowest, behind * bandwidth[slowest], i, False)
+        if contention > 0.0:
+            add(_SERIALISATION, contention, i, slowest, contention * bandwidth[slowest], i, True)
+        add(_GAP, gap[widest], i, widest, 1.0, i, False)
         return node_indptr[i]
 
     def shared(link, other, i, begin, until):
@@ -124,29 +138,51 @@ def walk(
                 last = indices[p]
         return last
 
-    def wait(node, i, occupant, holder):
-        """What the occupant of a medium or a lane did there while a node of i waited."""
+    def flown(i):
+        """When the last byte of a flow arrives."""
+        begin, end = links_of(i)
+        arrival = sent[i]
+        for at in range(begin, end):
+            arrival += latency[route_links[at]]
+        return arrival
+
+    def came(i, hop, hops):
+        """When a node of an operation was ready to start."""
+        if hop == 0:
+            last = latest(i)
+            return 0.0 if last == _NONE else finish[last]
+        if hop == hops:
+            return flown(i) if fair else last_hop(i)[2]
+        before, link = node_start[node_indptr[i] + hop - 1], route_links[route_indptr[route[i]] + hop - 1]
+        return before + (held(i, longest(i, link)) if store_and_forward else 0.0) + latency[link]
+
+    def wait(node, i, occupant, holder, waiter):
+        """What the occupant of a medium or a lane did there while a node of i, and the waiter with it, waited."""
         begin, end = links_of(holder)
         at = begin + occupant - node_indptr[holder]
         if at < end:
             link = route_links[route_indptr[route[i]] + node - node_indptr[i]]
-            cross(holder, shared(route_links[at], link, holder, node_start[occupant], node_start[node]), True)
+            cross(holder, shared(route_links[at], link, holder, node_start[occupant], node_start[node]), waiter)
         else:
-            serve(holder, True)
+            serve(holder, waiter)
 
     i, node = operation, _NONE  # at the start of the node, or without one at the finish of the operation
+    waiter, since = operation, np.inf  # who waits for the node to start, and since when
     while i >= 0:
         arrived, hop, hops = False, node - node_indptr[i], route_indptr[route[i] + 1] - route_indptr[route[i]]
         if node == _NONE:
             node = node_indptr[i + 1] - 1
             arrived = node - node_indptr[i] < hops
             if not arrived:
-                serve(i, False)
+                serve(i, i)
         elif node_cause[node] >= 0:
+            if since >= node_start[node]:
+                waiter, since = i, came(i, hop, hops)
             occupant = node_cause[node]
             holder = np.searchsorted(node_indptr, occupant, side="right") - 1
-            wait(node, i, occupant, holder)
+            wait(node, i, occupant, holder, waiter)
             i, node = holder, occupant
+            continue
         elif hop == 0:
             i, node = latest(i), _NONE
         elif hop == hops:
@@ -155,14 +191,15 @@ def walk(
             at = route_indptr[route[i]] + hop - 1
             fly(i, at)
             if store_and_forward:
-                cross(i, longest(i, route_links[at]), False)
+                cross(i, longest(i, route_links[at]), i)
             node -= 1
         if arrived:
             node = flow(i) if fair else arrive(i)
+        since = np.inf
 
-    part, queued = np.empty(len(rows), np.int8), np.empty(len(rows), np.bool_)
-    doer, where = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    part, contended = np.empty(len(rows), np.int8), np.empty(len(rows), np.bool_)
+    doer, where, behalf = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     lasted, amount = np.empty(len(rows)), np.empty(len(rows))
     for k in range(len(rows)):
-        part[k], lasted[k], doer[k], where[k], amount[k], queued[k] = rows[k]
-    return part, lasted, doer, where, amount, queued
+        part[k], lasted[k], doer[k], where[k], amount[k], behalf[k], contended[k] = rows[k]
+    return part, lasted, doer, where, amount, behalf, contended

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import _walk
+from simulator.contention import contended_share
 from simulator.schedule import Flags
 from simulator.timeline import Timeline
 from topologies._compile import kernel
@@ -18,15 +19,18 @@ from topologies.topology import Floats, Ints
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
 SEGMENT_PARTS: tuple[Part, ...] = ("compute", "latency", "gap", "serialisation", "reduction", "copy")
-PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "queueing")
+PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
 
 
 class Segment(NamedTuple):
     """A piece of the critical path: `amount` of a parameter (1 latency or gap, bytes, or seconds of computation).
 
-    `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest. `queued` says that the
-    operation did this for another one that queued behind it; or, under fair sharing, that these were the bytes of
-    others, as many as the operation's slowest medium carries in the time that it waited for them.
+    `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest. The `waiter` is the
+    operation that waited in a queue while this one did it, else the operation itself. The segment is `contended` if the
+    two have different ranks.
+
+    Under fair sharing nothing queues: a transfer waits for bytes that share its links, as many as its slowest medium
+    carries meanwhile. Such a segment is contended for the share of these bytes that other ranks sent.
     """
 
     part: Part
@@ -34,7 +38,8 @@ class Segment(NamedTuple):
     operation: int
     where: int
     amount: float
-    queued: bool
+    waiter: int
+    contended: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,21 +52,22 @@ class Path:
     operation: Ints
     where: Ints
     amount: Floats
-    queued: npt.NDArray[np.bool_]
+    waiter: Ints
+    contended: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.part)
 
     def __iter__(self) -> Iterator[Segment]:
         names = (SEGMENT_PARTS[number] for number in self.part.tolist())
-        columns = (self.seconds, self.operation, self.where, self.amount, self.queued)
+        columns = (self.seconds, self.operation, self.where, self.amount, self.waiter, self.contended)
         return map(Segment, names, *(column.tolist() for column in columns))
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> Path:
         """The columns of segments."""
         rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
-        dtypes = (np.int8, np.float64, np.int32, np.int32, np.float64, np.bool_)
+        dtypes = (np.int8, np.float64, np.int32, np.int32, np.float64, np.int32, np.bool_)
         return cls(*(np.array([row[k] for row in rows], dtype) for k, dtype in enumerate(dtypes)))
 
     def total(self, part: Part, length: int) -> Floats:
@@ -92,7 +98,7 @@ def trace_back(timeline: Timeline) -> Path:
         schedule.reduces, schedule.indptr, schedule.indices, timeline.finish, timeline.node_start, timeline.node_cause,
         timeline.sent, routed.route, routed.route_indptr, routed.route_links, topology.latency, topology.link_indptr,
         topology.link_media, topology.medium_bandwidth, topology.medium_gap, routed.reduction, routed.copy,
-        routed.node_indptr, timeline.sharing == "fair", timeline.store_and_forward,
+        routed.node_indptr, contended_share(timeline), timeline.sharing == "fair", timeline.store_and_forward,
     )  # fmt: skip
     return Path(*columns)
 
@@ -103,10 +109,11 @@ def critical_path(timeline: Timeline) -> list[Segment]:
 
 
 def parts(path: Iterable[Segment]) -> dict[str, float]:
-    """Seconds of the path by part; what was waited for in a queue counts as queueing."""
+    """Seconds of the path by part. Waiting behind messages of the same rank counts as what they do, mostly
+    serialisation; waiting behind another rank's counts as contention."""
     total = dict.fromkeys(PARTS, 0.0)
     for segment in path:
-        total["queueing" if segment.queued else segment.part] += segment.seconds
+        total["contention" if segment.contended else segment.part] += segment.seconds
     return total
 
 

@@ -12,8 +12,10 @@ import numpy as np
 from experiments import output
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
+from experiments.contention import wait_cells, wait_records
 from experiments.sweep import Case, Row, judge
 from simulator.collectives import find
+from simulator.contention import waits
 from simulator.critical_path import Segment, critical_path, parts, worth
 from simulator.profile import Profile
 from simulator.timeline import Timeline
@@ -59,14 +61,21 @@ def run(
         from experiments import figures
 
         output.write(timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:]))
+    behind = waits(result, path)
     report = {
         "summary": asdict(row),
         "critical_path_s": {**found.beside, **parts(path)},
+        "contention": wait_records(behind, result.schedule),
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
     }
-    output.say(output.to_json(report) if how == "json" else _text(row, machine, report, path, how))
+    if how == "json":
+        output.say(output.to_json(report))
+    elif how == "csv":
+        output.say(output.to_csv([asdict(row)]).rstrip("\n"))
+    else:
+        output.say(_text(row, machine, report, path, wait_cells(behind, result.schedule)))
     return 1 if row.failed else 0
 
 
@@ -86,15 +95,16 @@ def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
     ]
 
 
-def _text(row: Row, machine: Machine, report: Mapping[str, object], path: list[Segment], how: str) -> str:
+def _text(
+    row: Row, machine: Machine, report: Mapping[str, object], path: list[Segment], waiting: list[list[str]]
+) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
-    if how == "csv":
-        return output.to_csv([asdict(row)]).rstrip("\n")
     blocks = [
         _title(row, machine),
         output.align(_summary(row)),
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
+        *([f"contention: waiting behind messages of other ranks\n{output.align(waiting)}"] if waiting else []),
         "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]

@@ -15,7 +15,6 @@ from experiments.timelines.tracks import (
     Boxes,
     Integers,
     Sends,
-    awaited,
     bands,
     communications,
     computations,
@@ -25,6 +24,7 @@ from experiments.timelines.tracks import (
     rank_name,
     sends,
 )
+from simulator.contention import waited
 from simulator.memory import Memory
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.schedule import Schedule
@@ -162,13 +162,9 @@ def _on_lanes(boxes: Boxes, about: list[str]) -> _Slices:
 
 def _bubbles(plan: Plan, timeline: Timeline) -> _Slices:
     found, phases = gaps(plan, timeline), timeline.schedule.phases
-    before = [awaited(timeline, operation) if operation >= 0 else -1 for operation in found.until.tolist()]
-    waits = [phases[timeline.schedule.phase[operation]] if operation >= 0 else "" for operation in before]
-    about = {
-        (phase, end): _about("bubble: drain" if end else "bubble", "bubble", **({"waits for": phase} if phase else {}))
-        for phase, end in set(zip(waits, (found.until < 0).tolist(), strict=True))
-    }
-    rows = [about[key] for key in zip(waits, (found.until < 0).tolist(), strict=True)]
+    drain = _about("bubble: drain", "bubble")
+    waits = [_about("bubble", "bubble", **{"waits for": phase}) for phase in phases]
+    rows = [waits[timeline.schedule.phase[i]] if i >= 0 else drain for i in found.awaited.tolist()]
     return _slices(found.rank, BUBBLES, found.start, found.end, rows)
 
 
@@ -188,18 +184,19 @@ def _sending(plan: Plan, timeline: Timeline, sent: Sends) -> _Slices:
     phases = [json.dumps(phase)[1:-1] for phase in schedule.phases]
     names = [json.dumps(rank_name(schedule, rank))[1:-1] for rank in range(schedule.ranks)]
     chosen = sent.operation
-    waited = (timeline.start - timeline.ready)[chosen] * 1e6
+    waiting, contention = waited(timeline)
     rows = zip(
         schedule.phase[chosen].tolist(),
         schedule.peer[chosen].tolist(),
         schedule.nbytes[chosen].tolist(),
-        waited.tolist(),
+        (waiting[chosen] * 1e6).tolist(),
+        (contention[chosen] * 1e6).tolist(),
         strict=True,
     )
     about = [
         f'"name": "{phases[phase]} to {names[peer]}", "cat": "transfer", '
-        f'"args": {{"bytes": {nbytes:.0f}, "waited_us": {queued:.3f}}}'
-        for phase, peer, nbytes, queued in rows
+        f'"args": {{"bytes": {nbytes:.0f}, "waited_us": {seconds:.3f}, "contention_us": {behind_others:.3f}}}'
+        for phase, peer, nbytes, seconds, behind_others in rows
     ]
     return _slices(schedule.rank[chosen], first + sent.medium, sent.start, sent.end, about)
 

@@ -207,14 +207,14 @@ def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) 
 
 
 def _draw_bubbles(axes: Axes, picture: _Picture) -> None:
-    """The share of the rank's step in every bubble that has room for it; at the end of the run it is a drain."""
+    """The share of the rank's step in every bubble that has room for it; where nothing is left to do it is a drain."""
     idle, ends, places = picture.idle, picture.ends, picture.places
     middle, length = (idle.start + idle.end) / 2, idle.end - idle.start
     step = np.minimum((ends[:, idle.rank] < middle).sum(axis=0), len(ends) - 1)
     share = length / np.maximum(np.diff(ends, axis=0, prepend=0.0)[step, idle.rank], length)
     size = picture.size(float(places.main_height[0]))
     for k in np.flatnonzero(share >= LABELLED).tolist():
-        words = ["drain"] if idle.until[k] < 0 else [f"bubble {share[k]:.0%}", f"{share[k]:.0%}"]
+        words = ["drain"] if idle.awaited[k] < 0 else [f"bubble {share[k]:.0%}", f"{share[k]:.0%}"]
         text = _fitting(words, picture.points(length[k]) - size / 2, size)
         _write(axes, middle[k], places.main_middle[idle.rank[k]], text, size, WORDS)
 

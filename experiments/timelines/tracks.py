@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.bubbles import last_operations
 from simulator.schedule import COMPUTE as COMPUTATION
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
@@ -41,12 +42,12 @@ class Boxes(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """When the lane of `rank` was idle (seconds), one row each: until operation `until`, -1 at the end of the run."""
+    """When the lane of `rank` was idle (seconds), one row each, until operation `awaited` finished; -1 in a drain."""
 
     rank: Ints
     start: Floats
     end: Floats
-    until: Ints
+    awaited: Ints
 
 
 class Sends(NamedTuple):
@@ -100,7 +101,10 @@ def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: In
 
 
 def gaps(plan: Plan, timeline: Timeline) -> Gaps:
-    """The bubbles of the workers' main lanes, by rank and time: those that `simulator.bubbles` adds up."""
+    """The bubbles of the workers' main lanes, by rank and time: those that `simulator.bubbles` adds up.
+
+    After its final computation a rank waits for the last operation that it takes part in, then it drains.
+    """
     schedule, makespan = timeline.schedule, timeline.makespan
     main = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     own = np.flatnonzero(main).astype(np.int32)
@@ -109,22 +113,24 @@ def gaps(plan: Plan, timeline: Timeline) -> Gaps:
     new = np.diff(rank, prepend=-1) > 0
     free = np.where(new, 0.0, np.roll(finish, 1))
     last = np.roll(new, -1)
-    drained = np.full(int(last.sum()), makespan), np.full(int(last.sum()), -1, dtype=np.int32)
+    idle, final = rank[last], last_operations(timeline)[rank[last]]
+    done = np.maximum(timeline.finish[final], finish[last])
+    gap = start > free
     found = Gaps(
-        np.concatenate((rank, rank[last])),
-        np.concatenate((free, finish[last])),
-        np.concatenate((start, drained[0])),
-        np.concatenate((own, drained[1])),
+        np.concatenate((rank[gap], idle, idle)),
+        np.concatenate((free[gap], finish[last], done)),
+        np.concatenate((start[gap], done, np.full(len(idle), makespan))),
+        np.concatenate((_awaited(timeline, own[gap]), final, np.full(len(idle), -1, dtype=np.int32))),
     )
     order = np.lexsort((found.start, found.rank))
     order = order[(found.end > found.start)[order]]
     return Gaps._make(column[order] for column in found)
 
 
-def awaited(timeline: Timeline, operation: int) -> int:
-    """The predecessor of an operation that finished last, -1 if it has none."""
-    before = timeline.schedule.predecessors(operation)
-    return int(before[np.argmax(timeline.finish[before])]) if len(before) else -1
+def _awaited(timeline: Timeline, operations: Ints) -> Ints:
+    """The predecessor of each operation that finished last."""
+    before = [timeline.schedule.predecessors(operation) for operation in operations.tolist()]
+    return np.array([some[np.argmax(timeline.finish[some])] for some in before], dtype=np.int32)
 
 
 def sends(timeline: Timeline) -> Sends:

@@ -11,6 +11,7 @@ import numpy as np
 from experiments.commands.machine import Machine
 from experiments.sweep import DEFAULT, Rules
 from simulator import semantics
+from simulator.contention import Wait, waits
 from simulator.critical_path import Segment, critical_path, worth
 from simulator.memory import Memory
 from simulator.schedule import COMPUTE as COMPUTATION
@@ -86,7 +87,7 @@ class Row:
     exposed_s: float
     hidden_s: float
     transfer_s: float
-    queue_s: float
+    contention_s: float
     slower_peer_s: float
     drain_s: float
     volume_B: float
@@ -119,6 +120,11 @@ class Run:
     def path(self) -> list[Segment]:
         """The critical path."""
         return critical_path(self.timeline)
+
+    @cached_property
+    def waits(self) -> list[Wait]:
+        """Who waits behind whom on the critical path."""
+        return waits(self.timeline, self.path)
 
     @property
     def title(self) -> str:
@@ -153,7 +159,7 @@ class Run:
         """Seconds of computation on the critical path by kind of phase."""
         schedule, total = self.timeline.schedule, dict[str, float]()
         for segment in self.path:
-            if segment.part == "compute" and segment.seconds > 0 and not segment.queued:
+            if segment.part == "compute" and segment.seconds > 0 and not segment.contended:
                 kind = schedule.phases[schedule.phase[segment.operation]].partition(" ")[0]
                 total[kind] = total.get(kind, 0.0) + segment.seconds
         return dict(sorted(total.items(), key=lambda item: -item[1]))
@@ -178,7 +184,7 @@ class Run:
             exposed_s=float(found.exposed.mean()) / steps,
             hidden_s=float(found.hidden.mean()) / steps,
             transfer_s=float(causes[0]),
-            queue_s=float(causes[1]),
+            contention_s=float(causes[1]),
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
             volume_B=self.timeline.schedule.volume / steps,

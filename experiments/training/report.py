@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from experiments.contention import wait_cells, wait_records
 from experiments.output import Value, align
 from experiments.training.job import Run
 from experiments.training.table import memory_cell, rate
+from simulator.bubbles import CAUSES
 from simulator.critical_path import PARTS, parts
 from simulator.memory import Memory
 from topologies.units import format_bytes, format_seconds
@@ -28,6 +30,7 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
         "steps_s": measures.steps.tolist(),
         "critical_path_s": parts(found.path),
         "critical_path_by_phase_s": found.by_phase(),
+        "contention": wait_records(found.waits, found.timeline.schedule),
         "what_if_s": {name: {"first_order": a, "simulated": b} for name, (a, b) in what_if.items()},
         "ranks": [
             {
@@ -66,17 +69,18 @@ def _over_time(memory: Memory, ranks: int) -> object:
     }
 
 
-CAUSE_KEYS = ("transfer", "queue", "slower_peer", "drain")
+CAUSE_KEYS = ("transfer", "contention", "slower_peer", "drain")
 
 
 def text(found: Run, what_if: WhatIf) -> str:
     """What people read."""
-    row = found.row
+    row, waiting = found.row, wait_cells(found.waits, found.timeline.schedule, found.plan.steps)
     blocks = [
         f"{found.title}: {format_seconds(row.step_s)} a step",
         align(_summary(found)),
         "bubbles: why devices wait, of a step\n" + align(_bubbles(found)),
         "where the time goes (the critical path)\n" + align(_path(found)),
+        *(["contention: waiting behind messages of other ranks, of a step\n" + align(waiting)] if waiting else []),
         "what would help\n" + align(_helping(found, what_if)),
     ]
     chosen = found.plan.words
@@ -127,7 +131,7 @@ def _bubbles(found: Run) -> list[list[str]]:
     seconds = found.measures.bubbles.seconds
     worst = int(seconds.sum(axis=1).argmax())
     lines = [["", "mean", "", f"worst: rank {worst}", ""]]
-    for cause, key in enumerate(("transfer", "queue", "slower peer", "drain")):
+    for cause, key in enumerate(CAUSES):
         mean, most = float(seconds[:, cause].mean()), float(seconds[worst, cause])
         lines.append(
             [

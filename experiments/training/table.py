@@ -43,7 +43,7 @@ def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
         "exposed": _seconds("exposed_s"),
         "hidden": _seconds("hidden_s"),
         "transfer": _share("transfer_s"),
-        "queue": _share("queue_s"),
+        "contention": _share("contention_s"),
         "slower peer": _share("slower_peer_s"),
         "drain": _share("drain_s"),
         "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0)),

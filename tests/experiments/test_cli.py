@@ -88,9 +88,25 @@ def test_json_is_json() -> None:
 
 
 def test_run_explains_all_of_the_time() -> None:
-    report = json.loads(simctl("run", "--algo", "naive", "--topology", "star", "--p", "5", "--format", "json").stdout)
-    assert sum(report["critical_path_s"].values()) == pytest.approx(report["summary"]["time_s"], rel=1e-12)
-    assert report["critical_path_s"]["queueing"] > 0
+    command = ("run", "--algo", "parameter_server", "--topology", "star", "--p", "4", "--latency", "0s")
+    report = json.loads(simctl(*command, "--format", "json").stdout)
+    parts, time = report["critical_path_s"], report["summary"]["time_s"]
+    assert sum(parts.values()) == pytest.approx(time, rel=1e-12)
+    # Of 6 messages in a row, three arrive from three ranks and three leave from one.
+    assert parts["contention"] == pytest.approx(time * 2 / 6)
+    assert parts["serialisation"] == pytest.approx(time * 4 / 6)
+    [wait] = report["contention"]
+    assert (wait["where"], wait["waits"], wait["behind"]) == ("switch->gpu0", "rank 3", ["rank 1", "rank 2"])
+    assert wait["seconds"] == pytest.approx(parts["contention"])
+    assert "switch->gpu0  " in simctl(*command).stdout.partition("contention: waiting behind")[2]
+
+
+def test_rings_at_full_use_of_their_links_have_no_contention() -> None:
+    report = json.loads(
+        simctl("run", "--algo", "rings", "--topology", "hgx_h100:nodes=2", "--p", "16", "--format", "json").stdout
+    )
+    assert report["contention"] == []
+    assert report["critical_path_s"]["contention"] == 0
 
 
 def test_validate_fits_and_shows_unseen_sizes() -> None:

@@ -20,9 +20,11 @@ the weights are pulled as soon as they are updated, and then the next step's for
     next forward 2              21-22    23-24    25-26    27-28
 
 Bubble of rank r: idle from 6 to 20 + 2r, and from 22 + 2r to 28. Back from its next forward 1: pull 1 on the wire for
-2 s, after 2r s in the queue; update 1 for 2 s; the last push 1 on the wire for 2 s, after 8 s in the queue (6-14).
-Bubble of the server: 0-8 (push 2 of rank 3 on the wire for 1 s, after 3 s in the queue; 4 s of rank 3's computations),
-9-16 (push 1 of rank 3 on the wire for 2 s, after 5 s in the queue since 9) and 18-28.
+2 s, after 2r s behind other pulls of the server; update 1 for 2 s; push 1 of rank 3 on the wire for 2 s. That push
+waits from 6 to 14: 1 s behind rank 3's own push 2 (7-8), 7 s behind other ranks.
+Bubble of the server: 0-8 (push 2 of rank 3 on the wire for 1 s, after 3 s behind other ranks; 4 s of rank 3's
+computations), 9-16 (push 1 of rank 3 on the wire for 2 s, after 5 s behind other ranks since 9) and 18-28 (its pulls
+until 26).
 """
 
 import numpy as np
@@ -83,13 +85,13 @@ def spans(timeline: Timeline, operations: slice) -> list[tuple[float, float]]:
 
 
 def rows(found: Bubbles) -> list[list[float]]:
-    """Seconds by transfer, queue, slower peer and drain, a row a rank."""
+    """Seconds by transfer, contention, slower peer and drain, a row a rank."""
     values: list[list[float]] = found.seconds.tolist()
     return values
 
 
 def test_the_causes_are_in_this_order() -> None:
-    assert CAUSES == ("transfer", "queue", "slower peer", "drain")
+    assert CAUSES == ("transfer", "contention", "slower peer", "drain")
 
 
 def test_the_timeline_of_the_step_is_the_one_made_by_hand() -> None:
@@ -114,20 +116,36 @@ def test_the_timeline_of_the_step_is_the_one_made_by_hand() -> None:
 def test_the_bubbles_of_the_step_are_those_made_by_hand() -> None:
     found = bubbles(simulate(step(), star()))
     assert rows(found) == [
-        [4, 8, 2, 6],
-        [4, 10, 2, 4],
-        [4, 12, 2, 2],
-        [4, 14, 2, 0],
-        [1 + 2, 3 + 5, 4, 10],
+        [4 + 1, 7, 2, 6],
+        [6 + 1, 7, 2, 4],
+        [8 + 1, 7, 2, 2],
+        [10 + 1, 7, 2, 0],
+        [1 + 2 + 8, 3 + 5, 4, 2],
     ]
     assert found.total.tolist() == [28 - 8] * 4 + [28 - 3], "the makespan less what a rank computes"
-    assert found.stall.tolist() == [14, 16, 18, 20, 15]
+    assert found.stall.tolist() == [14, 16, 18, 20, 23]
 
 
-def test_without_a_next_forward_the_ranks_only_drain() -> None:
+def test_communication_after_the_last_computation_has_its_cause() -> None:
+    # Nobody computes after pull 1: rank r has it at 20 + 2r, all is over at 26.
     found = bubbles(simulate(step(next_forward=False), star()))
-    assert rows(found) == [[0, 0, 0, 20]] * 4 + [[3, 8, 4, 8]]
-    assert found.stall.tolist() == [0, 0, 0, 0, 15]
+    assert rows(found) == [
+        [4 + 1, 7, 2, 6],
+        [6 + 1, 7, 2, 4],
+        [8 + 1, 7, 2, 2],
+        [10 + 1, 7, 2, 0],
+        [1 + 2 + 8, 3 + 5, 4, 0],
+    ]
+    assert found.stall.tolist() == [14, 16, 18, 20, 23]
+
+
+def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
+    # Rank 0 is through at 1; ranks 1 and 2 exchange 4 bytes from 1 to 5.
+    schedule = ScheduleBuilder(3, 4.0)
+    done = schedule.compute([0, 1, 2], 1.0)
+    schedule.signal(1, 2, nbytes=4.0, after=done[1])
+    found = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0)))
+    assert rows(found) == [[0, 0, 0, 4], [4, 0, 0, 0], [4, 0, 0, 0]]
 
 
 def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
@@ -146,9 +164,10 @@ def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
     next forward 1              21-22    23-24    25-26    27-29
     next forward 2              22-23    24-25    26-27    29-31
 
-    Back from rank 0's next forward 1 to 6: pull 1 on the wire 2, in the queue 1; update 1 2; rank 3's push 1 on the
-    wire 2, in the queue 2; its backward 1 4, its backward 2 since 6 another 2. The server waits 0-14: rank 3's push 2
-    on the wire 1, in the queue 5; its computations 8; and 15-16 for its push 1 on the wire.
+    Back from rank 0's next forward 1 to 6: pull 1 on the wire 2, behind the server's pull 2 1; update 1 2; rank 3's
+    push 1 on the wire 2, behind its own push 2 1, behind rank 2 1; its backward 1 4, its backward 2 since 6 another 2.
+    The server waits 0-14: rank 3's push 2 on the wire 1, behind other ranks 5; its computations 8; 15-16 for its push 1
+    on the wire; and from 18 until 27 for its own pulls.
     """
     timeline = simulate(step((1, 1, 1, 2)), star())
     assert spans(timeline, BACKWARD_2) == [(2, 4), (2, 4), (2, 4), (4, 8)]
@@ -163,11 +182,11 @@ def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
     assert spans(timeline, NEXT_2) == [(22, 23), (24, 25), (26, 27), (29, 31)]
     found = bubbles(timeline)
     assert rows(found) == [
-        [4, 3, 2 + 4 + 2, 8],
-        [4, 5, 2 + 4 + 2, 6],
-        [4, 7, 2 + 4 + 2, 4],
-        [4, 9, 2, 0],
-        [1 + 1, 5, 8, 13],
+        [4 + 1 + 1, 1, 2 + 4 + 2, 8],
+        [4 + 3 + 1, 1, 2 + 4 + 2, 6],
+        [4 + 5 + 1, 1, 2 + 4 + 2, 4],
+        [4 + 7 + 1, 1, 2, 0],
+        [1 + 1 + 9, 5, 8, 4],
     ]
     assert found.total.tolist() == [31 - 8, 31 - 8, 31 - 8, 31 - 16, 31 - 3]
 
@@ -183,7 +202,7 @@ def test_twice_the_bandwidth_halves_what_the_network_costs_in_this_step() -> Non
     # Push 2: 4-4.5 .. 5.5-6; push 1, ready at 6: 6-7 .. 9-10; update 1: 10-12; pull 1: 12-13 .. 15-16.
     found = bubbles(simulate(step(), star(2.0)))
     assert rows(found)[0] == [2, 3, 2, 18 - 15]
-    assert rows(found)[3] == [2, 6, 2, 0]
+    assert rows(found)[3] == [2 + 3, 3, 2, 0]
 
 
 def test_latency_is_time_on_the_wire() -> None:
@@ -193,7 +212,7 @@ def test_latency_is_time_on_the_wire() -> None:
     schedule.copy(0, 1, slot=0)
     schedule.compute(1, 1.0, reads=0)
     found = bubbles(simulate(schedule.build(), shapes.star(2, bandwidth=1.0, latency=1.0)))
-    assert rows(found) == [[0, 0, 0, 6], [5, 0, 2, 0]]
+    assert rows(found) == [[5, 0, 0, 1], [5, 0, 2, 0]]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +237,7 @@ def test_a_rank_that_never_computes_has_no_bubble() -> None:
     schedule.copy(1, 2, slot=0)
     schedule.compute(2, 2.0, reads=0)
     found = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(found) == [[0, 0, 0, 10], [0, 0, 0, 0], [8, 0, 1, 0]]
+    assert rows(found) == [[4, 0, 0, 6], [0, 0, 0, 0], [8, 0, 1, 0]]
 
 
 def test_a_rank_that_computes_on_another_lane_has_no_bubble_on_its_main_one() -> None:
@@ -259,20 +278,20 @@ def test_a_chain_through_other_ranks_is_walked_to_its_beginning() -> None:
     schedule.copy(1, 0, slot=0)
     schedule.compute(0, 1.0, reads=0, after=own)
     found = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(found) == [[8, 0, 7, 0], [4, 0, 3, 5], [0, 0, 0, 17 - 3]]
+    assert rows(found) == [[8, 0, 7, 0], [4 + 4, 0, 3, 1], [4, 0, 0, 10]]
 
 
-def test_waiting_for_the_senders_port_is_queueing() -> None:
+def test_waiting_for_the_senders_port_behind_its_own_message_is_transfer() -> None:
     # Rank 0 sends 6 bytes to rank 1, then 2 bytes to rank 2.
     schedule = ScheduleBuilder(3, 8.0, slots=(0.75, 0.25))
     schedule.copy(0, 1, slot=0)
     schedule.copy(0, 2, slot=1)
     schedule.compute(2, 1.0, reads=1)
     found = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0)))
-    assert rows(found)[2] == [2, 6, 0, 0]
+    assert rows(found)[2] == [2 + 6, 0, 0, 0]
 
 
-def test_waiting_at_the_receivers_port_is_queueing() -> None:
+def test_waiting_at_the_receivers_port_behind_another_rank_is_contention() -> None:
     schedule = ScheduleBuilder(3, 8.0, slots=(0.75, 0.25))
     schedule.copy(1, 0, slot=0)
     schedule.copy(2, 0, slot=1)
@@ -294,7 +313,7 @@ def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire(busy: float) -
     assert rows(bubbles(timeline))[2] == [10, 0, 0, 0]
 
 
-def test_waiting_to_be_merged_is_queueing() -> None:
+def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
     # Two reductions arrive at 4 and take 3 s each to merge: the second is on the wire 4 s, waits 3 s, is merged 3 s.
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
@@ -304,7 +323,7 @@ def test_waiting_to_be_merged_is_queueing() -> None:
     found = rows(bubbles(timeline))[0]
     assert sum(found) == 10
     assert found[1] == 3
-    assert found[0] == 7, "what is not queueing of a reduction's time is transfer"
+    assert found[0] == 7, "the rest of a reduction's time is transfer"
 
 
 def busy_peer(*, ordered: bool) -> Timeline:

@@ -1,26 +1,29 @@
 """Laws of bubbles, and the kernel against a plain walk."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
-from simulator.bubbles import CAUSES, DRAIN, QUEUE, SLOWER_PEER, TRANSFER, Bubbles, bubbles
+from simulator.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER, Bubbles, bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
+from simulator.contention import contended_share
 from simulator.engines import simulate
 from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies import shapes
 from topologies._compile import compiled
-from topologies.topology import Topology
+from topologies.topology import Floats, Topology
 
 MOSTLY_COMPUTING = IRREGULAR_SCHEDULE._replace(
     kinds=("copy", "reduce", "signal", "compute", "compute", "compute"),
@@ -41,6 +44,11 @@ def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float,
     return sorted((float(timeline.start[i]), float(timeline.finish[i])) for i in mine)
 
 
+def taking_part(timeline: Timeline, rank: int) -> npt.NDArray[np.intp]:
+    """The operations that a rank runs, sends or receives."""
+    return np.flatnonzero((timeline.schedule.rank == rank) | (timeline.schedule.peer == rank))
+
+
 @given(cases, st.integers(0, 1))
 def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int) -> None:
     random, ranks = case
@@ -51,7 +59,8 @@ def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int)
         busy = main_lane(timeline, rank, lane)
         idle = timeline.makespan - sum(end - start for start, end in busy) if busy else 0.0
         assert found.total[rank] == pytest.approx(idle, abs=1e-9)
-        assert found.seconds[rank, 3] == (timeline.makespan - max(end for _, end in busy) if busy else 0.0)
+        done = timeline.finish[taking_part(timeline, rank)].max(initial=0.0)
+        assert found.seconds[rank, 3] == (timeline.makespan - done if busy else 0.0)
     assert (found.seconds >= -1e-9).all()
     assert found.stall + found.seconds[:, 3] == pytest.approx(found.total)
 
@@ -65,7 +74,7 @@ def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(c
 
 
 @given(cases)
-def test_where_nothing_queued_nothing_is_called_queueing(case: tuple[Random, int]) -> None:
+def test_where_nothing_queued_nothing_is_called_contention(case: tuple[Random, int]) -> None:
     random, ranks = case
     schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
     apart = replace(schedule, nbytes=np.zeros(len(schedule)), seconds=schedule.seconds / (1 + np.arange(len(schedule))))
@@ -85,8 +94,13 @@ def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random
 # The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the same bits.
 
 
-Piece = tuple[int, float, float]
-"""A cause and its interval."""
+class Piece(NamedTuple):
+    """A cause and its interval; of a queue the node that waits."""
+
+    cause: int
+    since: float
+    until: float
+    node: int = -1
 
 
 def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
@@ -97,12 +111,44 @@ def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
     for rank in np.unique(schedule.rank[main]):
         free, own = 0.0, main[schedule.rank[main] == rank]
         for operation in own[np.argsort(timeline.start[own], kind="stable")]:
-            begin = float(timeline.start[operation])
-            for cause, since, until in waits(timeline, int(operation), free) if begin > free else ():
-                seconds[rank, cause] += max(0.0, min(until, begin) - max(since, free))
+            if timeline.start[operation] > free:
+                add(timeline, waits(timeline, int(operation), free), free, seconds[rank])
             free = max(free, float(timeline.finish[operation]))
+        mine = taking_part(timeline, int(rank))
+        last = int(mine[np.flatnonzero(timeline.finish[mine] == timeline.finish[mine].max())[-1]])
+        if timeline.finish[last] > free:
+            add(timeline, chain(pieces(timeline, last), waits(timeline, last, free)), free, seconds[rank])
+            free = float(timeline.finish[last])
         seconds[rank, DRAIN] += timeline.makespan - free
     return Bubbles(seconds)
+
+
+def add(timeline: Timeline, found: Iterable[Piece], begin: float, seconds: Floats) -> None:
+    """What of the pieces is after `begin`, by cause."""
+    for cause, since, until, node in found:
+        clipped = max(since, begin)
+        passed = max(0.0, until - clipped)
+        if node < 0 or not passed:
+            seconds[cause] += passed
+        else:
+            behind_others = min(passed, contention(timeline, node, clipped))
+            seconds[CONTENTION] += behind_others
+            seconds[TRANSFER] += passed - behind_others
+
+
+def contention(timeline: Timeline, node: int, since: float) -> float:
+    """From `since` on: how long a node waited while other ranks' operations held what it waited for."""
+    rank, total = sender(timeline, node), 0.0
+    while timeline.node_cause[node] >= 0 and timeline.node_start[node] > since:
+        occupant = int(timeline.node_cause[node])
+        if sender(timeline, occupant) != rank:
+            total += float(timeline.node_start[node]) - max(since, float(timeline.node_start[occupant]))
+        node = occupant
+    return total
+
+
+def sender(timeline: Timeline, node: int) -> int:
+    return int(timeline.schedule.rank[int(np.searchsorted(timeline.routed.node_indptr, node, side="right")) - 1])
 
 
 def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
@@ -119,13 +165,13 @@ def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
     last, hops = int(timeline.routed.node_indptr[i + 1]) - 1, timeline.routed.hops(i)
     ready, finish = float(timeline.ready[i]), float(timeline.finish[i])
     if schedule.kind[i] == COMPUTE:
-        yield SLOWER_PEER, ready, finish
+        yield Piece(SLOWER_PEER, ready, finish)
         return
     if last - first >= len(hops):
         merged = float(timeline.node_start[last])
-        yield TRANSFER, merged, finish
+        yield Piece(TRANSFER, merged, finish)
         finish = timeline.arrival(i) if len(hops) else ready
-        yield QUEUE, finish, merged
+        yield Piece(CONTENTION, finish, merged, last)
     if len(hops):
         yield from (flowing if timeline.sharing == "fair" else crossing)(timeline, i, ready, finish)
 
@@ -136,17 +182,17 @@ def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterat
     for hop in range(timeline.slowest_hop(i)[0], -1, -1):
         start = float(timeline.node_start[first + hop])
         before = timeline.head(i, hop) if hop else ready
-        yield TRANSFER, start, until
-        yield QUEUE, before, start
+        yield Piece(TRANSFER, start, until)
+        yield Piece(CONTENTION, before, start, first + hop)
         until = before
 
 
 def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
-    """What a flow would take alone comes last: the time beyond that it has waited for others."""
-    start, waited = float(timeline.start[i]), timeline.flow(i).waited
-    yield TRANSFER, start + waited, arrival
-    yield QUEUE, start, start + waited
-    yield TRANSFER, ready, start
+    """What other ranks cost a flow comes first, then what it takes alone and behind messages of its own rank."""
+    start, waited = float(timeline.start[i]), timeline.flow(i).waited * float(contended_share(timeline)[i])
+    yield Piece(TRANSFER, start + waited, arrival)
+    yield Piece(CONTENTION, start, start + waited)
+    yield Piece(TRANSFER, ready, start)
 
 
 @pytest.mark.parametrize("chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"])

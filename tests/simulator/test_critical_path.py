@@ -43,8 +43,9 @@ def nonzero(path: list[Segment]) -> dict[str, float]:
 
 
 def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
-    """The segments from the end to the start, without those of no time: part, seconds, operation, queued."""
-    return [(s.part, s.seconds, s.operation, s.queued) for s in critical_path(timeline) if s.seconds]
+    """The segments from the end to the start, without those of no time: part, seconds, operation, whether another one
+    waited for it."""
+    return [(s.part, s.seconds, s.operation, s.waiter != s.operation) for s in critical_path(timeline) if s.seconds]
 
 
 # Parts, by hand.
@@ -73,16 +74,12 @@ def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwh
     ]
 
 
-def test_what_is_waited_for_in_a_queue_counts_as_queueing() -> None:
+def test_waiting_behind_a_message_of_the_same_rank_counts_as_what_that_message_does() -> None:
     # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
     timeline = simulate(messages(10.0, 6.0), route_of(Wire(2, 2, 1)))
     path = critical_path(timeline)
-    assert nonzero(path) == {"latency": 2, "serialisation": 3, "gap": 1, "queueing": 6}
-    assert {part: seconds for part, seconds in worth(path).items() if seconds} == {
-        "latency": 2,
-        "serialisation": 8,
-        "gap": 2,
-    }
+    assert nonzero(path) == {"latency": 2, "serialisation": 3 + 5, "gap": 1 + 1}
+    assert {part: seconds for part, seconds in worth(path).items() if seconds} == nonzero(path)
     assert story(timeline) == [
         ("latency", 2, 1, False),
         ("serialisation", 3, 1, False),
@@ -104,6 +101,8 @@ def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
         ("serialisation", 4, 0, True),
         ("latency", 1, 0, False),
     ]
+    assert nonzero(critical_path(timeline)) == {"latency": 2, "serialisation": 4, "contention": 8}
+    assert worth(critical_path(timeline))["serialisation"] == 12
 
 
 def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
@@ -125,7 +124,7 @@ def test_reductions_queue_for_the_receiver() -> None:
         ("reduction", 3, 0, True),
         ("serialisation", 4, 0, False),
     ]
-    assert parts(critical_path(timeline))["queueing"] == 3
+    assert parts(critical_path(timeline))["contention"] == 3, "rank 2's sum behind rank 1's"
 
 
 def test_computations_count_and_queue_for_their_lane() -> None:
@@ -165,7 +164,7 @@ def test_the_path_goes_through_the_slowest_of_several_media() -> None:
     assert nonzero(critical_path(simulate(messages(4.0), topology))) == {"serialisation": 1, "gap": 3}
     assert nonzero(critical_path(simulate(messages(40.0), topology))) == {"serialisation": 20}
     # Both: the large one waits 4 s for the bus, though the port is free at 2.
-    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {"serialisation": 20, "queueing": 4}
+    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {"serialisation": 20 + 1, "gap": 3}
 
 
 def test_no_time_has_no_path() -> None:
@@ -337,7 +336,8 @@ def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: s
     for segment in critical_path(timeline):
         assert now <= timeline.finish[segment.operation] + 1e-9
         now -= segment.seconds
-        assert now >= (-1e-9 if segment.queued else timeline.ready[segment.operation] - 1e-9)
+        waited = segment.waiter != segment.operation
+        assert now >= (-1e-9 if waited else timeline.ready[segment.operation] - 1e-9)
     assert now == pytest.approx(0, abs=1e-9)
 
 

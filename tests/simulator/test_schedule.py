@@ -18,6 +18,7 @@ from simulator.bubbles import bubbles
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
+from simulator.contention import waited
 from simulator.engines import simulate
 from simulator.routed import route
 from simulator.schedule import TRANSFER, Schedule
@@ -222,7 +223,7 @@ def _assert_same(name: str, plain: Any, fast: Any) -> None:
 
 def checking_kernels() -> ExitStack:
     stack = ExitStack()
-    for module in ("builder", "schedule", "semantics", "memory", "bubbles"):
+    for module in ("builder", "schedule", "semantics", "memory", "bubbles", "contention"):
         stack.enter_context(patch(f"simulator.{module}.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
@@ -233,6 +234,7 @@ def use_everything(schedule: Schedule) -> None:
     timeline = simulate(schedule, topology, "compiled")
     memory.trace(schedule, timeline)
     bubbles(timeline)
+    waited(timeline)
     semantics.run(schedule, semantics.inputs(schedule))
     assert schedule.steps >= 0
 

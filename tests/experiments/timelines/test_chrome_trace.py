@@ -151,7 +151,7 @@ def test_communications_know_their_bytes_and_bubbles_what_they_wait_for(run: Run
     assert (sent["name"], sent["cat"], sent["args"]) == (
         "all-reduce bucket 0 to rank 1",
         "transfer",
-        {"bytes": 1000, "waited_us": 0.0},
+        {"bytes": 1000, "waited_us": 0.0, "contention_us": 0.0},
     )
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.timelines.tracks import (
+    Gaps,
     bands,
     communications,
     computations,
@@ -62,14 +63,25 @@ def test_gaps_add_up_to_the_bubbles(run: Run, ranks: int, steps: int, sigma: flo
     assert (found.end > found.start).all()
 
 
+def waited_for(timeline: Timeline, found: Gaps) -> list[str]:
+    """The phase that each gap waits for, nothing in a drain."""
+    schedule = timeline.schedule
+    return [schedule.phases[schedule.phase[k]] if k >= 0 else "" for k in found.awaited.tolist()]
+
+
 def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
     plan, timeline = run(DDP(overlap=False, bucket=1e12), 2, conditions=Conditions(slower={1: 2.0}))
     found = gaps(plan, timeline)
     assert found.rank.tolist() == [0, 0, 1]
-    phases = [timeline.schedule.phases[timeline.schedule.phase[k]] for k in found.until[found.until >= 0]]
-    assert phases == ["optimizer", "optimizer"]
-    assert found.until[1] == -1
+    assert waited_for(timeline, found) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
     assert found.end[1] - found.start[1] == pytest.approx(5e-4)
+
+
+def test_after_its_last_computation_a_worker_waits_for_what_it_takes_part_in(run: Run) -> None:
+    plan, timeline = run(find("ssgd")(), 3)
+    found = gaps(plan, timeline)
+    assert found.rank.tolist() == [0, 0, 0, 1, 1, 2]
+    assert waited_for(timeline, found) == ["push model", "push model", "pull", "pull", "", "pull"]
 
 
 def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:

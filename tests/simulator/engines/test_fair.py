@@ -278,22 +278,22 @@ def test_a_flow_alone_is_latency_gap_and_its_bytes_on_its_slowest_wire() -> None
     ]
 
 
-def test_what_a_flow_takes_longer_than_alone_is_queueing() -> None:
+def test_what_a_flow_takes_longer_than_alone_is_serialisation_of_the_same_rank() -> None:
     # Sent at 4 and 6: the last takes 8 / 2 s alone, and gave 4 bytes of its wire to the other.
     timeline = fair(messages(4.0, 8.0), route_of(Wire(2, 1)))
     path = critical_path(timeline)
-    assert [(s.part, s.seconds, s.operation, s.amount, s.queued) for s in path if s.seconds] == [
+    assert [(s.part, s.seconds, s.operation, s.amount, s.contended) for s in path if s.seconds] == [
         ("latency", 1, 1, 1, False),
         ("serialisation", 4, 1, 8, False),
-        ("serialisation", 2, 1, 4, True),
+        ("serialisation", 2, 1, 4, False),
     ]
-    assert parts(path)["queueing"] == 2
+    assert parts(path)["contention"] == 0
     assert worth(path)["serialisation"] == 6
 
 
 def test_a_flow_that_crosses_a_medium_twice_is_twice_as_long_on_it() -> None:
     path = critical_path(fair(between((0, 2, 4.0), (3, 4, 4.0)), crossing_twice()))
-    assert [(s.part, s.seconds, s.amount, s.queued) for s in path if s.seconds] == [
+    assert [(s.part, s.seconds, s.amount, s.contended) for s in path if s.seconds] == [
         ("serialisation", 2, 8, False),
         ("serialisation", 1, 4, True),
     ]
@@ -320,16 +320,16 @@ def test_a_medium_is_free_again_before_the_latency_has_passed() -> None:
     assert fair(messages(4.0, 8.0), route_of(Wire(2, 1))).occupancy.seconds.tolist() == [4, 6]
 
 
-def test_a_bubble_waits_for_others_as_long_as_the_flow_takes_longer_than_alone() -> None:
+def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -> None:
     # Gap 1, 4 s alone, 2 s for the other's bytes, latency 1: rank 1 computes at 8, having done nothing since 0.
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=4.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
     found = bubbles(fair(schedule.build(), route_of(Wire(2, 1, gap=1))))
-    assert found.seconds[1].tolist() == [1 + 4 + 1, 2, 0, 0]
+    assert found.seconds[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
 
 
-def test_waiting_to_be_merged_is_queueing() -> None:
+def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
     # Both arrive at 8 and take 3 s each to merge: 8 s on the wire, of which 4 for the other; 3 s in the queue; 3 s.
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)

@@ -130,8 +130,7 @@ def test_a_queue_on_the_way_is_on_the_path() -> None:
     path = critical_path(stored(messages(8.0, 8.0), route_of(Wire(4, 1), Wire(1, 1))))
     assert {part: seconds for part, seconds in parts(path).items() if seconds} == {
         "latency": 2,
-        "serialisation": 8 + 2,
-        "queueing": 8,
+        "serialisation": 8 + 2 + 8,
     }
 
 
