@@ -12,8 +12,8 @@ import numpy as np
 from experiments import output
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
-from experiments.contention import wait_cells, wait_records
 from experiments.sweep import Case, Row, judge
+from experiments.waits import wait_cells, wait_records
 from simulator.collectives import find
 from simulator.contention import waits
 from simulator.critical_path import Segment, critical_path, parts, worth

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.contention import wait_cells, wait_records
 from experiments.output import Value, align
 from experiments.training.job import Run
 from experiments.training.table import memory_cell, rate
+from experiments.waits import wait_cells, wait_records
 from simulator.bubbles import CAUSES
 from simulator.critical_path import PARTS, parts
 from simulator.memory import Memory
