@@ -9,12 +9,11 @@ import numpy.typing as npt
 
 from simulator import _kernels
 from simulator.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-Index = int | Sequence[int] | npt.NDArray[np.integer]
-Column = npt.NDArray[np.integer]
 LIMIT = 2**30
 """Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 LANES = 1023
@@ -57,19 +56,21 @@ class ScheduleBuilder:
         switches: int = 0,
         phase: str = "transfer",
     ) -> None:
+        ranks, servers, switches = map(whole_number, ("ranks", "servers", "switches"), (ranks, servers, switches))
         if ranks < 1:
             raise InputError(f"ranks must be at least 1, got {ranks}")
         if min(servers, switches) < 0:
             raise InputError(f"servers are {servers}, switches {switches}: 0 or more")
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
-        shares = _shares("slots", slots, 1 / slots if isinstance(slots, int) and slots > 0 else 0.0)
+        shares = _shares("slots", slots)
         if not shares or not np.isclose(sum(shares), 1.0):
             raise InputError(f"slots are {slots}: one or more, whose shares add up to 1")
         self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
         self.nbytes = nbytes
         self.buffer = len(shares)
         self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
+        unordered = whole_number("unordered", unordered)
         if not 0 <= unordered <= len(self.shares) - self.buffer:
             raise InputError(f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, scratch alone")
         self._ordered = len(self.shares) - unordered
@@ -77,7 +78,7 @@ class ScheduleBuilder:
             raise InputError(
                 f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} slots in all"
             )
-        self._slot_bytes = nbytes / slots if isinstance(slots, int) else None
+        self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
@@ -135,6 +136,7 @@ class ScheduleBuilder:
         """A control message: it carries no slot, and waits for `after` alone."""
         if not 0 <= nbytes < np.inf:
             raise InputError(f"a message has {nbytes} bytes: 0 or more")
+        rank, peer = whole_numbers("rank", rank), whole_numbers("peer", peer)
         self._check_ranks(rank, peer)
         return self._append(after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes)
 
@@ -152,12 +154,14 @@ class ScheduleBuilder:
         """A computation on a serial lane of `rank` that reads and produces `count` slots (-1: none)."""
         if np.any(~((np.asarray(seconds) >= 0) & np.isfinite(seconds))):
             raise InputError(f"a computation takes {seconds} s: 0 or more")
-        if np.any((np.asarray(lane) < 0) | (np.asarray(lane) > LANES)):
+        lane = whole_numbers("lane", lane)
+        if np.any((lane < 0) | (lane > LANES)):
             raise InputError(f"lane {lane}: lanes run from 0 to {LANES}")
-        columns = np.broadcast_arrays(rank, reads, writes, count)
+        names = "rank", "reads", "writes", "count"
+        columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
         self._check_slots(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
         used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
-        places = {"rank": rank, "peer": rank, "source": reads, "target": writes, "count": used}
+        places = {"rank": columns[0], "peer": columns[0], "source": columns[1], "target": columns[2], "count": used}
         added = self._append(after, kind=COMPUTE, seconds=seconds, lane=lane, **places)
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
         return added
@@ -177,11 +181,12 @@ class ScheduleBuilder:
         With `scratch` the child's scratch slots become those from `scratch` on instead. All its phases become `phase`
         if that is given.
         """
-        place = np.arange(child.ranks) if ranks is None else np.atleast_1d(ranks)
+        place = np.arange(child.ranks) if ranks is None else np.atleast_1d(whole_numbers("ranks", ranks))
         if len(place) != child.ranks:
             raise InputError(f"{len(place)} ranks for a schedule of {child.ranks}: name one for each")
         self._check_ranks(place, place)
-        behind = slot + child.buffer if scratch is None else scratch
+        slot = whole_number("slot", slot)
+        behind = slot + child.buffer if scratch is None else whole_number("scratch", scratch)
         for begin, count in ((slot, child.buffer), (behind, child.slots - child.buffer)):
             if begin < 0 or begin + count > len(self.shares):
                 raise InputError(
@@ -252,8 +257,10 @@ class ScheduleBuilder:
         reduces: bool,
         after: Index,
     ) -> Ints:
-        columns = [column.ravel() for column in np.broadcast_arrays(rank, peer, slot, target, count, channel)]
-        if np.min(channel, initial=0) < 0 or np.max(channel, initial=0) > LANES:
+        names = "rank", "peer", "slot", "target", "count", "channel"
+        given = map(whole_numbers, names, (rank, peer, slot, target, count, channel))
+        columns = [column.ravel() for column in np.broadcast_arrays(*given)]
+        if np.min(columns[5], initial=0) < 0 or np.max(columns[5], initial=0) > LANES:
             raise InputError(f"channel {channel}: channels run from 0 to {LANES}")
         if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
             raise InputError(
@@ -305,9 +312,10 @@ class ScheduleBuilder:
             raise InputError("one operation of a call writes what another reads: go through scratch, or use two calls")
 
     def _append(self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]) -> Ints:
+        earlier = whole_numbers("after", after)
         size = np.broadcast(*values.values(), _ONE).size
         first, last = self._size, self._size + size
-        waits = _waits(first, last, np.asarray(after, dtype=np.int64)) if np.size(after) else None
+        waits = _waits(first, last, earlier) if earlier.size else None
         self._grow(last)
         if size and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
@@ -318,9 +326,8 @@ class ScheduleBuilder:
             self._after.append(waits)
         return np.arange(first, last, dtype=np.int32)
 
-    def _check_ranks(self, *ends: object) -> None:
-        for end in ends:
-            ranks = np.asarray(end)
+    def _check_ranks(self, *ends: Column) -> None:
+        for ranks in ends:
             if ranks.size and (ranks.min() < 0 or ranks.max() >= self.ranks):
                 raise InputError(f"rank {ranks.min()} to {ranks.max()}: ranks run from 0 to {self.ranks - 1}")
 
@@ -343,15 +350,17 @@ class ScheduleBuilder:
         return indptr, indices[np.argsort(waits, kind="stable")]
 
 
-def _shares(what: str, given: int | Sequence[float], each: float) -> list[float]:
-    """Shares of V: a number of slots of share `each`, or the shares themselves."""
-    if isinstance(given, int):
-        if given < 0:
-            raise InputError(f"{what} is {given}: 0 or more")
-        return [each] * given
-    if not all(0 <= share < np.inf for share in given):
-        raise InputError(f"{what} has the shares {list(given)}: each is 0 or more")
-    return list(given)
+def _shares(what: str, given: int | Sequence[float], each: float | None = None) -> list[float]:
+    """Shares of V: a number of slots of share `each` (by default such that they add up to 1), or the shares."""
+    if np.ndim(given) == 0:
+        count = whole_number(what, given)
+        if count < 0:
+            raise InputError(f"{what} is {count}: 0 or more")
+        return [1 / max(1, count) if each is None else each] * count
+    shares: list[float] = np.asarray(given, dtype=np.float64).tolist()
+    if not all(0 <= share < np.inf for share in shares):
+        raise InputError(f"{what} has the shares {shares}: each is 0 or more")
+    return shares
 
 
 def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:

@@ -1,0 +1,47 @@
+"""Ranks, slots, lanes and the like as columns of whole numbers: nothing is rounded in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+
+Index = int | Sequence[int] | npt.NDArray[np.integer]
+Column = npt.NDArray[np.integer]
+_SHOWN = 40
+
+
+def whole_numbers(what: str, given: object) -> npt.NDArray[np.int64]:
+    """`given` as an array of int64. Raises InputError, naming the first value that is not a whole number.
+
+    >>> whole_numbers("rank", [0, 2.0])
+    array([0, 2])
+    """
+    try:
+        values = np.asarray(given)
+    except ValueError:
+        raise _refusal(what, given) from None
+    if values.dtype.kind not in "biuf" and values.size:
+        raise _refusal(what, given)
+    if values.dtype.kind not in "bi":
+        wrong = values[~((np.abs(values) < 2.0**63) & (values == np.floor(values)))] if values.size else values
+        if wrong.size:
+            raise _refusal(what, wrong[0])
+    return values.astype(np.int64, copy=False)
+
+
+def whole_number(what: str, given: object) -> int:
+    """`given` as an int. Raises InputError if it is not one whole number."""
+    numbers = whole_numbers(what, given)
+    if numbers.ndim:
+        raise _refusal(what, given)
+    return int(numbers)
+
+
+def _refusal(what: str, value: object) -> InputError:
+    text = str(value) if isinstance(value, np.generic) else repr(value)
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return InputError(f"{what} is {' '.join(shown.split())}: expected a whole number, like 1")
