@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Collective
+from simulator.whole_numbers import whole_number
 from topologies.capacity import capacities, congestion, max_flow, tightest_cut
 from topologies.concurrent_flow import concurrent_flow, stretch
 from topologies.cuts import partitions, tree_cuts
+from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Floats, Ints, Topology
 
@@ -78,7 +80,12 @@ class Task(NamedTuple):
 
 
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
-    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may help."""
+    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may help.
+
+    Raises InputError for a size that is negative or not finite, and as :func:`limits` does.
+    """
+    if not 0 <= nbytes < np.inf:
+        raise InputError(f"nbytes is {nbytes}: expected a finite number, 0 or more")
     return [
         Bound(name, max(fixed, per_byte * nbytes) if nbytes > 0 else fixed)
         for name, fixed, per_byte in limits(collective, topology, workers)
@@ -86,7 +93,7 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
 
 
 def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
-    """The highest of the bounds; of equal ones the first."""
+    """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds` does."""
     found = bounds(collective, topology, workers, nbytes)
     highest = max(bound.seconds for bound in found)
     return next(bound for bound in found if bound.seconds >= highest * (1 - TIE))
@@ -105,7 +112,12 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     - between groups: all ports of groups of devices that few or slow links join (:func:`topologies.cuts.partitions`).
     - cut: what must leave or enter a set of devices: of all sets, unless there are too many (:data:`CUTS`).
     - best routing: what pairs exchange takes as long, however it is routed; all links: if each takes the fewest links.
+
+    Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
+    if not 1 <= whole_number("workers", workers) <= topology.ranks:
+        ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
+        raise InputError(f"workers are {workers}: {ranks}")
     task = Task(collective, topology, workers)
     alone, *groups = partitions(topology)
     injection, ejection, total = _through(task, alone)
