@@ -105,7 +105,7 @@ class _Graph:
         """The latency of each link in ticks."""
         latency = self.topology.latency
         scale = _TICKS_PER_SECOND
-        while latency.max(initial=0.0) * scale * self.devices > _MOST_TICKS:
+        while float(latency.max(initial=0.0)) * scale * self.devices > _MOST_TICKS:
             scale /= 1024
         return np.rint(latency * scale).astype(np.int64)
 

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from simulator.engines.overflow import check_times
 from simulator.routed import Routed, route
 from simulator.schedule import Schedule
 from simulator.timeline import Sharing, Timeline
@@ -29,7 +30,8 @@ def simulate(
 
     A medium serves transfers one after the other ("fifo"), cut-through or store-and-forward, or together at max-min
     fair rates ("fair"). "auto" takes the reference while a process has little to do and the compiled engine from then
-    on: they agree to the bit, or under fair sharing to 1e-9. Raises InputError if a rank has no device or no route.
+    on: they agree to the bit, or under fair sharing to 1e-9. Raises InputError if a rank has no device or no route,
+    or if the times are too long to count (:func:`simulator.engines.overflow.check_times`).
     """
     _check(engine, sharing, store_and_forward)
     return run(route(schedule, topology), engine, sharing=sharing, store_and_forward=store_and_forward)
@@ -38,7 +40,8 @@ def simulate(
 def run(
     routed: Routed, engine: Engine = "auto", *, sharing: Sharing = "fifo", store_and_forward: bool = False
 ) -> Timeline:
-    """Simulate a schedule whose routes are found."""
+    """Simulate a schedule whose routes are found. Raises InputError if its times are too long to count."""
+    check_times(routed)
     if engine == "compiled" or (engine == "auto" and _compile.pays(_work(routed.schedule, sharing))):
         from simulator.engines import compiled
 

@@ -1,0 +1,73 @@
+"""Times that no engine can count: refused before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.routed import Routed
+from simulator.schedule import COMPUTE, Schedule
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+LONGEST = 1e300
+"""Seconds that all operations of a schedule may take together, one after the other."""
+
+
+def check_times(routed: Routed) -> None:
+    """Raises InputError, naming the longest operation, when the operations take more than `LONGEST` s in all.
+
+    No run takes longer than its operations one after the other, so below that no time overflows.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        if _at_most(routed) <= LONGEST:
+            return
+        seconds = _seconds(routed)
+        total = float(seconds.sum())
+    if not total <= LONGEST:
+        longest = int(np.argmax(np.where(np.isnan(seconds), np.inf, seconds)))
+        raise InputError(
+            f"operation {longest}, {_what(routed.schedule, longest)}, takes {seconds[longest]:.3g} s, "
+            f"and all {len(seconds)} operations {total:.3g} s: "
+            f"expected at most {LONGEST:g} s in all, check sizes, bandwidths and latencies"
+        )
+
+
+def _at_most(routed: Routed) -> float:
+    """No less than the sum of `_seconds`, from sums over routes: many operations share one."""
+    schedule, routes = routed.schedule, len(routed.route_indptr) - 1
+    fixed, per_byte = _by_route(routed)
+    moved = np.bincount(routed.route, schedule.nbytes, routes)
+    merging = moved.sum() * np.concatenate(([0.0], routed.reduction, routed.copy)).max()
+    return float(
+        fixed @ np.bincount(routed.route, minlength=routes) + per_byte @ moved + merging + schedule.seconds.sum()
+    )
+
+
+def _seconds(routed: Routed) -> Floats:
+    """The time of every operation alone, store-and-forward."""
+    schedule = routed.schedule
+    fixed, per_byte = _by_route(routed)
+    merging = np.where(schedule.reduces == 1, routed.reduction[schedule.peer], routed.copy[schedule.peer])
+    moving = fixed[routed.route] + schedule.nbytes * (per_byte[routed.route] + merging)
+    return np.asarray(np.where(schedule.kind == COMPUTE, schedule.seconds, moving))
+
+
+def _by_route(routed: Routed) -> tuple[Floats, Floats]:
+    """Seconds a message and seconds a byte of every route, over all links and media that it crosses."""
+    topology, routes = routed.topology, len(routed.route_indptr) - 1
+    if not topology.links:
+        return np.zeros(routes), np.zeros(routes)
+    first, media = topology.link_indptr[:-1], topology.link_media
+    gap = np.add.reduceat(topology.medium_gap[media], first)
+    per_byte = np.add.reduceat(1 / topology.medium_bandwidth[media], first)
+    route = np.repeat(np.arange(routes), np.diff(routed.route_indptr))
+    columns = (np.bincount(route, column[routed.route_links], routes) for column in (gap + topology.latency, per_byte))
+    fixed, slope = (column.astype(np.float64) for column in columns)
+    return fixed, slope
+
+
+def _what(schedule: Schedule, operation: int) -> str:
+    rank, peer = int(schedule.rank[operation]), int(schedule.peer[operation])
+    if schedule.kind[operation] == COMPUTE:
+        return f"a computation of rank {rank}"
+    return f"{schedule.nbytes[operation]:.3g} B from rank {rank} to {peer}"
