@@ -193,7 +193,7 @@ def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wi
 def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float], bandwidth: float) -> None:
     timeline = fair(messages(*sizes), route_of(Wire(bandwidth)), "compiled")
     assert timeline.makespan == pytest.approx(sum(sizes) / bandwidth, rel=1e-9)
-    assert np.argsort(timeline.finish, kind="stable").tolist() == np.argsort(sizes, kind="stable").tolist()
+    assert np.all(np.diff(timeline.finish[np.argsort(sizes, kind="stable")]) >= 0)
 
 
 @settings(max_examples=20)
