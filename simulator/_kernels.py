@@ -148,7 +148,8 @@ def lifetimes(
 ):  # fmt: skip
     """When which value was held where, and when a cell (rank, slot) was in use.
 
-    What a computation writes is a new value, the same for the same value read, and no sum of others: a mix of its bits.
+    What a computation writes is a new value, the same for the same value read, and no sum of others: a mix of its bits,
+    which is not 0 where that value is.
     `order` is that of the finishes; `data` and `owned` have a row a cell. Returns, of every version of a cell, the
     cell, its value, begin and end (when it is overwritten; at once if that happens unread) and the place in
     `order` of its last read, or -1; then the first and last use of every cell.
@@ -184,7 +185,7 @@ def lifetimes(
                 )
                 if kind[i] == COMPUTE:
                     read_from = data[origin] if source[i] >= 0 else np.uint64(versions + 1)
-                    mixed = read_from * np.uint64(0x9E3779B97F4A7C15)
+                    mixed = (read_from + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
                     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                     data[goal] = mixed ^ (mixed >> np.uint64(27))
                 elif source[i] >= 0:
