@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import check_figure
 from topologies.columns import Words
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Paths, Topology
@@ -65,7 +66,7 @@ class TopologyBuilder:
     ) -> Ints:
         """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
         for column, cost in {"reduction": reduction, "copy": copy}.items():
-            _check(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
+            check_figure(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
         first, count = len(self._index), len(names)
         self._check_names(names)
         rows: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
@@ -78,8 +79,8 @@ class TopologyBuilder:
 
     def medium(self, name: str, bandwidth: float, gap: float = 0.0) -> int:
         """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a message."""
-        _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
-        _check(f"gap of {name}", gap, "s", low=0)
+        check_figure(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
+        check_figure(f"gap of {name}", gap, "s", low=0)
         if name in self._media:
             raise InputError(f"medium {name!r} is there twice: names are unique")
         self._media[name] = bandwidth, gap
@@ -105,9 +106,9 @@ class TopologyBuilder:
         ends = self._index[source], self._index[target]
         if ends[0] == ends[1] or ends in self._ends:
             raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
-        _check(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
-        _check(f"latency of {name}", latency, "s", low=0)
-        _check(f"gap of {name}", gap, "s", low=0)
+        check_figure(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
+        check_figure(f"latency of {name}", latency, "s", low=0)
+        check_figure(f"gap of {name}", gap, "s", low=0)
         crossed = tuple(media)
         if any(not 0 <= medium < len(self._media) for medium in crossed):
             raise InputError(f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first")
@@ -158,9 +159,9 @@ class TopologyBuilder:
         if not count:
             return
         for extreme in (np.min, np.max):
-            _check("bandwidth", float(extreme(bandwidth)), "B/s", low=0, strict=True)
-            _check("latency", float(extreme(latency)), "s", low=0)
-            _check("gap", float(extreme(gap)), "s", low=0)
+            check_figure("bandwidth", float(extreme(bandwidth)), "B/s", low=0, strict=True)
+            check_figure("latency", float(extreme(latency)), "s", low=0)
+            check_figure("gap", float(extreme(gap)), "s", low=0)
         pairs = np.stack((ends[0], ends[1]), axis=1)
         row = {"source": pairs.ravel(), "target": pairs[:, ::-1].ravel()}
         for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
@@ -215,7 +216,6 @@ class TopologyBuilder:
             placement = np.array([self._index[name] for name in placement], dtype=np.int32)
         names, kinds = tuple(self._index), tuple(self._kinds)
         source, target = (np.frombuffer(self._links[end], dtype=np.int32) for end in ("source", "target"))
-        self._check_ends(names, source, target)
         indptr, media = self._media_of_links(len(source))
         return Topology(
             name=self.name,
@@ -261,14 +261,6 @@ class TopologyBuilder:
     def _recoded(self, words: Words) -> npt.NDArray[np.int8]:
         return np.array([self._kind(word) for word in words.vocabulary], dtype=np.int8)[words.codes]
 
-    def _check_ends(self, names: tuple[str, ...], source: Ints, target: Ints) -> None:
-        """Every link leads from one device to another, and no two alike."""
-        key = np.sort(source.astype(np.int64) * len(names) + target)
-        bad = np.concatenate((key[1:][key[1:] == key[:-1]], key[key // max(1, len(names)) == key % max(1, len(names))]))
-        if len(bad):
-            name = f"{names[bad[0] // len(names)]}->{names[bad[0] % len(names)]}"
-            raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
-
     def _media_of_links(self, links: int) -> tuple[Ints, Ints]:
         """The media of every link as CSR: its own, then the shared ones in the order given."""
         link, medium = (np.array(column, dtype=np.int32) for column in self._crossed)
@@ -294,8 +286,3 @@ def _copies(columns: dict[str, array[T]]) -> dict[str, array[T]]:
 def _extend(column: array[int] | array[float], values: npt.ArrayLike, count: int) -> None:
     """Append `count` values, one for all or one for each."""
     column.frombytes(np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode).tobytes())
-
-
-def _check(what: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
-    if not (value > low if strict else low <= value < np.inf):
-        raise InputError(f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low}{unit}")

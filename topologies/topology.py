@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from topologies.checks import check_topology
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import MediumNames, Words
@@ -64,6 +65,10 @@ class Topology:
     paths: Paths = "first"
     notes: tuple[str, ...] = ()
     _routes: dict[bytes, Routes] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises InputError when the columns do not hold together, also after `dataclasses.replace`."""
+        check_topology(self)
 
     @property
     def ranks(self) -> int:

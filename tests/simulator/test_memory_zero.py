@@ -1,6 +1,7 @@
 """The value 0 is a value: what is computed from it is new, and no copy of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +30,9 @@ def test_values_of_computations_differ_from_all_that_they_read() -> None:
     many = len(values)
     cells, order = np.arange(many, dtype=np.int32), np.arange(many, dtype=np.int32)
     zeros, ones, times = np.zeros(many, np.int8), np.ones(many, np.int32), np.arange(many, dtype=np.float64)
+    lifetimes: Any = _kernels.lifetimes
     with np.errstate(over="ignore"):
-        cell, value, *_ = _kernels.lifetimes(
+        cell, value, *_ = lifetimes(
             order, zeros, cells * 0, cells * 0, cells, cells + many, ones, zeros, times, times + 1,
             np.concatenate((values, values)), np.zeros(2 * many, np.int8), 2 * many,
         )  # fmt: skip

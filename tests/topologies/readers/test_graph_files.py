@@ -270,10 +270,6 @@ UNWRITABLE = {
         pair(bandwidth=0.5),
         "'pair', links[0].bandwidth: '0.5B/s' is out of range: write a value from 1B/s to 1EB/s",
     ),
-    "media of one name": (
-        replace(pair(media=("m", "n")), shared_names=("m", "m")),
-        "'pair', media[1].name: 'm' is there twice: names are unique",
-    ),
     "no ranks": (
         replace(pair(), placement=np.zeros(0, dtype=np.int32)),
         "'pair' has no ranks: a file needs at least one",
