@@ -1,5 +1,6 @@
 """Does a row agree with itself? Size, time and bandwidth are printed apart, so damage shows."""
 
+import math
 from collections.abc import Sequence
 
 from experiments.measurements.table import Cell, Row
@@ -21,6 +22,11 @@ def interval(printed: str) -> Interval:
     return float(printed) - half, float(printed) + half
 
 
+def finite(cell: Cell) -> bool:
+    """Whether all numbers of the cell are finite: after a time of 0 a benchmark prints inf or nan."""
+    return all(text == "N/A" or math.isfinite(float(text)) for text in vars(cell).values())
+
+
 def measured(cell: Cell) -> bool:
     """Whether a time above zero stands in the cell."""
     return cell.time != "N/A" and float(cell.time) > 0
@@ -28,6 +34,8 @@ def measured(cell: Cell) -> bool:
 
 def agrees(size: int, cell: Cell, per_second: float, factor: float = 1.0) -> bool:
     """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of both."""
+    if not finite(cell):
+        return False
     if not measured(cell) or cell.algbw == "N/A":
         return True
     (low, high), (slow, fast) = interval(cell.algbw), _rate(size, cell, per_second)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +142,7 @@ def _disagrees(printed: str, computed: float) -> bool:
         value = float(printed)
     except ValueError:
         return False
-    return value > 0 and abs(value - computed) > _TOLERANCE * computed
+    return not math.isfinite(value) or (value > 0 and abs(value - computed) > _TOLERANCE * computed)
 
 
 def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from experiments.measurements.loading import load, numbered, too_long
 from experiments.measurements.measurement import Curve, Measurements, Point, canonical, tally
-from experiments.measurements.osu_table import BENCHMARKS, Benchmark, Header, Row, Title, find_header, find_title
+from experiments.measurements.osu_table import (
+    BENCHMARKS,
+    Benchmark,
+    Header,
+    Row,
+    Title,
+    find_header,
+    find_title,
+    is_infinite,
+)
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -34,6 +43,7 @@ _BETWEEN_PAIRS = ("latency", "bw", "bibw", "multi_lat", "mbw_mr")
 _SLOWEST = "time is that of the slowest rank (Max Latency), the mean of its iterations"
 _REASONS = {
     "torn": ("row", "torn beyond repair"),
+    "infinite": ("row", "with a number that is not finite"),
     "empty": ("row", "of size or time 0"),
     "pairs": ("table", "of all pairs together that does not say how many"),
     "bare": ("table", "without rows"),
@@ -141,6 +151,8 @@ def _read_row(table: _Table, header: Header, line: int, content: str, skipped: _
     row = header.row(line, text)
     if row is not None and (not table.rows or row.size > table.rows[-1][0].size):
         table.rows.append((row, text))
+    elif row is None and is_infinite(text):
+        skipped["infinite"].append(line)
     elif row is not None or _PIECE.fullmatch(text):
         skipped["torn"].append(line)
 

@@ -14,6 +14,7 @@ _COLUMN = re.compile(
 )
 _SIZE = re.compile(r"#[ \t]{0,9}Size\b")
 _VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
+_INFINITE = re.compile(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
 
@@ -126,3 +127,11 @@ def _name(match: re.Match[str]) -> str:
 
 def _fits(name: str, token: str) -> bool:
     return (_WHOLE if name in ("iterations", "sent") else _VALUE).fullmatch(token) is not None
+
+
+def is_infinite(text: str) -> bool:
+    """Whether a line is a size and values of which some are not finite, as a time of 0 leaves them."""
+    size, *values = text.split() or [""]
+    infinite = [_INFINITE.fullmatch(value) is not None for value in values]
+    known = (wrong or _VALUE.fullmatch(value) for wrong, value in zip(infinite, values, strict=True))
+    return _WHOLE.fullmatch(size) is not None and any(infinite) and all(known)

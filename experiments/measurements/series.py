@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from experiments.measurements.checks import measured, row_agrees
+from experiments.measurements.checks import finite, measured, row_agrees
 from experiments.measurements.environment import forced, library
 from experiments.measurements.identity import (
     Ranks,
@@ -28,6 +28,7 @@ _REASONS = {
     "unreadable": ("row", "without the values expected"),
     "orphan": ("row", "without a table header above"),
     "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
+    "infinite": ("row", "with a number that is not finite"),
     "empty": ("row", "of size 0"),
     "untimed": ("row", "with a time of 0 or N/A"),
     "bare": ("table", "without rows"),
@@ -88,8 +89,10 @@ def _ranks(run: Run) -> Ranks:
 
 
 def _checked(table: _Table, skipped: Skipped) -> _Table:
-    """Without the rows of size 0 and those that disagree with themselves."""
-    rows = [row for row in table.rows if row.size]
+    """Without the rows of size 0, those with numbers that are not finite, and those that disagree with themselves."""
+    infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
+    rows = [row for row in table.rows if row.size and row.line not in infinite]
+    skipped["infinite"] += infinite
     skipped["empty"] += [row.line for row in table.rows if not row.size]
     factor, notes = _convention(rows, table)
     good = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))

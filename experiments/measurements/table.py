@@ -27,7 +27,7 @@ def _like(pattern: str) -> Callable[[str], bool]:
     return lambda token: compiled.fullmatch(token) is not None
 
 
-_number = _like(r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A")
+_number = _like(r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A|-?(?:inf|nan|Infinity|NaN)")
 _COLUMNS: dict[str, Callable[[str], bool]] = {
     "size": _like(_WHOLE.pattern),
     "count": _like(_WHOLE.pattern),

@@ -153,8 +153,9 @@ def test_results_that_cannot_be_used_are_counted() -> None:
     found = parse(written(document(results=[*bad, result(1024, 21.92)])))
     assert found.curves[0].points == WHOLE.points[:1]
     assert found.skipped == (
-        "3 rows without the values expected: result 3, result 4, result 6",
+        "2 rows without the values expected: result 3, result 4",
         "1 row inconsistent (size / time is not the algbw printed): result 2",
+        "1 row with a number that is not finite: result 6",
         "1 row of size 0: result 1",
         "1 row with a time of 0 or N/A: result 5",
     )
