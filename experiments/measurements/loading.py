@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.measurements.tags import streams
 from topologies.errors import InputError
 
 LIMIT = 64 * 2**20
@@ -33,14 +34,17 @@ def load(path: Path) -> str:
 def numbered(text: str) -> Iterator[tuple[int, str]]:
     """The lines of `text` with their numbers, free of colour codes and carriage returns.
 
-    A carriage return inside a line starts a new line of the same number, as it does on a terminal.
+    A carriage return inside a line starts a new line of the same number, as it does on a terminal. So does the tag of
+    another rank; a second tag of the same rank is left out (:func:`experiments.measurements.tags.streams`).
 
     >>> list(numbered("one\\r\\n\\x1b[1mtwo\\x1b[0m\\rthree"))
     [(1, 'one'), (2, 'two'), (2, 'three')]
     """
     for number, line in enumerate(text.split("\n"), 1):
         for part in line.rstrip("\r").split("\r"):
-            yield number, _COLOUR.sub("", part) if "\x1b" in part else part
+            plain = _COLOUR.sub("", part) if "\x1b" in part else part
+            for stream in (plain,) if too_long(plain) else streams(plain):
+                yield number, stream
 
 
 def too_long(line: str) -> bool:

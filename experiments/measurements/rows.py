@@ -1,4 +1,4 @@
-"""The rows of one table from its lines, those torn in two by another program's line included.
+"""The rows of one table from its lines, those torn into pieces by another program's lines included.
 
 A torn row is put together only where the pieces, laid side by side, fill the table's columns exactly. Where its
 bandwidth has too few digits to tell which size the time belongs to, the next row must be the next size too: else
@@ -18,6 +18,8 @@ _FIRST = re.compile(r"[ \t]*[0-9]")
 _FOREIGN = re.compile(r"[A-Za-z:\[]")
 _WIDEST = 13
 _LONGEST = 4096
+_MOST_READINGS = 8
+"""Ways to lay the pieces of a row side by side that are kept until its last piece comes."""
 
 Line = tuple[int, str]
 
@@ -106,16 +108,19 @@ class _Reader:
         self.found = Rows()
         self._header, self._usual, self._unfinished = header, usual, unfinished
         self._head: Line | None = None
+        self._longer: list[str] = []
 
     def feed(self, line: int, text: str, row: Row | None) -> None:
         """Take the next line, which `row` is if it is a whole one."""
-        if self._head and (joined := self._joined(*self._head, text)):
+        if self._head and (joined := self._completed(*self._head, text)):
             self._head = None
             self._join(joined)
             return
         if row is not None or self._is_head(text):
             self.flush()
             self._start(line, text, row)
+        elif self._head and (longer := self._lengthened(self._head[1], text)):
+            self._longer += longer
         elif self._is_tail(text):
             self._tear(self._head[0] if self._head else line)
         elif self._head is None and self._begins(text):
@@ -138,7 +143,7 @@ class _Reader:
         if cut is not None and self._aligned(cut) and not cut.doubtful_end():
             self.found.rows.append(cut)
         else:
-            self._head = line, text
+            self._head, self._longer = (line, text), []
 
     def _join(self, row: Row) -> None:
         if row.doubtful_end():
@@ -161,12 +166,41 @@ class _Reader:
         known = self._usual is not None or "count" not in row.columns
         return known and copies(row) == self._usual and not row.doubtful_end()
 
+    def _completed(self, line: int, head: str, tail: str) -> Row | None:
+        """The one row that ends with `tail` and begins with the head, or with the head and the pieces after it."""
+        found = {row for begun in (head, *self._longer) if (row := self._joined(line, begun, tail))}
+        return found.pop() if len(found) == 1 else None
+
+    def _lengthened(self, head: str, piece: str) -> list[str]:
+        """The beginnings of a row that the head, with or without the pieces after it, and one more piece make."""
+        tokens, width = piece.split(), len(piece.rstrip())
+        found: dict[str, None] = {}
+        if len(self._longer) >= _MOST_READINGS:
+            return []
+        for columns in {self._header.columns, self._header.without_redop()}:
+            ends = self._header.ends_of(columns)
+            for count in range(max(2, len(tokens)), len(columns)):
+                if not all(map(fits, columns[count - len(tokens) + 1 : count], tokens[1:])):
+                    continue
+                for begun in (head, *self._longer):
+                    for cut in range(max(1, ends[count - 1] - width), ends[count - 1] - width + _WIDEST):
+                        text = begun.ljust(cut)[:cut] + piece.rstrip()
+                        if not _is_cut(begun, cut) and self._begins_row(text, columns[:count], ends[:count]):
+                            found[text] = None
+        return list(found)
+
+    def _begins_row(self, text: str, columns: Sequence[str], ends: Sequence[int]) -> bool:
+        """Whether a text is the first columns of a row."""
+        found = spans(text)
+        fit = len(found) == len(columns) and all(fits(c, text[s:e]) for c, (s, e) in zip(columns, found, strict=True))
+        return fit and aligned(found, ends)
+
     def _joined(self, line: int, head: str, tail: str) -> Row | None:
         """The one row that begins in `head` (another program's text may follow there) and ends with `tail`."""
         found = []
         for cut in range(_WIDEST):
             cut += self._header.ends[-1] - len(tail.rstrip())
-            if cut <= 0 or (head[cut:].strip() and not _FOREIGN.search(head[cut:])):
+            if cut <= 0 or _is_cut(head, cut):
                 continue
             row = self._header.row(line, head.ljust(cut)[:cut] + tail)
             if row is not None and self._aligned(row) and self._counts(row):
@@ -196,3 +230,8 @@ class _Reader:
         tokens = text.split()
         names = self._header.columns[-len(tokens) :]
         return 2 <= len(tokens) < len(self._header.columns) and all(map(fits, names[1:], tokens[1:]))
+
+
+def _is_cut(head: str, cut: int) -> bool:
+    """Whether a row's own text, and not another program's, stands behind the place where the next piece begins."""
+    return bool(head[cut:].strip()) and not _FOREIGN.search(head[cut:])

@@ -1,0 +1,25 @@
+"""The tags that mpirun writes before everything that a rank flushes, be it a line or a piece of one."""
+
+import re
+from collections.abc import Iterator
+
+_STREAM = r"[0-9]{1,9},[0-9]{1,9}\]<std(?:out|err|diag)>:"
+_TAG = re.compile(rf"\[{_STREAM}|\[[^\s\[\]@]{{1,255}}@{_STREAM} ?")
+_UNTAGGED_PIECE = re.compile(r"[ \t]*[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}[A-Za-z]\w{0,15}[ \t]")
+
+
+def streams(line: str) -> Iterator[str]:
+    """What each rank wrote in a line, with its first tag: a line of one piece is yielded as it is.
+
+    >>> list(streams("[1,0]<stdout>:  8  -1[1,0]<stdout>:  85.70[1,3]<stderr>:hello"))
+    ['[1,0]<stdout>:  8  -1  85.70', '[1,3]<stderr>:hello']
+    """
+    tags = list(_TAG.finditer(line)) if "]<std" in line else []
+    if not tags or (len(tags) == 1 and not _UNTAGGED_PIECE.match(line)):
+        yield line
+        return
+    before = line[: tags[0].start()]
+    begun = {tags[0][0]: before if _UNTAGGED_PIECE.match(before) else f"{before}{tags[0][0]}"}
+    for tag, end in zip(tags, [*(tag.start() for tag in tags[1:]), len(line)], strict=True):
+        begun[tag[0]] = begun.get(tag[0], tag[0]) + line[tag.end() : end]
+    yield from begun.values()
