@@ -50,7 +50,7 @@ def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
 
 def _same(curve: Curve) -> tuple[object, ...]:
     about = curve.family, curve.device, curve.library, curve.algorithm, curve.protocol, curve.dtype
-    return curve.collective, curve.ranks, curve.nodes, *about, *noted(curve)
+    return curve.collective, curve.kind, curve.ranks, curve.nodes, *about, *noted(curve)
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:

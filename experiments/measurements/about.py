@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments.measurements.labels import read_label
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import UNKNOWN, canonical
+from experiments.measurements.osu_table import PROGRAMS
 from topologies.errors import InputError
 
 INDEX = "index.csv"
@@ -17,6 +18,7 @@ Entry = dict[str, str]
 
 _RANKS = re.compile(r"p([0-9]{1,7})")
 _SPELLED = re.compile(r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=_|$)")
+_PROGRAM = re.compile(r"\bosu_(\w+)")
 _MACHINE = ("gpu_model", "intra", "inter")
 
 
@@ -36,6 +38,7 @@ class About:
     device: str = ""
     family: str = ""
     machine: str = ""
+    kind: str = ""
 
 
 def about(path: Path) -> About:
@@ -105,7 +108,13 @@ def _by_index(entry: Entry, index: Path) -> About:
         device=entry.get("gpu_model", ""),
         family=entry.get("family", ""),
         machine="; ".join(entry[name] for name in _MACHINE if entry.get(name)),
+        kind=_kind(entry.get("note", ""), label),
     )
+
+
+def _kind(*words: str) -> str:
+    """What the OSU program that an index names measures; empty if it names none."""
+    return next((PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS), "")
 
 
 def _library(version: str, label: str) -> str:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from experiments.measurements.labels import canonical_algorithm, canonical_protocol
-from experiments.measurements.measurement import COLLECTIVES, Point, canonical
+from experiments.measurements.measurement import COLLECTIVES, KINDS, Point, canonical
 
 SHORTEST, LONGEST = 1e-3, 6.1e11
 """Microseconds that a measured time has."""
 REQUIRED = ("size_bytes", "time_us")
 CURVE = ("collective", "algorithm", "protocol", "ranks", "nodes")
-PROVENANCE = ("backend", "device", "dtype", "library", "topology", "source")
+PROVENANCE = ("backend", "device", "dtype", "library", "topology", "source", "kind")
 IDENTITY = (*CURVE, *PROVENANCE)
 STATISTICS = ("min_us", "p90_us", "mean_us", "cv", "repetitions", "wrong")
 _OLDER = {"min_us": "time_min_us", "mean_us": "time_mean_us", "repetitions": "iters"}
@@ -39,12 +39,15 @@ class Identity(NamedTuple):
     library: str = ""
     topology: str = ""
     source: str = ""
+    kind: str = ""
 
 
 def identity(texts: Mapping[str, str]) -> Identity:
     """What the cells under `IDENTITY` say. Raises ValueError for a cell that cannot be."""
     collective = _collective(texts.get("collective", ""))
     others = {name: texts.get(name, "") for name in PROVENANCE}
+    if others["kind"] not in ("", *KINDS):
+        raise ValueError(f"kind {others['kind'][:40]!r}: expected one of {', '.join(KINDS)}")
     return Identity(
         collective,
         canonical_algorithm(texts.get("algorithm", ""), collective),

@@ -11,7 +11,7 @@ from experiments.measurements import columns
 from experiments.measurements.about import About, about
 from experiments.measurements.columns import IDENTITY, Cells, Identity
 from experiments.measurements.loading import load
-from experiments.measurements.measurement import UNKNOWN, Curve, Measurements, Point, tally
+from experiments.measurements.measurement import COLLECTIVE, UNKNOWN, Curve, Measurements, Point, tally
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -167,6 +167,7 @@ def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
         topology=key.topology,
         family=known.family,
         machine=known.machine,
+        kind=key.kind or known.kind or COLLECTIVE,
     )
 
 

@@ -33,6 +33,7 @@ COLUMNS = {
     "topology": "string",
     "family": "string",
     "machine": "string",
+    "kind": "string",
     "capped": "bool",
     "curve": "int64",
     "source": "string",

@@ -17,6 +17,17 @@ COLLECTIVES = (
     "barrier",
 )
 UNKNOWN = "unknown"
+COLLECTIVE = "collective"
+KINDS = (
+    COLLECTIVE,
+    "latency",
+    "multi-pair latency",
+    "bandwidth",
+    "bidirectional bandwidth",
+    "multi-pair bandwidth",
+)
+"""What a benchmark measures: the time of a collective; the time of one message, of one pair of ranks or of several at
+once; or size over the bandwidth of many messages in flight."""
 
 _SHORT = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all"}
 _SHORT |= {"bc": "broadcast", "bcast": "broadcast", "sr": "send_recv", "p2p": "send_recv"}
@@ -79,6 +90,7 @@ class Curve:
     `library` is the library and its version, `backend` what torch.distributed calls it, `device` the GPU's model or
     the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
     that an index.csv puts the curve in. All are empty where the file does not tell.
+    `kind`, one of `KINDS`, is what the benchmark measures.
     `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 
@@ -100,11 +112,12 @@ class Curve:
     family: str = ""
     machine: str = ""
     capped: bool = False
+    kind: str = COLLECTIVE
 
     @property
     def streams(self) -> bool:
-        """Whether its times are size over the bandwidth of many messages in flight (osu_bw and kin), by its notes."""
-        return any("windowed streaming" in note for note in self.notes)
+        """Whether its times are size over the bandwidth of many messages in flight (osu_bw and kin)."""
+        return self.kind.endswith("bandwidth")
 
 
 @dataclass(frozen=True)

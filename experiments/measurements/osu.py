@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments.measurements.loading import load, numbered, too_long
-from experiments.measurements.measurement import Curve, Measurements, Point, canonical, tally
+from experiments.measurements.measurement import COLLECTIVE, Curve, Measurements, Point, canonical, tally
 from experiments.measurements.osu_table import (
     BENCHMARKS,
+    PROGRAMS,
     Benchmark,
     Header,
     Row,
@@ -32,14 +33,13 @@ _LIMITED = re.compile(r"Limiting max message size to: [0-9]{1,20}")
 _PIECE = re.compile(r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*")
 _LONGEST = 4096
 _TIMES = {
-    "collective": "time is the average over ranks: the slowest takes longer",
+    COLLECTIVE: "time is the average over ranks: the slowest takes longer",
     "latency": "half a round trip, the time of one message one way",
-    "pairs": "half a round trip, the average over pairs that send at once",
-    "window": "windowed streaming bandwidth: time = size / bandwidth, not a latency",
-    "both ways": "windowed streaming bandwidth both ways at once: time = 2 size / bandwidth, not a latency",
-    "aggregate": "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency",
+    "multi-pair latency": "half a round trip, the average over pairs that send at once",
+    "bandwidth": "windowed streaming bandwidth: time = size / bandwidth, not a latency",
+    "bidirectional bandwidth": "windowed streaming bandwidth both ways: time = 2 size / bandwidth, not a latency",
+    "multi-pair bandwidth": "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency",
 }
-_BETWEEN_PAIRS = ("latency", "bw", "bibw", "multi_lat", "mbw_mr")
 _SLOWEST = "time is that of the slowest rank (Max Latency), the mean of its iterations"
 _REASONS = {
     "torn": ("row", "torn beyond repair"),
@@ -162,7 +162,7 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
     if benchmark is None or header is None:
         skipped["unknown"].append(table.line)
         return None
-    if benchmark.kind == "aggregate" and table.pairs is None:
+    if benchmark.kind == "multi-pair bandwidth" and table.pairs is None:
         skipped["pairs"].append(header.line)
         return None
     ranks, nodes = _ranks(table, benchmark)
@@ -185,16 +185,17 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
         device=table.title.device,
         dtype=table.dtype,
         capped=table.capped,
+        kind=benchmark.kind,
     )
 
 
 def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]:
     """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
     name, _, command = table.launch.partition(" ")
-    mine = canonical(name) == benchmark.collective or (name in _BETWEEN_PAIRS and benchmark.collective == "send_recv")
+    mine = canonical(name) == benchmark.collective or (name in PROGRAMS and benchmark.collective == "send_recv")
     ranks, nodes = (pattern.search(command) if mine else None for pattern in (_RANKS, _NODES))
     known_nodes = int(nodes[1]) if nodes and "srun" in command else None
-    if benchmark.kind in ("latency", "window", "both ways"):
+    if benchmark.kind in ("latency", "bandwidth", "bidirectional bandwidth"):
         return 2, known_nodes
     if table.pairs is not None:
         return 2 * table.pairs, known_nodes
@@ -220,7 +221,7 @@ def _time(row: Row, benchmark: Benchmark, pairs: int | None) -> float:
     values = row.values
     if "rate" not in values:
         return values.get("most", values.get("time", 0.0)) / 1e6
-    messages = {"both ways": 2, "aggregate": pairs or 1}.get(benchmark.kind, 1)
+    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(benchmark.kind, 1)
     return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from experiments.measurements.measurement import COLLECTIVE
 from experiments.measurements.table import aligned, prefix_pattern, spans
 
 _TITLE = re.compile(r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?")
@@ -20,11 +21,11 @@ _VERDICTS = ("Pass", "Fail", "-")
 
 
 class Benchmark(NamedTuple):
-    """One kind of benchmark: its collective, whether sizes are a rank's part of the total, and what its time is."""
+    """A benchmark: its collective, whether sizes are a rank's part of the total, and its `Curve.kind`."""
 
     collective: str
     per_rank: bool = False
-    kind: str = "collective"
+    kind: str = COLLECTIVE
 
 
 BENCHMARKS = {
@@ -37,13 +38,21 @@ BENCHMARKS = {
     "Gather Latency": Benchmark("gather", per_rank=True),
     "Scatter Latency": Benchmark("scatter", per_rank=True),
     "Latency": Benchmark("send_recv", kind="latency"),
-    "Multi Latency": Benchmark("send_recv", kind="pairs"),
-    "Multi-pair Latency": Benchmark("send_recv", kind="pairs"),
-    "Bandwidth": Benchmark("send_recv", kind="window"),
-    "Bi-Directional Bandwidth": Benchmark("send_recv", kind="both ways"),
-    "Multiple Bandwidth / Message Rate": Benchmark("send_recv", kind="aggregate"),
+    "Multi Latency": Benchmark("send_recv", kind="multi-pair latency"),
+    "Multi-pair Latency": Benchmark("send_recv", kind="multi-pair latency"),
+    "Bandwidth": Benchmark("send_recv", kind="bandwidth"),
+    "Bi-Directional Bandwidth": Benchmark("send_recv", kind="bidirectional bandwidth"),
+    "Multiple Bandwidth / Message Rate": Benchmark("send_recv", kind="multi-pair bandwidth"),
 }
 """By the words of the title between "OSU MPI" and "Test"."""
+PROGRAMS = {
+    "latency": "latency",
+    "multi_lat": "multi-pair latency",
+    "bw": "bandwidth",
+    "bibw": "bidirectional bandwidth",
+    "mbw_mr": "multi-pair bandwidth",
+}
+"""What a program between pairs of ranks measures, by its name without osu_."""
 
 
 class Title(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,6 @@ SHARED = 3
 """Sizes that two curves must share to be compared."""
 SHOWN = 4
 """Set-ups that a warning names."""
-_PROGRAM = re.compile(r"\bosu_\w+")
 
 
 class Contradiction(NamedTuple):
@@ -42,16 +40,15 @@ def labels(one: Curve, other: Curve) -> tuple[str, str]:
 
 
 def noted(curve: Curve) -> tuple[str, ...]:
-    """What an index says of the algorithm, where its word is not known, and the OSU program: bandwidth or latency."""
-    forced = (note for note in curve.notes if note.startswith("algorithm: "))
-    return *forced, *sorted({word for note in curve.notes for word in _PROGRAM.findall(note)})
+    """What an index says of the algorithm, where its word is not known."""
+    return tuple(note for note in curve.notes if note.startswith("algorithm: "))
 
 
 def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterator[Contradiction]:
     """Curves that are further from the fastest one of the same thing than repetitions are."""
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
-        about = curve.collective, curve.algorithm, curve.protocol, curve.ranks, curve.nodes, curve.dtype
+        about = curve.collective, curve.kind, curve.algorithm, curve.protocol, curve.ranks, curve.nodes, curve.dtype
         groups.setdefault((*about, *noted(curve)), []).append(curve)
     for group in groups.values():
         times = [_times(curve, in_place) for curve in group]

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.diagnosis import compare
 from experiments.measurements import Curve
+from experiments.measurements.osu import parse_osu
 from experiments.measurements.setups import labels
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]
@@ -34,6 +35,29 @@ def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
 )
 def test_only_like_is_compared_with_like(healthy: Curve, spoil: Spoil, other: dict[str, object]) -> None:
     assert compare([healthy, replace(spoil(healthy, range(28), 3), **other)]) == ()  # type: ignore[arg-type]
+
+
+OSU = """
+# OSU MPI Latency Test v7.4
+# Size          Latency (us)
+1024                    2.00
+4096                    3.00
+16384                   6.00
+65536                  20.00
+
+# OSU MPI Bandwidth Test v7.4
+# Size      Bandwidth (MB/s)
+1024                 3000.00
+4096                 8000.00
+16384               16000.00
+65536               22000.00
+"""
+
+
+def test_a_latency_is_not_compared_with_a_bandwidth() -> None:
+    curves = parse_osu(OSU, "job.out").curves
+    assert [curve.kind for curve in curves] == ["latency", "bandwidth"]
+    assert compare(curves) == ()
 
 
 def test_files_of_different_names_keep_them(healthy: Curve) -> None:

@@ -143,6 +143,15 @@ def test_an_index_beside_the_file_or_one_up_says_the_rest(tmp_path: Path, where:
     assert (curve.algorithm, curve.notes) == ("ring", ("algorithm: Ring", "note: 4 pairs, one way"))
 
 
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [("osu_mbw_mr", "multi-pair bandwidth"), ("osu_latency", "latency"), ("osu_allreduce", "collective")],
+)
+def test_an_index_that_names_the_program_says_what_was_measured(tmp_path: Path, program: str, kind: str) -> None:
+    written(tmp_path, "index.csv", f"case,collective,note\nrun,sendrecv,{program}: aggregate over 4 pairs\n")
+    assert read(written(tmp_path, "run.csv", PLAIN)).curves[0].kind == kind
+
+
 FULL_INDEX = (
     "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,intra,inter,nccl_or_mpi_version,algorithm,note\n"
     "run,F01 One,all_reduce,16,4,4,H100,NVLink4,4x NDR200,2.18.3,NCCL_PROTO=LL128,\n"
@@ -262,6 +271,7 @@ def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
         ("size_bytes,time_us\n" + "9" * 5000 + ",1\n", "line 2: size_bytes '" + "9" * 40 + "'"),
         ("size_bytes,time_us\n1e300,1\n", "line 2: size_bytes '1e300': expected a whole number of bytes below 1e18"),
         ("size_bytes,time_us,ranks\n8,1," + "9" * 5000 + "\n", "line 2: ranks '" + "9" * 40 + "'"),
+        ("size_bytes,time_us,kind\n8,1,fast\n", "line 2: kind 'fast': expected one of collective, latency, "),
         ("size_bytes,time_us,collective\n8,1,foo\n", "line 2: collective 'foo': expected one of all_reduce, "),
         ('size_bytes,time_us\n8,"' + "x" * 200_000 + "\n", "not a CSV: field larger than field limit"),
         ("size_bytes,time_us\n8,1\0\n", "line 2: a NUL byte"),

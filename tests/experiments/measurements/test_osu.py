@@ -156,6 +156,24 @@ def test_a_bandwidth_is_no_latency(name: str, messages: int) -> None:
     assert "not a latency" in curve.notes[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Latency", "latency"),
+        ("Multi Latency", "multi-pair latency"),
+        ("Bandwidth", "bandwidth"),
+        ("Bi-Directional Bandwidth", "bidirectional bandwidth"),
+    ],
+)
+def test_a_curve_says_what_was_measured(name: str, kind: str) -> None:
+    column = "Bandwidth (MB/s)" if kind.endswith("bandwidth") else "Latency (us)"
+    curve = only(f"# OSU MPI {name} Test v7.4\n# Size      {column}\n1000                 2000.00\n")
+    assert curve.kind == kind
+    assert curve.streams == kind.endswith("bandwidth")
+    assert only(RATES).kind == "multi-pair bandwidth"
+    assert only(PLAIN).kind == "collective"
+
+
 def test_a_rate_of_all_pairs_is_shared_by_them() -> None:
     curve = only(RATES)
     assert (curve.ranks, curve.dtype) == (8, "char")

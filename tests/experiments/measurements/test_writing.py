@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, write_runs
 from experiments.measurements.curves import parse_csv
+from experiments.measurements.measurement import KINDS
 
 TIMES = st.floats(1e-9, 1e4)
 WORDS = st.text("abcXYZ019 ,\"'_-.;é", max_size=12).map(str.strip)
@@ -57,7 +58,8 @@ def drawn_curves(draw: st.DrawFn) -> list[Curve]:
             per_node,
         )
         backend, device, dtype, topology = draw(st.tuples(WORDS, WORDS, WORDS, WORDS))
-        curves.append(replace(curve, backend=backend, device=device, dtype=dtype, topology=topology))
+        kind = draw(st.sampled_from(KINDS))
+        curves.append(replace(curve, backend=backend, device=device, dtype=dtype, topology=topology, kind=kind))
     return curves
 
 
@@ -82,7 +84,7 @@ def test_a_point_is_a_row() -> None:
     curve = Curve("reduce", None, None, (Point(8, 2e-6, 0, 0.5, 3),), (Point(8, 1e-6),), "log", library="NCCL 2.29.2")
     assert write_runs([curve]).splitlines() == [
         "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,"
-        "wrong,backend,device,dtype,library,topology,source",
-        "reduce,,,,,8,0,2.0,,,,0.5,3,0,,,,NCCL 2.29.2,,log",
-        "reduce,,,,,8,1,1.0,,,,,,,,,,NCCL 2.29.2,,log",
+        "wrong,backend,device,dtype,library,topology,source,kind",
+        "reduce,,,,,8,0,2.0,,,,0.5,3,0,,,,NCCL 2.29.2,,log,collective",
+        "reduce,,,,,8,1,1.0,,,,,,,,,,NCCL 2.29.2,,log,collective",
     ]
