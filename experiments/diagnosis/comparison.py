@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
-from experiments.measurements import Curve
+from experiments.measurements import UNKNOWN, Curve
 from experiments.measurements.setups import labels, noted
 from experiments.output import counted
 from topologies.topology import Floats
@@ -19,6 +21,8 @@ BEYOND = 1.25
 """Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are nearer."""
 CONSECUTIVE = 3
 """So many sizes in a row must differ: one or two are noise."""
+_WORD = re.compile("[A-Za-z]+")
+_LINE = re.compile(":[0-9]+$")
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,36 @@ class Difference:
 
 
 def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
-    """Each set-up that is slower than the fastest one of the same machine, collective, ranks and algorithm."""
+    """Each set-up that is slower than the fastest one of the same machine, collective, ranks and algorithm.
+
+    A curve without a collective or ranks is compared with none. Neither are the curves of one document that names no
+    hosts: they may be of several machines.
+    """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
-        if curve.points:
-            groups.setdefault(_same(curve), []).append(curve)
-    return tuple(found for group in groups.values() if len(group) > 1 for found in _slower(group))
+        if curve.points and curve.ranks and curve.collective != UNKNOWN:
+            groups.setdefault(same(curve), []).append(curve)
+    kept = (_placed(group) for group in groups.values())
+    return tuple(found for group in kept if len(group) > 1 for found in _slower(group))
 
 
-def _same(curve: Curve) -> tuple[object, ...]:
-    about = curve.family, curve.device, curve.library, curve.algorithm, curve.protocol, curve.dtype
-    return curve.collective, curve.kind, curve.ranks, curve.nodes, *about, *noted(curve)
+def same(curve: Curve) -> tuple[object, ...]:
+    """What two curves of the same thing on the same machine have in common."""
+    about = curve.library, curve.algorithm, curve.protocol, curve.dtype
+    return curve.collective, curve.kind, curve.ranks, curve.nodes, *about, *machine(curve), *noted(curve)
+
+
+def machine(curve: Curve) -> tuple[object, ...]:
+    """What two curves of one machine have in common; of its hosts, the first word of their names."""
+    clusters = {word[0] for host in curve.hosts if (word := _WORD.search(host))}
+    series = curve.family or (curve.machine, curve.topology)
+    return series, curve.device, curve.backend, *sorted(clusters)
+
+
+def _placed(group: Sequence[Curve]) -> list[Curve]:
+    """Without curves of one document of which nothing says that they are of one machine."""
+    documents = Counter(_LINE.sub("", curve.source) for curve in group)
+    return [curve for curve in group if curve.hosts or documents[_LINE.sub("", curve.source)] == 1]
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:

@@ -90,7 +90,7 @@ class Curve:
     `library` is the library and its version, `backend` what torch.distributed calls it, `device` the GPU's model or
     the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
     that an index.csv puts the curve in. All are empty where the file does not tell.
-    `kind`, one of `KINDS`, is what the benchmark measures.
+    `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes.
     `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 
@@ -113,6 +113,7 @@ class Curve:
     machine: str = ""
     capped: bool = False
     kind: str = COLLECTIVE
+    hosts: tuple[str, ...] = ()
 
     @property
     def streams(self) -> bool:

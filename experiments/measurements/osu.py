@@ -26,6 +26,7 @@ _LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b")
 _PROGRAM = re.compile(r"\bosu_(\w{1,30})")
 _RANKS = re.compile(r"\s(?:-np|--np|-n|--ntasks)(?:[ =]|(?=[0-9]))([1-9][0-9]{0,6})\b")
 _NODES = re.compile(r"\s(?:-N|--nodes)[ =]?([1-9][0-9]{0,5})\b")
+_HOSTS = re.compile(r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})")
 _PAIRS = re.compile(r"\[ pairs: ([1-9][0-9]{0,6}) \]")
 _DATATYPE = re.compile(r"# Datatype: MPI_(\w{1,20})")
 _BUFFERS = re.compile(r"# (Send Buffer on .{1,80})$")
@@ -186,20 +187,33 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
         dtype=table.dtype,
         capped=table.capped,
         kind=benchmark.kind,
+        hosts=_hosts(table, benchmark),
     )
 
 
 def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]:
     """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
-    name, _, command = table.launch.partition(" ")
-    mine = canonical(name) == benchmark.collective or (name in PROGRAMS and benchmark.collective == "send_recv")
-    ranks, nodes = (pattern.search(command) if mine else None for pattern in (_RANKS, _NODES))
+    command = _command(table, benchmark)
+    ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
     known_nodes = int(nodes[1]) if nodes and "srun" in command else None
     if benchmark.kind in ("latency", "bandwidth", "bidirectional bandwidth"):
         return 2, known_nodes
     if table.pairs is not None:
         return 2 * table.pairs, known_nodes
     return (int(ranks[1]) if ranks else None), known_nodes
+
+
+def _command(table: _Table, benchmark: Benchmark) -> str:
+    """The command line above that names the benchmark; empty if there is none."""
+    name, _, command = table.launch.partition(" ")
+    mine = canonical(name) == benchmark.collective or (name in PROGRAMS and benchmark.collective == "send_recv")
+    return command if mine else ""
+
+
+def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
+    """The nodes that the command line names, without numbers of slots."""
+    named = _HOSTS.search(_command(table, benchmark))
+    return tuple(sorted({host.partition(":")[0] for host in named[1].split(",") if host})) if named else ()
 
 
 def _points(table: _Table, header: Header, benchmark: Benchmark, scale: int, skipped: _Skipped) -> Iterator[Point]:

@@ -136,6 +136,7 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         device=device,
         dtype=table.rows[0].kind if table.rows else "",
         capped=run.capped,
+        hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+import nccl_logs
 from experiments.diagnosis import compare
 from experiments.measurements import Curve
 from experiments.measurements.osu import parse_osu
@@ -24,17 +25,60 @@ def test_the_slower_set_up_is_named(healthy: Curve, spoil: Spoil) -> None:
     assert found.text == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
 
 
+def later(curve: Curve) -> Curve:
+    """The curve as if it came from another file."""
+    return replace(curve, source="later_ar_p16.csv")
+
+
 def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
-    assert compare([healthy, spoil(healthy, range(28), 1.2)]) == ()
-    assert compare([healthy, spoil(healthy, [3, 9, 10, 20], 3)]) == ()
+    assert compare([healthy, later(spoil(healthy, range(28), 3))])
+    assert compare([healthy, later(spoil(healthy, range(28), 1.2))]) == ()
+    assert compare([healthy, later(spoil(healthy, [3, 9, 10, 20], 3))]) == ()
     assert compare([healthy]) == ()
 
 
 @pytest.mark.parametrize(
-    "other", [{"ranks": 8}, {"algorithm": "tree"}, {"device": "V100"}, {"collective": "broadcast"}]
+    "other",
+    [
+        {"ranks": 8},
+        {"algorithm": "tree"},
+        {"device": "V100"},
+        {"collective": "broadcast"},
+        {"topology": "another"},
+        {"machine": "another"},
+        {"backend": "gloo"},
+        {"hosts": ("gpu01",)},
+    ],
 )
 def test_only_like_is_compared_with_like(healthy: Curve, spoil: Spoil, other: dict[str, object]) -> None:
-    assert compare([healthy, replace(spoil(healthy, range(28), 3), **other)]) == ()  # type: ignore[arg-type]
+    slow = later(spoil(healthy, range(28), 3))
+    assert compare([healthy, replace(slow, **other)]) == ()  # type: ignore[arg-type]
+
+
+def test_other_nodes_of_one_cluster_are_compared(healthy: Curve, spoil: Spoil) -> None:
+    slow = replace(spoil(healthy, range(28), 3), hosts=("node07", "node08"), source="run.log:90")
+    (found,) = compare([replace(healthy, hosts=("node01", "node02"), source="run.log:10"), slow])
+    assert found.slower is slow
+
+
+@pytest.mark.parametrize("unknown", [{"ranks": None}, {"collective": "unknown"}])
+def test_runs_of_which_too_little_is_known_are_not_compared(
+    healthy: Curve, spoil: Spoil, unknown: dict[str, object]
+) -> None:
+    both = healthy, later(spoil(healthy, range(28), 3))
+    assert compare([replace(curve, **unknown) for curve in both]) == ()  # type: ignore[arg-type]
+
+
+def test_a_document_without_hosts_may_be_of_two_machines(healthy: Curve, spoil: Spoil) -> None:
+    slow = replace(spoil(healthy, range(28), 3), source="page.txt:90")
+    assert compare([replace(healthy, source="page.txt:10"), slow]) == ()
+    assert compare([replace(healthy, source="other.txt:10"), slow])
+
+
+def test_logs_name_the_hosts_of_each_test() -> None:
+    assert [curve.hosts for curve in nccl_logs.parse(nccl_logs.log()).curves] == [("node1", "node2")]
+    command = "$ mpirun -np 2 -H gpu01:1,gpu02:1 osu_latency"
+    assert parse_osu(command + OSU, "job.out").curves[0].hosts == ("gpu01", "gpu02")
 
 
 OSU = """

@@ -73,6 +73,7 @@ WHOLE = Curve(
     2,
     device="NVIDIA H100 80GB HBM3",
     dtype="float",
+    hosts=("node0", "node1"),
 )
 
 
