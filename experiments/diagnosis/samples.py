@@ -41,12 +41,14 @@ class Samples:
 def samples(curve: Curve) -> Samples:
     """The out-of-place points of a curve beside those in place; the latter alone where there are no others.
 
-    A barrier's size of 0 bytes is counted as 1. Raises InputError for a curve without a point.
+    A barrier's size of 0 bytes is counted as 1. One rank copies out of place and does nothing in place, so its times in
+    place are not compared. Raises InputError for a curve without a point.
     """
     points = curve.points or curve.in_place
     if not points:
         raise InputError(f"{curve.source}: no times to judge")
-    beside = {point.size: point.time_s for point in curve.in_place} if curve.points else {}
+    both = curve.points and curve.ranks != 1
+    beside = {point.size: point.time_s for point in curve.in_place} if both else {}
     return Samples(
         np.array([max(point.size, 1) for point in points], dtype=float),
         np.array([point.time_s for point in points]),

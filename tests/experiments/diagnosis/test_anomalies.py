@@ -117,6 +117,12 @@ def test_times_in_place_should_agree(healthy: Curve, spoil: Spoil) -> None:
     assert (found.kind, found.places) == ("in place differs", (7,))
 
 
+def test_one_rank_has_nothing_to_do_in_place(healthy: Curve, spoil: Spoil) -> None:
+    both = replace(healthy, in_place=spoil(healthy, range(28), 0.1).points)
+    assert alarms(both)
+    assert alarms(replace(both, ranks=1, nodes=1)) == []
+
+
 def test_noise_that_is_known_excuses(healthy: Curve, spoil: Spoil) -> None:
     sick = spoil(healthy, [12], 2.0)
     assert alarms(sick)
