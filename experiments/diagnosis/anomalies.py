@@ -8,13 +8,14 @@ import numpy as np
 
 from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding
 from experiments.diagnosis.samples import Places, Samples
-from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, runs, slow_runs
+from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, losses, runs, slow_runs, sunken
 from topologies.units import format_bytes, format_seconds
 
 
 def anomalies(samples: Samples) -> tuple[Finding, ...]:
     """All findings, alarms first."""
     shape = [*_slow(samples), *_end(samples)]
+    shape += _sunken(samples, {place for finding in shape for place in finding.places})
     taken = {place for finding in shape for place in finding.places}
     others = [*_places(samples), *_falls(samples, taken), *_still(samples), *_switches(samples, taken)]
     found = [*_wrong(samples), *shape, *others]
@@ -76,6 +77,27 @@ def _end(samples: Samples) -> Iterator[Finding]:
         yield Finding("plateau drops", sizes, factor, text, alarm=bool(len(drops(samples))))
 
 
+def _sunken(samples: Samples, taken: set[int]) -> Iterator[Finding]:
+    """Protocols that leave bandwidth below what smaller sizes reach, unless another finding has their sizes."""
+    lost = losses(samples)
+    for run in sunken(samples):
+        worst, first = int(run[np.argmax(lost[run])]), int(run[0])
+        if taken.intersection(run.tolist()):
+            continue
+        best = int(np.argmax(samples.rate[:first]))
+        text = f"{_growth(samples, first)}: {format_bytes(samples.size[worst])} has {lost[worst]:.3g} times less "
+        text += f"bandwidth than {format_bytes(samples.size[best])}"
+        yield Finding("costly switch", tuple(run.tolist()), float(lost[worst]), text)
+
+
+def _growth(samples: Samples, place: int) -> str:
+    """By how much time and size grow from the size before."""
+    growth = float(samples.seconds[place] / samples.seconds[place - 1])
+    step = float(samples.size[place] / samples.size[place - 1])
+    sizes = f"{format_bytes(samples.size[place - 1])} to {format_bytes(samples.size[place])}"
+    return f"{sizes}: time grows {growth:.3g} times, size {step:.3g}"
+
+
 def _places(samples: Samples) -> Iterator[Finding]:
     """Where times in place and out of place disagree."""
     ratio = samples.in_place / samples.seconds
@@ -117,8 +139,6 @@ def _switches(samples: Samples, taken: set[int]) -> Iterator[Finding]:
     for place in jumps(samples):
         if place in taken:
             continue
-        growth = float(samples.seconds[place] / samples.seconds[place - 1])
-        step = float(samples.size[place] / samples.size[place - 1])
-        sizes = f"{format_bytes(samples.size[place - 1])} to {format_bytes(samples.size[place])}"
-        text = f"{sizes}: time grows {growth:.3g} times, size {step:.3g}: the library's choice for it is slower"
-        yield Finding("costly switch", (int(place),), growth / step, text, alarm=False)
+        factor = float(samples.rate[place - 1] / samples.rate[place])
+        text = f"{_growth(samples, int(place))}: the library's choice for it is slower"
+        yield Finding("costly switch", (int(place),), factor, text, alarm=False)

@@ -11,6 +11,12 @@ algorithm or protocol it may well do worse for a size or two: on healthy machine
 ONE_SIDE = 2.0
 """The same where one side is all there is: the smallest sizes (cold clocks, first use of buffers) and the largest one,
 of which nobody knows what would come next."""
+LOST = 4.0
+"""A protocol is abnormal that loses this factor of the bandwidth that smaller sizes reach. Healthy libraries lose up to
+3.4 between short protocols (Cray MPICH on GPUs, 128 KiB), MPI on the host up to 3.2."""
+MATTERS = 1 / 6
+"""The share of a curve's best bandwidth from which bandwidth matters: where smaller sizes of GPU buffers reach it, a
+protocol that loses a factor of ONE_SIDE is abnormal. Healthy libraries lose up to 1.8 there."""
 FALLS = 1.25
 """Time that falls by this much as size grows is beyond noise: of sizes measured twice, 99 in 100 are nearer."""
 ATTACHED = 1.15

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.diagnosis.findings import ATTACHED, BOTH_SIDES, FALLS, ONE_SIDE
+from experiments.diagnosis.findings import ATTACHED, BOTH_SIDES, FALLS, LOST, MATTERS, ONE_SIDE
 from experiments.diagnosis.samples import NOISE, Places, Samples
 from topologies.topology import Flags, Floats
 
@@ -85,10 +85,23 @@ def runs(marked: Flags) -> list[Places]:
 def fallen(samples: Samples) -> tuple[Places, float]:
     """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller ones, and the factor
     at the last of them."""
-    best = np.maximum.accumulate(samples.rate)
-    low = best / samples.rate > BOTH_SIDES
+    lost = losses(samples)
+    low = lost > BOTH_SIDES
     start = len(low) - int(np.argmin(low[::-1])) if not low.all() else 0
-    return np.arange(start, len(low)), float(best[-1] / samples.rate[-1])
+    return np.arange(start, len(low)), float(lost[-1])
+
+
+def losses(samples: Samples) -> Floats:
+    """The best bandwidth of smaller sizes, or of the same one, over that of each size, shape (points,)."""
+    return np.asarray(np.maximum.accumulate(samples.rate) / samples.rate)
+
+
+def sunken(samples: Samples) -> list[Places]:
+    """The runs of sizes whose bandwidth is so far below that of smaller sizes that no healthy protocol is."""
+    lost, best = losses(samples), np.maximum.accumulate(samples.rate)
+    matters = (best >= MATTERS * samples.rate.max()) & (not samples.host)
+    allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (samples.noise - NOISE))
+    return [run for run in runs(lost > BOTH_SIDES) if (lost[run] > allowed[run]).any()]
 
 
 def drops(samples: Samples) -> Places:

@@ -81,6 +81,33 @@ def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
     assert [(one.kind, one.places, one.alarm) for one in found] == [("costly switch", (3,), False)]
 
 
+def test_a_protocol_below_the_bandwidth_of_smaller_sizes_is_sick() -> None:
+    """Time grows 20 times from 32 to 64 KiB, stands still to 512 KiB and grows with size from there."""
+    times = [10, 12, 16, 24, 40, 72, 1440, 1442, 1446, 1455, 1470, 1500, 2900, 5700]
+    (found,) = alarms(curve_of(times))
+    assert (found.kind, found.places) == ("costly switch", (6, 7, 8))
+    assert found.factor == pytest.approx(10)
+    assert found.text == ("32KiB to 64KiB: time grows 20 times, size 2: 64KiB has 10 times less bandwidth than 32KiB")
+
+
+@pytest.mark.parametrize(
+    ("factor", "host", "alarm"), [(1.9, False, False), (2.2, False, True), (3.3, True, False), (4.4, True, True)]
+)
+def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(factor: float, host: bool, alarm: bool) -> None:
+    """The best bandwidth of smaller sizes is that of 16 KiB, half of the curve's best."""
+    slow = 96 * factor
+    times = [10, 14, 24, 28, 48, slow, 1.2 * slow, 1.5 * slow, 720, 760, 1400]
+    made = replace(curve_of(times), device="host memory" if host else "")
+    assert [found.alarm for found in anomalies(samples(made)) if found.kind == "costly switch"] == [alarm]
+
+
+@pytest.mark.parametrize(("factor", "alarm"), [(3.4, False), (5.0, True)])
+def test_a_switch_between_short_protocols_may_lose_more(factor: float, alarm: bool) -> None:
+    times = [100, 101, 102, 2 * factor * 102, 2.05 * factor * 102, 2.1 * factor * 102, 2200, 2300, 2400, 2500, 2600]
+    found = [one for one in anomalies(samples(curve_of(times))) if one.kind == "costly switch"]
+    assert [one.alarm for one in found] == [alarm]
+
+
 @pytest.mark.parametrize(("first", "alarm"), [(18, False), (30, True)])
 def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -> None:
     (found,) = anomalies(samples(curve_of([first, 10, 10.5, 11, 13, 17])))
