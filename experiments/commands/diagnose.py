@@ -14,6 +14,7 @@ from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simu
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Measurements, doubts, read_all
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
@@ -45,6 +46,7 @@ def run(
         progress(done, len(curves))
         results.append(diagnose(curve, expected))
     progress(len(curves), len(curves))
+    results = among(results)
     differences = compare(curves)
     if plot:
         _draw(results, plot)

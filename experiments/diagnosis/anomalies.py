@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding
 from experiments.diagnosis.samples import Places, Samples
-from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, losses, runs, slow_runs, sunken
+from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, limit, losses, runs, slow_runs, sunken
 from topologies.units import format_bytes, format_seconds
 
 
@@ -42,7 +42,7 @@ def _wrong(samples: Samples) -> Iterator[Finding]:
 
 
 def _slow(samples: Samples) -> Iterator[Finding]:
-    down, over = descents(samples), excesses(samples)
+    down, over = descents(samples), excesses(samples, limit(samples))
     for run in slow_runs(samples):
         worst = int(run[np.argmax(np.maximum(down, over)[run])])
         places, factor = tuple(run.tolist()), float(np.exp(max(down[worst], over[worst])))

@@ -17,6 +17,8 @@ LOST = 4.0
 MATTERS = 1 / 6
 """The share of a curve's best bandwidth from which bandwidth matters: where smaller sizes of GPU buffers reach it, a
 protocol that loses a factor of ONE_SIDE is abnormal. Healthy libraries lose up to 1.8 there."""
+SHARED = 1.7
+"""A step below this factor that most peers have at the same size is the library's choice."""
 FALLS = 1.25
 """Time that falls by this much as size grows is beyond noise: of sizes measured twice, 99 in 100 are nearer."""
 ATTACHED = 1.15

@@ -27,15 +27,16 @@ def descents(samples: Samples) -> Floats:
     return np.append(np.log(samples.seconds[:-1] / least[1:]), 0.0)
 
 
-def excesses(samples: Samples) -> Floats:
+def excesses(samples: Samples, allowed: Floats) -> Floats:
     """log of time over what both sides of a run of sizes allow, shape (points,), 0 for points that are in no such run.
 
-    A run is slow if each of its sizes takes longer than three extensions of its sides say: those of the trends on the
-    left and on the right (over one step or two, what allows more), and the straight line between the two. A protocol
-    that starts slow is on the right one's line, the knee of one α and β on the straight line.
+    `allowed` is the logarithm by which a time may be off, shape (points,). A run is slow if each of its sizes takes
+    longer than three extensions of its sides say: those of the trends on the left and on the right (over one step or
+    two, what allows more), and the straight line between the two. A protocol that starts slow is on the right one's
+    line, the knee of one α and β on the straight line.
     """
     x, y = np.log(samples.size), np.log(samples.seconds)
-    allowed, found = limit(samples), np.zeros(len(x))
+    found = np.zeros(len(x))
     jumps_up = np.flatnonzero(np.diff(y) > allowed[1:]) + 1
     for first, last in _windows(x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)):
         run = np.arange(first, last + 1)
@@ -70,10 +71,18 @@ def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
 
 def slow_runs(samples: Samples) -> list[Places]:
     """The runs of sizes that take longer than larger ones, or than both sides allow; each with what is attached."""
-    down, over = descents(samples), excesses(samples)
-    slow = (down > limit(samples)) | (over > 0)
+    allowed = limit(samples)
+    down, over = descents(samples), excesses(samples, allowed)
+    slow = (down > allowed) | (over > 0)
     near = slow | (down > np.log(ATTACHED))
     return [run for run in runs(near) if slow[run].any()]
+
+
+def steps(samples: Samples, factor: float) -> Flags:
+    """Whether each size takes over `factor` times as long as a larger size, as both sides allow, or as the bandwidth of
+    smaller sizes says, shape (points,)."""
+    over = excesses(samples, np.full(len(samples.size), np.log(factor)))
+    return np.asarray((descents(samples) > np.log(factor)) | (over > 0) | (losses(samples) > factor))
 
 
 def runs(marked: Flags) -> list[Places]:

@@ -83,7 +83,7 @@ def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
 
 def test_a_protocol_below_the_bandwidth_of_smaller_sizes_is_sick() -> None:
     """Time grows 20 times from 32 to 64 KiB, stands still to 512 KiB and grows with size from there."""
-    times = [10, 12, 16, 24, 40, 72, 1440, 1442, 1446, 1455, 1470, 1500, 2900, 5700]
+    times: list[float] = [10, 12, 16, 24, 40, 72, 1440, 1442, 1446, 1455, 1470, 1500, 2900, 5700]
     (found,) = alarms(curve_of(times))
     assert (found.kind, found.places) == ("costly switch", (6, 7, 8))
     assert found.factor == pytest.approx(10)
