@@ -11,15 +11,17 @@ from experiments import output
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
-from experiments.diagnosis.advice import advice
+from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.peers import among
-from experiments.measurements import Curve, Measurements, doubts, read_all
+from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
+_FIGURES = ("size_B", "time_s", "busbw_Bps", "regime", "fitted_s", "expected_s", "bound_s", "fraction", "algorithm")
+_COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
 FEW = 4
 """Curves up to which every size is printed; of more, only what was found."""
 
@@ -36,9 +38,9 @@ def run(
 ) -> int:
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
     output.check_writable(plot, FIGURES)
-    measurements = read_all(logs, family)
+    measurements = read_all(logs, family, failed=True)
     curves = list(_curves(measurements, p, in_place))
-    if not curves:
+    if not curves and not measurements.failures:
         raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
     expected = _expectation(machine, profile)
     progress, results = output.Progress("curves"), []
@@ -54,8 +56,8 @@ def run(
         output.note(f"skipped {line}")
     for line in doubts(curves):
         output.note(line)
-    output.say(_render(results, differences, how))
-    return int(any(one.abnormal for one in results) or bool(differences))
+    output.say(_render(results, differences, measurements.failures, how))
+    return int(any(one.abnormal for one in results) or bool(differences or measurements.failures))
 
 
 def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterator[Curve]:
@@ -100,14 +102,19 @@ def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
             output.note(f"drew {path}")
 
 
-def _render(results: Sequence[Diagnosis], differences: Sequence[Difference], how: str) -> str:
+def _render(
+    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure], how: str
+) -> str:
     if how == "json":
         between = [_difference(one) for one in differences]
-        return output.to_json({"curves": [_record(one) for one in results], "differences": between})
+        failed = [one._asdict() for one in failures]
+        return output.to_json({"curves": [_record(one) for one in results], "differences": between, "failures": failed})
     if how == "csv":
-        return output.to_csv([row for one in results for row in _rows(one)]).rstrip("\n")
+        return output.to_csv([*(row for one in results for row in _rows(one)), *map(_failed, failures)]).rstrip("\n")
     blocks = ["\n".join(_text(one, len(results) <= FEW)) for one in results]
-    return "\n".join([("\n\n" if len(results) <= FEW else "\n").join(blocks), *_between(differences), _total(results)])
+    parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
+    others = [*_between(differences), *_failures(failures), _total(results, failures)]
+    return "\n".join([parted, *others] if results else others).lstrip("\n")
 
 
 def _between(differences: Sequence[Difference]) -> Iterator[str]:
@@ -118,9 +125,17 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
         yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
 
 
-def _total(results: Sequence[Diagnosis]) -> str:
+def _failures(failures: Sequence[Failure]) -> Iterator[str]:
+    if failures:
+        yield "\ntests"
+        yield from (f"  abnormal: {one.kind}, {Path(one.source).name}: {one.text}" for one in failures)
+        yield from (f"  try: {line}" for line in remedies(failures))
+
+
+def _total(results: Sequence[Diagnosis], failures: Sequence[Failure]) -> str:
     sick = sum(one.abnormal for one in results)
-    return f"\n{sick} of {output.counted(len(results), 'curve')} abnormal"
+    failed = f", {output.counted(len(failures), 'failure')} of tests" if failures else ""
+    return f"\n{sick} of {output.counted(len(results), 'curve')} abnormal{failed}"
 
 
 def _text(one: Diagnosis, full: bool) -> Iterator[str]:
@@ -170,6 +185,11 @@ def _rows(one: Diagnosis) -> Iterator[dict[str, output.Value]]:
             "abnormal": "; ".join(found.kind for found in one.findings if found.alarm and k in found.places),
             "notes": "; ".join(found.kind for found in one.findings if not found.alarm and k in found.places),
         }
+
+
+def _failed(one: Failure) -> dict[str, output.Value]:
+    """A record without a size."""
+    return dict.fromkeys(_COLUMNS) | {"source": one.source, "abnormal": one.kind, "notes": one.text}
 
 
 def _record(one: Diagnosis) -> dict[str, object]:

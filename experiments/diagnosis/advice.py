@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.samples import uses_mpi
-from experiments.measurements import Curve
+from experiments.measurements import Curve, Failure
 
 _NCCL = {
     "wrong result": "wrong sums are never noise: repeat with NCCL_PROTO=^LL128, then Simple; if they stay, test each "
@@ -45,6 +45,19 @@ _SLINGSHOT = (
     "FI_CXI_RDZV_EAGER_SIZE, FI_CXI_RX_MATCH_MODE=software or hybrid, FI_MR_CACHE_MONITOR=userfaultfd, "
     "FI_CXI_DISABLE_HOST_REGISTER=1; and a newer aws-ofi-nccl"
 )
+
+
+_FAILED = {
+    "test died": "run this test alone with NCCL_DEBUG=WARN: the first warning names the rank and the cause; where a "
+    "test hangs, look for a firewall, a wrong network interface or a dead link",
+    "without MPI": "build nccl-tests with make MPI=1, and start it with the mpirun or srun of that MPI: each process "
+    "must list the devices of all ranks",
+}
+
+
+def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
+    """A line for each kind of failure."""
+    return tuple(_FAILED[kind] for kind in dict.fromkeys(failure.kind for failure in failures))
 
 
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -46,12 +46,12 @@ class Difference:
 def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
     """Each set-up that is slower than the fastest one of the same machine, collective, ranks and algorithm.
 
-    A curve without a collective or ranks is compared with none. Neither are the curves of one document that names no
-    hosts: they may be of several machines.
+    A curve without a collective or ranks is compared with none, nor is one of a process that was no job. Nor are the
+    curves of one document that names no hosts: they may be of several machines.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
-        if curve.points and curve.ranks and curve.collective != UNKNOWN:
+        if curve.points and curve.ranks and curve.collective != UNKNOWN and not curve.alone:
             groups.setdefault(same(curve), []).append(curve)
     kept = (_placed(group) for group in groups.values())
     return tuple(found for group in kept if len(group) > 1 for found in _slower(group))

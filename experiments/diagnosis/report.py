@@ -76,11 +76,13 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
     """Judge a curve, by itself and by what is expected of it. Raises InputError for a curve without points."""
     points = samples(curve)
     found = anomalies(points)
+    if curve.alone:
+        found = _noted(found)
     sound = _sound(points, found)
     envelope = fit(points.size[sound], points.seconds[sound])
     expects = expected(curve, points.size) if expected else None
     if len(points.size) < FEWEST:
-        found = tuple(one._replace(alarm=one.kind == "wrong result") for one in found)
+        found = _noted(found)
         blank = ("",) * len(points.size)
         return Diagnosis(curve, points, envelope, blank, found, expects, None, advice(curve, found))
     flat = _reached(points, envelope)
@@ -91,6 +93,11 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
     elif expects:
         found = (*_beside(curve, points, expects, flat), *found)
     return Diagnosis(curve, points, envelope, regimes(points, envelope), found, expects, top, advice(curve, found))
+
+
+def _noted(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings as notes, but for wrong results: of too few points, or of a job that was none."""
+    return tuple(one._replace(alarm=one.kind == "wrong result") for one in found)
 
 
 def _misfit(points: Samples, expected: Expected) -> Finding | None:

@@ -3,7 +3,7 @@
 from experiments.measurements.doubts import doubts
 from experiments.measurements.folders import read_all
 from experiments.measurements.frame import frame
-from experiments.measurements.measurement import COLLECTIVES, UNKNOWN, Curve, Measurements, Point
+from experiments.measurements.measurement import COLLECTIVES, UNKNOWN, Curve, Failure, Measurements, Point
 from experiments.measurements.reading import read
 from experiments.measurements.writing import write_runs
 
@@ -11,6 +11,7 @@ __all__ = [
     "COLLECTIVES",
     "UNKNOWN",
     "Curve",
+    "Failure",
     "Measurements",
     "Point",
     "doubts",

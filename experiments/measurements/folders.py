@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments.measurements.about import INDEX, entries
-from experiments.measurements.measurement import Curve, Measurements
+from experiments.measurements.measurement import Curve, Failure, Measurements, Unmeasured
 from experiments.measurements.reading import read
 from experiments.output import META, counted
 from topologies.errors import InputError
@@ -13,26 +13,29 @@ from topologies.errors import InputError
 _SUFFIXES = (".csv", ".json", ".log", ".out", ".txt")
 
 
-def read_all(paths: Iterable[Path], family: str | None = None) -> Measurements:
+def read_all(paths: Iterable[Path], family: str | None = None, *, failed: bool = False) -> Measurements:
     """The curves in files and folders, in the order given; `skipped` names the file that each line is about.
 
     A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`), or, without an index,
     for every .csv, .json, .log, .out and .txt in it; a file in a folder that cannot be read is skipped and named.
     A file that is given twice counts once.
     `family` keeps the curves of one series of an index: its whole name or its first word ("F01").
+    With `failed`, a log whose tests all failed is no mistake: its `failures` say so.
     Raises InputError when a path is not there, a file given by its own name cannot be read, or nothing is left.
     """
     curves: list[Curve] = []
     skipped: list[str] = []
+    failures: list[Failure] = []
     paths, met, again = tuple(paths), set[str](), list[Path]()
     for path in paths:
         for file in _files(path, family):
-            found, real = _read(file, forgiving=path.is_dir()), os.path.realpath(file)
+            found, real = _read(file, forgiving=path.is_dir(), failed=failed), os.path.realpath(file)
             if real in met:
                 again.append(file)
                 continue
             met.add(real)
             curves += found.curves
+            failures += found.failures
             skipped += [f"{file}: {line}" for line in found.skipped]
     if again:
         more = f" and {counted(len(again) - 1, 'other file')}" if len(again) > 1 else ""
@@ -40,9 +43,9 @@ def read_all(paths: Iterable[Path], family: str | None = None) -> Measurements:
     kept = [curve for curve in curves if family is None or belongs(curve.family, family)]
     if len(kept) < len(curves):
         skipped.append(f"{len(curves) - len(kept)} of {counted(len(curves), 'curve')}: not of family {family}")
-    if not kept:
+    if not kept and not (failed and failures):
         raise InputError(_nothing(paths, curves, skipped, family))
-    return Measurements(tuple(kept), tuple(skipped))
+    return Measurements(tuple(kept), tuple(skipped), tuple(failures))
 
 
 def belongs(name: str, family: str) -> bool:
@@ -77,9 +80,13 @@ def _may_be_measurements(file: Path) -> bool:
     return file.suffix.lower() in _SUFFIXES and not file.name.endswith(META) and file.is_file()
 
 
-def _read(file: Path, forgiving: bool) -> Measurements:
+def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
     try:
         return read(file)
+    except Unmeasured as error:
+        if not forgiving and not failed:
+            raise
+        return Measurements((), (f"not read: {error}",), error.failures)
     except InputError as error:
         if not forgiving:
             raise

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from topologies.errors import InputError
 
 COLLECTIVES = (
     "all_reduce",
@@ -90,7 +93,8 @@ class Curve:
     `library` is the library and its version, `backend` what torch.distributed calls it, `device` the GPU's model or
     the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
     that an index.csv puts the curve in. All are empty where the file does not tell.
-    `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes.
+    `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes. `alone`: a process that
+    was meant as a part of a job ran as a job of its own.
     `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 
@@ -114,6 +118,7 @@ class Curve:
     capped: bool = False
     kind: str = COLLECTIVE
     hosts: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def streams(self) -> bool:
@@ -121,9 +126,32 @@ class Curve:
         return self.kind.endswith("bandwidth")
 
 
+class Failure(NamedTuple):
+    """A test that did not do what was meant: `kind` in two words, `source` as of a curve, and `text` in words."""
+
+    kind: str
+    source: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Measurements:
-    """Everything read from one file or several; `skipped` says, counted and by place, what was not read and why."""
+    """Everything read from one file or several; `skipped` says, counted and by place, what was not read and why, and
+    `failures` which tests died or were started wrongly."""
 
     curves: tuple[Curve, ...]
     skipped: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class Unmeasured(InputError):
+    """A file without a usable row, whose tests failed."""
+
+    def __init__(self, message: str, failures: tuple[Failure, ...]) -> None:
+        super().__init__(message)
+        self.failures = failures
+
+
+def nothing(message: str, failures: Sequence[Failure]) -> InputError:
+    """The error of a file without a usable row."""
+    return Unmeasured(message, tuple(failures)) if failures else InputError(message)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.measurements.environment import settings, version_of
+from experiments.measurements.failures import DIED
 from experiments.measurements.identity import Device, programs, whole_list
 from experiments.measurements.loading import load
-from experiments.measurements.measurement import Curve, Measurements
+from experiments.measurements.measurement import Curve, Failure, Measurements, nothing
 from experiments.measurements.rows import Rows, Step
 from experiments.measurements.sections import Run
 from experiments.measurements.series import Skipped, curves, told
@@ -59,16 +60,19 @@ def parse_json(text: str, source: str) -> Measurements:
     """The curves in the text of a JSON file that `source` names. Raises InputError as `read_json`."""
     found: list[Curve] = []
     lines: list[str] = []
+    failures: list[Failure] = []
     documents = list(_documents(text, source))
     for document in documents:
         skipped: Skipped = defaultdict(list)
         where = source if len(documents) == 1 else f"{source}:{document.line}"
         found += _curves(document, where, skipped)
         lines += told(skipped, "result")
+        if skipped["bare"]:
+            failures.append(Failure(DIED, where, "a test has no results"))
         lines += [document.cut] if document.cut else []
     if not found:
-        raise InputError(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}")
-    return Measurements(tuple(found), tuple(lines))
+        raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
+    return Measurements(tuple(found), tuple(lines), tuple(failures))
 
 
 def _documents(text: str, source: str) -> Iterator[_Document]:

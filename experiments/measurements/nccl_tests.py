@@ -1,13 +1,16 @@
 """Logs of nccl-tests and rccl-tests, as launchers, debug output and lost lines leave them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from experiments.measurements.failures import alone, died
 from experiments.measurements.loading import load
-from experiments.measurements.measurement import Measurements, tally
+from experiments.measurements.measurement import Curve, Failure, Measurements, nothing, tally
+from experiments.measurements.processes import processes
 from experiments.measurements.rows import read_rows
-from experiments.measurements.sections import Sections, cut
+from experiments.measurements.sections import Run, Sections, cut
 from experiments.measurements.series import Skipped, curves, told
 from topologies.errors import InputError
 
@@ -29,19 +32,48 @@ def looks_like_log(text: str) -> bool:
 
 def parse_log(text: str, source: str) -> Measurements:
     """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
-    sections = cut(text) if "algbw" in text else Sections()
+    parts = processes(text)
+    return _alone(parts, source) if parts else _job(text, source)
+
+
+def _job(text: str, source: str) -> Measurements:
+    """The curves in the log of one job."""
+    sections = cut(text) if "algbw" in text or "nThread" in text else Sections()
     skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
-    found = [
-        curve
-        for run, header in sections.tables()
-        for curve in curves(
-            run, header, read_rows(header, run.lines, run.step, unfinished), f"{source}:{header.line}", skipped
-        )
-    ]
+    found: list[Curve] = []
+    failures: list[Failure] = []
+    for run in sections.runs:
+        mine = list(_curves(run, source, skipped, unfinished))
+        found += mine
+        bare = run.header is not None and run.header.line in skipped["bare"]
+        failures += died(run, mine, source, bare=bare, last=run is sections.runs[-1])
     if not found:
-        raise InputError(_nothing(sections, source, told(skipped)))
-    return Measurements(tuple(found), told(skipped))
+        raise nothing(_nothing(sections, source, told(skipped)), failures)
+    return Measurements(tuple(found), told(skipped), tuple(failures))
+
+
+def _curves(run: Run, source: str, skipped: Skipped, unfinished: int | None) -> Iterator[Curve]:
+    if run.header is not None:
+        rows = read_rows(run.header, run.lines, run.step, unfinished)
+        yield from curves(run, run.header, rows, f"{source}:{run.header.line}", skipped)
+
+
+def _alone(parts: Sequence[str], source: str) -> Measurements:
+    """The curves of processes that were no job, and one failure for all of them."""
+    found, refused = [], []
+    for part in parts:
+        try:
+            found.append(_job(part, source))
+        except InputError as error:
+            refused.append(str(error))
+    alike = [replace(curve, alone=True) for one in found for curve in one.curves]
+    failure = alone(source, len(parts), max((curve.ranks or 1 for curve in alike), default=1))
+    if not alike:
+        raise nothing("; ".join(dict.fromkeys(refused)), (failure,))
+    skipped = dict.fromkeys([line for one in found for line in one.skipped] + refused)
+    others = (other for one in found for other in one.failures)
+    return Measurements(tuple(alike), tuple(skipped), (failure, *others))
 
 
 def _nothing(sections: Sections, source: str, skipped: Sequence[str]) -> str:

@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from experiments.measurements.failures import DIED
 from experiments.measurements.loading import load, numbered, too_long
-from experiments.measurements.measurement import COLLECTIVE, Curve, Measurements, Point, canonical, tally
+from experiments.measurements.measurement import (
+    COLLECTIVE,
+    Curve,
+    Failure,
+    Measurements,
+    Point,
+    canonical,
+    nothing,
+    tally,
+)
 from experiments.measurements.osu_table import (
     BENCHMARKS,
     PROGRAMS,
@@ -20,7 +30,6 @@ from experiments.measurements.osu_table import (
     is_infinite,
 )
 from experiments.output import counted
-from topologies.errors import InputError
 
 _LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b")
 _PROGRAM = re.compile(r"\bosu_(\w{1,30})")
@@ -88,10 +97,14 @@ def parse_osu(text: str, source: str) -> Measurements:
     """The curves in the text of such output that `source` names. Raises InputError as `read_osu`."""
     skipped: _Skipped = defaultdict(list)
     curves = [curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))]
+    failures = tuple(
+        Failure(DIED, f"{source}:{line}", "a test has a table header and no rows") for line in skipped["bare"]
+    )
     told = [tally(*_REASONS[reason], sorted(set(skipped[reason]))) for reason in _REASONS if skipped[reason]]
     if not curves:
-        raise InputError(f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}")
-    return Measurements(tuple(curves), tuple(told))
+        message = f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}"
+        raise nothing(message, failures)
+    return Measurements(tuple(curves), tuple(told), failures)
 
 
 def _tables(text: str, skipped: _Skipped) -> list[_Table]:

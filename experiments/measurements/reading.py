@@ -4,7 +4,7 @@ from pathlib import Path
 
 from experiments.measurements import curves, nccl_json, nccl_tests, osu
 from experiments.measurements.loading import load
-from experiments.measurements.measurement import Measurements
+from experiments.measurements.measurement import Failure, Measurements, Unmeasured, nothing
 from topologies.errors import InputError
 
 
@@ -29,12 +29,15 @@ def _both(text: str, source: str) -> Measurements:
     """The tables of either kind in one log; of a kind without any, the reason is skipped and said."""
     found: list[Measurements] = []
     refused: list[str] = []
+    failures: list[Failure] = []
     for parse in (osu.parse_osu, nccl_tests.parse_log):
         try:
             found.append(parse(text, source))
         except InputError as error:
             refused.append(str(error))
+            failures += error.failures if isinstance(error, Unmeasured) else ()
     if not found:
-        raise InputError("; ".join(refused))
+        raise nothing("; ".join(refused), failures)
     curves = tuple(curve for kind in found for curve in kind.curves)
-    return Measurements(curves, (*(line for kind in found for line in kind.skipped), *refused))
+    failures += [failure for kind in found for failure in kind.failures]
+    return Measurements(curves, (*(line for kind in found for line in kind.skipped), *refused), tuple(failures))

@@ -12,11 +12,17 @@ from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
-    r"|NCCL_ALGO|NCCL_PROTO|CCL version|rccl-tests"
+    r"|NCCL_ALGO|NCCL_PROTO|CCL version|rccl-tests|[Ff]ailure|CANCELLED|Exited with|signal|MPI_ABORT"
+    r"|Segmentation fault"
+)
+_DIED = re.compile(
+    r"Test (?:[A-Z]{1,9} )?failure|CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
+    r"|MPI_ABORT was invoked|Segmentation fault"
 )
 _ITERATIONS = re.compile(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s")
 _RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
 _THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
+_LARGEST = re.compile(r"\bmaxBytes ([0-9]{1,18})\b")
 _STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
 _REDUCED = re.compile(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}")
 _FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
@@ -47,6 +53,8 @@ class Run:
     iterations: int | None = None
     capped: bool = False
     unit: str = "line"
+    largest: int | None = None
+    failed: str = ""
     own: Said = field(default_factory=dict)
     own_after: Said = field(default_factory=dict)
     exported: Said = field(default_factory=dict)
@@ -146,8 +154,8 @@ def _open(sections: Sections, header: Header) -> None:
 
 
 def _preamble(sections: Sections) -> Run:
-    """The test that is being announced: a new one if the current one has its table already."""
-    if sections.runs[-1].header is not None:
+    """The test that is being announced: a new one if the current one has its table already, or died before it."""
+    if sections.runs[-1].header is not None or sections.runs[-1].failed:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
@@ -159,6 +167,8 @@ def _read_preamble(run: Run, content: str) -> None:
         run.started = next(iter(programs(content)), None)
     if threads := _THREADS.search(content):
         run.threads = int(threads[1]) * int(threads[2])
+    if largest := _LARGEST.search(content):
+        run.largest = int(largest[1])
     if iterations := _ITERATIONS.search(content):
         run.iterations = int(iterations[1])
     if step := _STEP.search(content):
@@ -167,6 +177,9 @@ def _read_preamble(run: Run, content: str) -> None:
 
 
 def _read_remark(run: Run, content: str) -> None:
+    begun = run.header is not None or run.threads is not None or bool(run.devices)
+    if begun and not run.closed and not run.failed and _DIED.search(content):
+        run.failed = content.strip()
     if "Out of bounds" in content or "Avg bus" in content or "test concluded" in content:
         run.closed = run.header is not None
         _read_footer(run, content)

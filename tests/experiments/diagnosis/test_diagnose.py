@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import nccl_logs
 from experiments.commands import diagnose as command
 from experiments.commands.machine import Machine
 from experiments.measurements import Curve, read, write_runs
@@ -95,6 +96,42 @@ def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
     assert said.out.endswith("\n0 of 1 curve abnormal\n")
     assert f"note: skipped {path}: given twice, counted once\n" in said.err
     assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which nothing does" in said.err
+
+
+def test_a_test_that_died_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(nccl_logs.log() + "\n".join(nccl_logs.preamble()) + "\n")
+    assert run(path) == 1
+    printed = capsys.readouterr().out
+    assert "job.log:11: healthy" in printed
+    assert "abnormal: test died, job.log:30: all_reduce has a table header and no rows" in printed
+    assert printed.endswith("0 of 1 curve abnormal, 1 failure of tests\n")
+    run(path, how="json")
+    (failure,) = json.loads(capsys.readouterr().out)["failures"]
+    assert failure["kind"] == "test died"
+    run(path, how="csv")
+    last = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))[-1]
+    assert (last["abnormal"], last["size_B"], last["source"]) == ("test died", "", f"{path}:30")
+
+
+@pytest.mark.parametrize("how", ["table", "csv", "json"])
+def test_a_log_of_a_dead_test_alone_is_judged(tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(nccl_logs.preamble()) + "\n")
+    assert run(path, how=how) == 1
+    assert "test died" in capsys.readouterr().out
+
+
+def test_processes_that_were_no_job_are_one_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = nccl_logs.log(ranks=1).replace("  12.5", "   0").splitlines()
+    second = [line.replace("Pid   4200", "Pid   4300") for line in lines]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(line for pair in zip(lines, second, strict=True) for line in pair) + "\n")
+    assert run(path) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("abnormal: ") == 1
+    assert "2 processes of 1 rank each and no job of 2: nccl-tests was built or started without MPI" in printed
+    assert "try: build nccl-tests with make MPI=1" in printed
 
 
 def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) -> None:

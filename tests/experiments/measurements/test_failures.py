@@ -1,0 +1,76 @@
+"""Tests that died are failures, whatever else the log holds."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.measurements import Failure, read, read_all
+from experiments.measurements.osu import parse_osu
+from nccl_logs import FOOTER, log, parse, preamble, rows
+from topologies.errors import InputError
+
+NCCL = "node1: Test NCCL failure common.cu:961 'unhandled system error'"
+TIME = "slurmstepd: error: *** STEP 7.0 ON node1 CANCELLED AT 2025-02-06T19:33:33 DUE TO TIME LIMIT ***"
+BARE = "\n".join(preamble()) + "\n"
+
+
+def test_a_whole_log_has_no_failure() -> None:
+    assert parse(log() + NCCL + "\n").failures == ()
+    assert parse(log() + log()).failures == ()
+
+
+def test_a_table_without_rows_is_one() -> None:
+    assert parse(BARE + log()).failures == (
+        Failure("test died", "x.log:11", "all_reduce has a table header and no rows"),
+    )
+
+
+@pytest.mark.parametrize("line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3"])
+def test_a_test_that_died_between_rows_is_one(line: str) -> None:
+    cut = "\n".join([*preamble(), *rows()[:2], line]) + "\n"
+    (failure,) = parse(cut + log()).failures
+    assert failure == ("test died", "x.log:11", f"all_reduce ended after 1KiB: {line}")
+    assert parse(cut).failures == (failure,)
+
+
+def test_a_test_that_stops_before_the_next_one_is_one() -> None:
+    cut = "\n".join([*preamble(), *rows()[:2]]) + "\n"
+    assert [failure.text for failure in parse(cut + log()).failures] == [
+        "all_reduce ended after 1KiB of 16MiB, and the next test follows"
+    ]
+    assert parse(cut).failures == (), "the log itself may be cut"
+    assert parse("\n".join([*preamble(), *rows()]) + "\n" + log()).failures == ()
+
+
+def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
+    found = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
+    assert [failure.text for failure in found.failures] == [f"all_reduce ended before its table: {NCCL}"]
+    assert [curve.ranks for curve in found.curves] == [4]
+
+
+def test_wrong_results_end_no_test() -> None:
+    text = log().replace("0 OK", "16 FAILED") + "srun: error: node1: tasks 0-3: Exited with exit code 1\n"
+    assert parse(text).failures == ()
+
+
+def test_osu_may_die_too() -> None:
+    text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n"
+    found = parse_osu(text + text + "4                       1.73\n", "x.out")
+    assert [(failure.kind, failure.source) for failure in found.failures] == [("test died", "x.out:2")]
+
+
+def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(BARE)
+    with pytest.raises(InputError, match="a table header with no rows below"):
+        read(path)
+    with pytest.raises(InputError, match="a table header with no rows below"):
+        read_all([path])
+    for where in (path, tmp_path):
+        found = read_all([where], failed=True)
+        assert (found.curves, len(found.failures)) == ((), 1)
+    (tmp_path / "whole.log").write_text(log())
+    assert len(read_all([tmp_path]).failures) == 1
+    path.write_text("\n".join(["no table", *FOOTER]))
+    with pytest.raises(InputError):
+        read_all([path], failed=True)
