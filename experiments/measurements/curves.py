@@ -12,6 +12,7 @@ from experiments.measurements.about import About, about
 from experiments.measurements.columns import IDENTITY, Cells, Identity
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import COLLECTIVE, UNKNOWN, Curve, Measurements, Point, tally
+from experiments.measurements.networks import network_by_words
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -168,6 +169,7 @@ def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
         family=known.family,
         machine=known.machine,
         kind=key.kind or known.kind or COLLECTIVE,
+        network=network_by_words(f"{key.topology} {known.machine}"),
     )
 
 

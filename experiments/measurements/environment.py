@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from experiments.measurements.labels import Label, forced_by
 
 Said = dict[str, set[str]]
-"""All values that were given to NCCL_ALGO, NCCL_PROTO and the library's version."""
+"""All values that were given to each variable, and to "library": its version."""
+LIBRARY = "library"
 
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})")
 _CODE = re.compile(r"\bnccl-library=([0-9]{4,6})(?![0-9])")
 _SETTING = re.compile(
-    r"(?:\b(export|unset) {1,9}['\"]?)?\bNCCL_(ALGO|PROTO)\b(=| set by environment to )?['\"]?([\w^:;,]{0,200})"
+    r"(?:\b(export|unset) {1,9}['\"]?)?(?<!\b[Ss]et )(?<!\b[Tt]ry )(?<!etting )"
+    r"\b((?:NCCL|RCCL|FI|UCX|OMPI_MCA|MPICH|MPIR_CVAR|I_MPI)_\w{1,60})\b"
+    r"(=| set by environment to )?['\"]?((?:[\w^/~-][\w^:;,/]{0,199})?)"
 )
 
 
@@ -19,20 +22,25 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
     """Names and values in a line, and of which test: "this", the "next" one, or "all" from now on (exported).
 
     >>> list(settings("+ export NCCL_ALGO=Ring")), list(settings("mpirun -x NCCL_PROTO=LL128 all_reduce_perf"))
-    ([('ALGO', 'Ring', 'all')], [('PROTO', 'LL128', 'next')])
+    ([('NCCL_ALGO', 'Ring', 'all')], [('NCCL_PROTO', 'LL128', 'next')])
     >>> list(settings("node1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Tree"))
-    [('ALGO', 'Tree', 'this')]
+    [('NCCL_ALGO', 'Tree', 'this')]
     """
     for shell, name, given, value in _SETTING.findall(text):
         if shell == "unset" or (given and value):
             scope = "all" if shell else "this" if given != "=" else "next"
             yield name, "" if shell == "unset" else value, scope
     for library, version in _VERSION.findall(text):
-        yield "library", f"{library} {version}", "this"
+        yield LIBRARY, f"{library} {version}", "this"
     for code in _CODE.findall(text):
-        yield "library", f"NCCL {version_of(int(code))}", "this"
+        yield LIBRARY, f"NCCL {version_of(int(code))}", "this"
     if "rccl-tests" in text:
-        yield "library", "RCCL", "this"
+        yield LIBRARY, "RCCL", "this"
+
+
+def variables(said: Said) -> tuple[str, ...]:
+    """The variables that have a value."""
+    return tuple(sorted(name for name, values in said.items() if name != LIBRARY and any(values)))
 
 
 def version_of(code: int) -> str:
@@ -47,7 +55,7 @@ def version_of(code: int) -> str:
 
 def library(said: Said) -> tuple[str, tuple[str, ...]]:
     """The library and its version, or none and a note where the log names several."""
-    versions = sorted(said.get("library", ()), key=lambda version: (len(version), version))
+    versions = sorted(said.get(LIBRARY, ()), key=lambda version: (len(version), version))
     if versions and all(versions[-1].startswith(version) for version in versions):
         return versions[-1], ()
     return "", (f"library unknown: the log names {' and '.join(versions)}",) if versions else ()
@@ -55,11 +63,9 @@ def library(said: Said) -> tuple[str, tuple[str, ...]]:
 
 def forced(said: Said, collective: str) -> Label:
     """The algorithm and the protocol that were forced on a collective; none and a note where there are several."""
-    values = {name: sorted(said.get(name, ())) for name in ("ALGO", "PROTO")}
+    values = {name: sorted(said.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}
     notes = tuple(
-        f"NCCL_{name} is {' and '.join(given)} in the log: not known which"
-        for name, given in values.items()
-        if given[1:]
+        f"{name} is {' and '.join(given)} in the log: not known which" for name, given in values.items() if given[1:]
     )
     algo, proto = ("".join(given) if len(given) == 1 else "" for given in values.values())
     label = forced_by(algo, proto, collective)

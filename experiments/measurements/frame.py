@@ -34,6 +34,7 @@ COLUMNS = {
     "family": "string",
     "machine": "string",
     "kind": "string",
+    "network": "string",
     "capped": "bool",
     "curve": "int64",
     "source": "string",

@@ -93,8 +93,9 @@ class Curve:
     `library` is the library and its version, `backend` what torch.distributed calls it, `device` the GPU's model or
     the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
     that an index.csv puts the curve in. All are empty where the file does not tell.
-    `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes. `alone`: a process that
-    was meant as a part of a job ran as a job of its own.
+    `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes, `network`
+    is one of `networks.NETWORKS`, `variables` are those of the library that the file sets. `alone`: a process that was
+    meant as a part of a job ran as a job of its own.
     `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 
@@ -119,6 +120,8 @@ class Curve:
     kind: str = COLLECTIVE
     hosts: tuple[str, ...] = ()
     alone: bool = False
+    network: str = ""
+    variables: tuple[str, ...] = ()
 
     @property
     def streams(self) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.measurements.environment import settings, version_of
+from experiments.measurements.environment import LIBRARY, settings, version_of
 from experiments.measurements.failures import DIED
 from experiments.measurements.identity import Device, programs, whole_list
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import Curve, Failure, Measurements, nothing
+from experiments.measurements.networks import network_of
 from experiments.measurements.rows import Rows, Step
 from experiments.measurements.sections import Run
 from experiments.measurements.series import Skipped, curves, told
@@ -72,7 +73,8 @@ def parse_json(text: str, source: str) -> Measurements:
         lines += [document.cut] if document.cut else []
     if not found:
         raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
-    return Measurements(tuple(found), tuple(lines), tuple(failures))
+    network = network_of(text)
+    return Measurements(tuple(replace(curve, network=network) for curve in found), tuple(lines), tuple(failures))
 
 
 def _documents(text: str, source: str) -> Iterator[_Document]:
@@ -144,10 +146,10 @@ def _run(document: _Document) -> Run:
     run.threads = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
     run.devices = _devices(config, run.threads)
     for variable in _list(value, "env"):
-        if isinstance(variable, str) and variable.startswith("NCCL_"):
-            run.own |= {name: {given} for name, given, _ in settings(variable)}
+        if isinstance(variable, str):
+            run.own |= {name: {given} for name, given, _ in settings(variable) if variable.startswith(name)}
     if code := _whole(value.get("nccl_version")):
-        run.own["library"] = {f"NCCL {version_of(code)}"}
+        run.own[LIBRARY] = {f"NCCL {version_of(code)}"}
     if "version" in value and value["version"] not in VERSIONS:
         run.notes.append(f"version {str(value['version'])[:20]} of the JSON: known here are {' and '.join(VERSIONS)}")
     if document.cut:

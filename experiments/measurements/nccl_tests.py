@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.measurements.failures import alone, died
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import Curve, Failure, Measurements, nothing, tally
+from experiments.measurements.networks import network_of
 from experiments.measurements.processes import processes
 from experiments.measurements.rows import read_rows
 from experiments.measurements.sections import Run, Sections, cut
@@ -33,7 +34,9 @@ def looks_like_log(text: str) -> bool:
 def parse_log(text: str, source: str) -> Measurements:
     """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
     parts = processes(text)
-    return _alone(parts, source) if parts else _job(text, source)
+    found = _alone(parts, source) if parts else _job(text, source)
+    network = network_of(text)
+    return replace(found, curves=tuple(replace(curve, network=network) for curve in found.curves))
 
 
 def _job(text: str, source: str) -> Measurements:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from experiments.measurements.environment import LIBRARY, settings
 from experiments.measurements.failures import DIED
 from experiments.measurements.loading import load, numbered, too_long
 from experiments.measurements.measurement import (
@@ -18,6 +19,7 @@ from experiments.measurements.measurement import (
     nothing,
     tally,
 )
+from experiments.measurements.networks import network_of
 from experiments.measurements.osu_table import (
     BENCHMARKS,
     PROGRAMS,
@@ -104,6 +106,8 @@ def parse_osu(text: str, source: str) -> Measurements:
     if not curves:
         message = f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}"
         raise nothing(message, failures)
+    network, said = network_of(text), sorted({name for name, value, _ in settings(text) if value and name != LIBRARY})
+    curves = [replace(curve, network=network, variables=tuple(said)) for curve in curves]
     return Measurements(tuple(curves), tuple(told), failures)
 
 

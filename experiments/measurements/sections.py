@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from experiments.measurements.environment import Said, settings
+from experiments.measurements.environment import LIBRARY, Said, settings
 from experiments.measurements.identity import Device, device, programs
 from experiments.measurements.loading import numbered, too_long
 from experiments.measurements.rows import Line, Step, may_matter
@@ -12,8 +12,8 @@ from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
-    r"|NCCL_ALGO|NCCL_PROTO|CCL version|rccl-tests|[Ff]ailure|CANCELLED|Exited with|signal|MPI_ABORT"
-    r"|Segmentation fault"
+    r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL version|rccl-tests|[Ff]ailure|CANCELLED"
+    r"|Exited with|signal|MPI_ABORT|Segmentation fault"
 )
 _DIED = re.compile(
     r"Test (?:[A-Z]{1,9} )?failure|CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
@@ -132,7 +132,7 @@ def _read_settings(sections: Sections, content: str) -> None:
     run = sections.runs[-1]
     if "nccl-library=" in content:
         run = _preamble(sections)
-        run.own.pop("library", None)
+        run.own.pop(LIBRARY, None)
     for name, value, scope in settings(content):
         if scope == "all":
             sections.exported[name] = {value} if value else set()

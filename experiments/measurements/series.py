@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from experiments.measurements.checks import finite, measured, row_agrees
-from experiments.measurements.environment import forced, library
+from experiments.measurements.environment import forced, library, variables
 from experiments.measurements.identity import (
     Ranks,
     bus_factor,
@@ -136,6 +136,7 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         device=device,
         dtype=table.rows[0].kind if table.rows else "",
         capped=run.capped,
+        variables=variables(said),
         hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
     )
 

@@ -74,6 +74,7 @@ WHOLE = Curve(
     device="NVIDIA H100 80GB HBM3",
     dtype="float",
     hosts=("node0", "node1"),
+    variables=("NCCL_ALGO", "NCCL_PROTO"),
 )
 
 

@@ -1,0 +1,54 @@
+"""The network between nodes, by what a log or an index says of it, never by a file's name."""
+
+import re
+
+SLINGSHOT, EFA, INFINIBAND, ROCE, TCP = NETWORKS = ("Slingshot", "EFA", "InfiniBand", "RoCE", "TCP")
+
+_PROVIDERS = {"cxi": SLINGSHOT, "efa": EFA, "verbs": INFINIBAND, "tcp": TCP, "sockets": TCP}
+_PROVIDER = re.compile(r"(?:[Pp]rovider is |FI_PROVIDER(?:=| set by environment to )['\"]?)(\w{1,20})")
+_EVIDENCE = (
+    (SLINGSHOT, re.compile(r"\bFI_CXI_[A-Z]|MPICH Slingshot|\bcxi[0-9]\b")),
+    (EFA, re.compile(r"\bFI_EFA_[A-Z]")),
+    (ROCE, re.compile(r"NET/IB : Using [^\n]{0,200}/RoCE")),
+    (INFINIBAND, re.compile(r"NET/IB : Using|Using network IB|\bNCCL_IB_(?:HCA|SL|TIMEOUT|QPS_PER_CONNECTION)\b")),
+    (TCP, re.compile(r"NET/Socket : Using|Using network Socket")),
+)
+_MARKS = ("rovider", "PROVIDER", "FI_", "cxi", "Slingshot", "NET/", "Using network", "NCCL_IB_")
+"""What a line contains that may name the network."""
+_MOST = 2**20
+"""Characters of such lines that are read."""
+_WORDS = (
+    (SLINGSHOT, re.compile(r"slingshot|\bcxi\b", re.IGNORECASE)),
+    (EFA, re.compile(r"\bEFA\b")),
+    (ROCE, re.compile(r"\bRoCE", re.IGNORECASE)),
+    (INFINIBAND, re.compile(r"infiniband|\b[ENHX]DR[0-9]{0,3}\b", re.IGNORECASE)),
+    (TCP, re.compile(r"\bTCP\b|\bGbE\b|ethernet", re.IGNORECASE)),
+)
+
+
+def network_of(text: str) -> str:
+    """The network of a log: by libfabric's provider, else by variables and NCCL's lines; empty if nothing names it.
+
+    >>> network_of("NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)"), network_of("FI_CXI_RDZV_GET_MIN=0")
+    ('Slingshot', 'Slingshot')
+    >>> network_of("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE"), network_of("cd slingshot/aws-ofi-nccl")
+    ('RoCE', '')
+    """
+    lines = "\n".join(line for line in text.split("\n") if any(mark in line for mark in _MARKS))[:_MOST]
+    for provider in _PROVIDER.findall(lines):
+        if provider in _PROVIDERS:
+            return _PROVIDERS[provider]
+    return _first(_EVIDENCE, lines)
+
+
+def network_by_words(words: str) -> str:
+    """The network that a description of a machine names; empty if none.
+
+    >>> network_by_words("4x NDR200 InfiniBand per node"), network_by_words("Slingshot-11"), network_by_words("NVLink4")
+    ('InfiniBand', 'Slingshot', '')
+    """
+    return _first(_WORDS, words)
+
+
+def _first(evidence: tuple[tuple[str, re.Pattern[str]], ...], text: str) -> str:
+    return next((name for name, pattern in evidence if pattern.search(text)), "")
