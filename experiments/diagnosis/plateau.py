@@ -10,6 +10,8 @@ import numpy as np
 from experiments.diagnosis.samples import on_host
 from experiments.measurements import Curve
 from experiments.measurements.identity import bus_factor
+from experiments.measurements.networks import INFINIBAND, SLINGSHOT
+from experiments.output import counted
 from topologies.topology import Topology
 from topologies.units import format_bandwidth
 
@@ -20,8 +22,15 @@ _COUNT = re.compile(r"\b([0-9]{1,2})(?:x | per node)")
 _WORD = re.compile(
     r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s per link)"
 )
-_PORTS = {1.25: "10 Gbit/s", 3.125: "25 Gbit/s", 12.5: "100 Gbit/s (EDR)", 25.0: "200 Gbit/s (HDR, Slingshot-11)"}
-_PORTS |= {50.0: "400 Gbit/s (NDR)", 100.0: "800 Gbit/s (XDR)"}
+_PORTS = (1.25, 3.125, 12.5, 25.0, 50.0, 100.0)
+"""GB/s of usual ports, one way."""
+_GENERATIONS = {
+    "": {12.5: "EDR", 25.0: "HDR, Slingshot-11", 50.0: "NDR", 100.0: "XDR"},
+    INFINIBAND: {12.5: "EDR", 25.0: "HDR", 50.0: "NDR", 100.0: "XDR"},
+    SLINGSHOT: {12.5: "Slingshot-10", 25.0: "Slingshot-11"},
+}
+"""What ports of each network are called; of one that nobody knows under ""."""
+_COUNTS = (1, 2, 4, 8)
 _GPUS = {
     "V100": ("NVLink 2", 6, 25.0),
     "A100": ("NVLink 3", 12, 25.0),
@@ -38,13 +47,15 @@ _PEERS = ("gpu", "nvswitch", "switch")
 
 
 class Links(NamedTuple):
-    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`: nobody guessed."""
+    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`: nobody guessed.
+    `guess` says how they were guessed, and what gives the same."""
 
     name: str
     number: int
     rate: float
     place: str
     sure: bool = True
+    guess: str = ""
 
 
 class Plateau(NamedTuple):
@@ -66,7 +77,10 @@ def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | 
         links = _used(links, curve, rate)
     place = links.place if links else "GPU" if alone else "node"
     text = f"{format_bandwidth(rate)} a {place}"
-    return Plateau(rate, links, f"{text}: {_words(rate, links, on_host(curve))}" if links else text)
+    if not links:
+        return Plateau(rate, None, text)
+    guess = f"; {links.guess}" if links.guess else ""
+    return Plateau(rate, links, f"{text}: {_words(rate, links, on_host(curve))}{guess}")
 
 
 def nodes_of(curve: Curve, topology: Topology | None) -> int:
@@ -100,7 +114,7 @@ def _words(rate: float, links: Links, host: bool) -> str:
     if share >= FULL:
         return f"{share:.0%} of {ports}, {'the limit' if links.sure else 'likely the limit'}"
     used = max(1, int(np.ceil(rate / links.rate / 1.03)))
-    if links.place == "node" and rate / (used * links.rate) >= FULL and used < links.number:
+    if links.sure and links.place == "node" and rate / (used * links.rate) >= FULL and used < links.number:
         return f"{share:.0%} of {ports}, as if {used} of {links.number} were used"
     other = "copies and merging on the host may be the limit" if host else "algorithm or protocol may be the limit"
     return f"{share:.0%} of {ports}: {other}"
@@ -135,12 +149,29 @@ def _network(curve: Curve) -> str:
 
 
 def _of_network(curve: Curve, rate: float) -> Links:
-    """The NICs that an index names; else the nearest usual ports."""
+    """The NICs that an index names; else a guess."""
     network, here = _network(curve), (curve.ranks or 2) // (curve.nodes or 1)
     if found := _WORD.search(network):
         speed = 1e9 * (_NAMED[found[1]] if found[1] else int(found[2]) / 8 if found[2] else float(found[3]))
         count = int(said[1]) if (said := _COUNT.search(network)) else here if "per GPU" in network else 1
         return Links(found[1] or (f"{found[2]} Gbit/s" if found[2] else "link"), count, speed, "node")
-    fitting = [(count, speed) for speed in _PORTS for count in (1, 2, 4, 8) if count * speed * 1e9 * 1.03 >= rate]
-    count, speed = min(fitting or [(8, 100.0)], key=lambda port: (rate < FULL * port[0] * port[1] * 1e9, *port))
-    return Links(f"port of {_PORTS[speed]}", count, speed * 1e9, "node", sure=False)
+    return _guess(curve, rate, 1 if on_host(curve) else curve.gpus_per_node or max(here, 1))
+
+
+def _guess(curve: Curve, rate: float, gpus: int) -> Links:
+    """Usual ports that carry `rate`: a NIC a GPU if that fits, else fewer NICs, else more."""
+    counts = sorted({*_COUNTS, gpus})
+    ports = [(count, speed) for speed in _PORTS for count in counts if count * speed * 1e9 * 1.03 >= rate]
+    ports = ports or [(counts[-1], _PORTS[-1])]
+
+    def unlikely(port: tuple[int, float]) -> tuple[bool, bool, float, float]:
+        count, speed = port
+        return rate < FULL * count * speed * 1e9, count > gpus, abs(np.log2(count / gpus)), speed
+
+    count, speed = min(ports, key=unlikely)
+    same = [f"{n} x {8 * s:g} Gbit/s" for n, s in ports if n * s == count * speed and n != count]
+    others = f"; {', '.join(same[:-1])}{' or ' if same[:-1] else ''}{same[-1]} would give the same" if same else ""
+    how = "a guess" if on_host(curve) else f"a guess by {counted(gpus, 'GPU')} a node"
+    generation = _GENERATIONS.get(curve.network, {}).get(speed, "")
+    name = f"port of {8 * speed:g} Gbit/s{f' ({generation})' if generation else ''}"
+    return Links(name, count, speed * 1e9, "node", sure=False, guess=how + others)
