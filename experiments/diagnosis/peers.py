@@ -52,8 +52,13 @@ def _judged_finding(one: Diagnosis, finding: Finding, groups: Sequence[Sequence[
         return finding
     sizes = set(one.samples.size[list(finding.places)].tolist())
     for peers in groups:
-        having = [any(peer[size] for size in sizes & peer.keys()) for peer in peers if sizes & peer.keys()]
+        having = [_has(peer, sizes & peer.keys()) for peer in peers if sizes & peer.keys()]
         if sum(having) >= FEWEST and 2 * sum(having) > len(having):
             text = f"{finding.text}; {sum(having)} of {len(having)} other curves share it"
             return finding._replace(alarm=False, text=text)
     return finding
+
+
+def _has(peer: dict[float, bool], sizes: set[float]) -> bool:
+    """Whether a curve has the step at half of these sizes or more."""
+    return 2 * sum(peer[size] for size in sizes) >= len(sizes)

@@ -113,8 +113,9 @@ def _by_index(entry: Entry, index: Path) -> About:
 
 
 def _kind(*words: str) -> str:
-    """What the OSU program that an index names measures; empty if it names none."""
-    return next((PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS), "")
+    """What the OSU program that an index names measures, or a bandwidth of many messages; empty if it names none."""
+    named = (PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS)
+    return next(named, "bandwidth" if any("windowed streaming" in text for text in words) else "")
 
 
 def _library(version: str, label: str) -> str:

@@ -15,8 +15,9 @@ _MARK = re.compile(
     r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL version|rccl-tests|[Ff]ailure|CANCELLED"
     r"|Exited with|signal|MPI_ABORT|Segmentation fault"
 )
+_FAILURE = re.compile(r"Test (?:[A-Z]{1,9} )?failure")
 _DIED = re.compile(
-    r"Test (?:[A-Z]{1,9} )?failure|CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
+    r"CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
     r"|MPI_ABORT was invoked|Segmentation fault"
 )
 _ITERATIONS = re.compile(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s")
@@ -58,6 +59,11 @@ class Run:
     own: Said = field(default_factory=dict)
     own_after: Said = field(default_factory=dict)
     exported: Said = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether what announces a test announces another one: this one has its table, or died before it."""
+        return self.header is not None or bool(self.failed)
 
     def next(self) -> "Run":
         """The test after this one, with what was said of it in advance."""
@@ -123,8 +129,19 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
     elif any(mark in content for mark in _PREAMBLE) or _lists_device(sections.runs[-1], content):
         _read_preamble(_preamble(sections), content)
     else:
+        _read_failure(sections, content)
         _read_remark(sections.runs[-1], content)
     return header is not None
+
+
+def _read_failure(sections: Sections, content: str) -> None:
+    """A line that says that a test died: nccl-tests' own of any test, others' of one that has begun and not ended."""
+    own, run = _FAILURE.search(content), sections.runs[-1]
+    if own and run.closed:
+        run = _preamble(sections)
+    begun = run.header is not None or run.threads is not None or bool(run.devices)
+    if not run.failed and (own or (begun and not run.closed and _DIED.search(content))):
+        run.failed = content.strip()
 
 
 def _read_settings(sections: Sections, content: str) -> None:
@@ -137,7 +154,7 @@ def _read_settings(sections: Sections, content: str) -> None:
         if scope == "all":
             sections.exported[name] = {value} if value else set()
             continue
-        here = run.header is None or (scope == "this" and not run.closed)
+        here = not run.over or (scope == "this" and not run.closed)
         (run.own if here else run.own_after).setdefault(name, set()).add(value)
 
 
@@ -155,7 +172,7 @@ def _open(sections: Sections, header: Header) -> None:
 
 def _preamble(sections: Sections) -> Run:
     """The test that is being announced: a new one if the current one has its table already, or died before it."""
-    if sections.runs[-1].header is not None or sections.runs[-1].failed:
+    if sections.runs[-1].over:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
@@ -177,9 +194,6 @@ def _read_preamble(run: Run, content: str) -> None:
 
 
 def _read_remark(run: Run, content: str) -> None:
-    begun = run.header is not None or run.threads is not None or bool(run.devices)
-    if begun and not run.closed and not run.failed and _DIED.search(content):
-        run.failed = content.strip()
     if "Out of bounds" in content or "Avg bus" in content or "test concluded" in content:
         run.closed = run.header is not None
         _read_footer(run, content)
@@ -192,7 +206,7 @@ def _read_remark(run: Run, content: str) -> None:
         run.capped = True
     elif run.header is None:
         run.nranks |= {int(count) for count in _RANKS.findall(content)}
-    (run.named if run.header is None else run.named_after).extend(programs(content))
+    (run.named_after if run.over else run.named).extend(programs(content))
 
 
 def _read_footer(run: Run, content: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.measurements import Failure, read, read_all
 from experiments.measurements.osu import parse_osu
-from nccl_logs import FOOTER, log, parse, preamble, rows
+from nccl_logs import FOOTER, log, parse, preamble, rows, shaped
 from topologies.errors import InputError
 
 NCCL = "node1: Test NCCL failure common.cu:961 'unhandled system error'"
@@ -15,7 +15,7 @@ BARE = "\n".join(preamble()) + "\n"
 
 
 def test_a_whole_log_has_no_failure() -> None:
-    assert parse(log() + NCCL + "\n").failures == ()
+    assert parse(log() + TIME + "\n").failures == ()
     assert parse(log() + log()).failures == ()
 
 
@@ -46,6 +46,20 @@ def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
     found = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
     assert [failure.text for failure in found.failures] == [f"all_reduce ended before its table: {NCCL}"]
     assert [curve.ranks for curve in found.curves] == [4]
+
+
+def test_a_test_that_says_nothing_but_its_failure_is_one() -> None:
+    for text in (log() + NCCL + "\n" + log(), NCCL + "\n" + log()):
+        (failure,) = parse(text).failures
+        assert failure.text == f"a test ended before its table: {NCCL}"
+
+
+def test_a_test_after_one_that_died_has_its_own_name_and_settings() -> None:
+    died = "\n".join([*preamble()[:-4], NCCL]) + "\n"
+    command = "NCCL_PROTO=LL srun ./build/all_gather_perf\n"
+    after = log(*shaped(0.75, "float    none      -1")).replace("# Collective test starting: all_reduce_perf\n", "")
+    (curve,) = parse(died + command + after).curves
+    assert (curve.collective, curve.protocol) == ("all_gather", "LL")
 
 
 def test_wrong_results_end_no_test() -> None:
