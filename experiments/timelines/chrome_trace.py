@@ -123,7 +123,7 @@ def _steps(plan: Plan, timeline: Timeline) -> _Slices:
     start = np.vstack((np.zeros(plan.workers), end[:-1]))
     about = [
         _about(f"ProfilerStep#{step}", "user_annotation", **({} if useful else {"lost": True}))
-        for step, useful in enumerate(plan.useful.tolist())
+        for step, useful in zip(plan.numbers.tolist(), plan.useful.tolist(), strict=True)
     ]
     ranks = np.tile(np.arange(plan.workers), plan.steps)
     return _slices(ranks, STEPS, start.ravel(), end.ravel(), [word for word in about for _ in range(plan.workers)])

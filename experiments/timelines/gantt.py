@@ -228,7 +228,8 @@ def _draw_steps(axes: Axes, picture: _Picture) -> None:
     if picture.plan.updates is None:
         lines = axes.vlines(ends[:-1], -0.5, rows - 0.5)
         above, every = axes.secondary_xaxis("top"), -(-len(ends) // STEPS)
-        names = [f"step {k}" + " (lost)" * (not useful) for k, useful in enumerate(picture.plan.useful.tolist())]
+        steps = zip(picture.plan.numbers.tolist(), picture.plan.useful.tolist(), strict=True)
+        names = [f"step {number}" + " (lost)" * (not useful) for number, useful in steps]
         above.set_xticks(((np.append(0.0, ends[:-1]) + ends) / 2)[::every], names[::every])
         above.tick_params(length=0, labelsize=8)
     else:

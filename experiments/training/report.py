@@ -28,6 +28,8 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
     return {
         "summary": record,
         "steps_s": measures.steps.tolist(),
+        "step_numbers": found.plan.numbers.tolist(),
+        "steps_lost": (found.plan.useful == 0).tolist(),
         "critical_path_s": parts(found.path),
         "critical_path_by_phase_s": found.by_phase(),
         "contention": wait_records(found.waits, found.timeline.schedule),

@@ -220,6 +220,7 @@ class _Run:
             workers=self.setting.ranks,
             lanes=("compute", "communication", "server", "clock"),
             ends=np.array(self.ends, dtype=np.int32),
+            numbers=np.arange(len(self.ends), dtype=np.int32),
             useful=np.ones(len(self.ends), dtype=np.int32),
             samples=np.array(self.samples, dtype=np.int32),
             spans=Spans(*map(np.concatenate, zip(*self.spans, strict=True))),

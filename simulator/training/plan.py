@@ -70,7 +70,8 @@ class Updates(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Plan:
     """`ends[k, r]` is the last operation of the k-th step that rank r runs; `useful[k]` is false where the step is lost
-    to a failure. Step k handles `samples[k]` samples, all ranks together. `lanes` names the lanes of a rank; `words`
+    to a failure. `numbers[k]` is its number from 0 on: a step that is repeated after a failure keeps its number. Step k
+    handles `samples[k]` samples, all ranks together. `lanes` names the lanes of a rank; `words`
     says what was chosen. `held` is in no slot: by default parameters, buffers and optimizer state of every worker.
     While a rank communicates, its computations take `slowdown` of their time longer.
     """
@@ -81,6 +82,7 @@ class Plan:
     workers: int
     lanes: tuple[str, ...]
     ends: Ints
+    numbers: Ints
     useful: Ints
     samples: Ints
     spans: Spans

@@ -27,6 +27,7 @@ class Trainer:
         if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
             raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
         self.attempts = [Attempt(0)] * before + setting.conditions.attempts(setting.steps)
+        self._before = before
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._step = 0
         self._streams: dict[int, Ints] = {}
@@ -109,6 +110,11 @@ class Trainer:
         self._samples.append(0 if lost else self.model.batch * batches * int(inputs.sum()))
         self._step += 1
 
+    def _numbers(self) -> Ints:
+        """The number of each step: those before the first of the setting come first."""
+        after = [self._before + attempt.step for attempt in self.attempts[self._before :]]
+        return np.array([*range(self._before), *after], dtype=np.int32)
+
     def restart(self) -> None:
         """All workers wait until the failure is noticed, and start again when they are done with what they compute."""
         failure = self.setting.conditions.failure
@@ -139,6 +145,7 @@ class Trainer:
             workers=self.setting.ranks,
             lanes=lanes,
             ends=np.array(self._ends, dtype=np.int32),
+            numbers=self._numbers(),
             useful=np.array(self._useful, dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
             spans=spans,

@@ -66,6 +66,7 @@ def test_two_workers_by_hand() -> None:
     """
     plan, timeline, found = ran(ASGD(update=1.0), 2, 2, 1.0)
     assert applied(plan, timeline).tolist() == [[6, 7], [12, 13]]
+    assert plan.numbers.tolist() == [0, 1]
     assert timeline.makespan == 13
     assert plan.updates is not None
     assert plan.updates.worker.tolist() == [0, 1, 0, 1]

@@ -236,6 +236,12 @@ def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
     assert found.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
 
 
+def test_a_repeated_step_keeps_its_number() -> None:
+    failure = Failure(1, 3, restart=40.0, checkpoint=2)
+    assert planned(quiet(), 2, steps=5, failure=failure).numbers.tolist() == [0, 1, 2, 3, 2, 3, 4]
+    assert planned(quiet(startup=True), 2, steps=3, failure=Failure(1, 0, 1.0)).numbers.tolist() == [0, 1, 1, 2, 3]
+
+
 @given(
     st.integers(2, 6),
     st.sampled_from([0.0, 4096.0, 6000.0, ONE_BUCKET]),
