@@ -19,7 +19,7 @@ from simulator.training.communicator import MOST_OPERATIONS, Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
+from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Stored
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -82,6 +82,10 @@ class DataParallel(Strategy):
     each of the two is too much here. Neither overlaps with computing. The broadcast is one node of autograd's graph,
     and its backward, the reduction, runs when the gradients of all parameters of all replicas are there.
 
+    *Outputs.* The first device holds what it has gathered from the others until its backward is done. Its own outputs
+    are among its activations. The gradients of outputs take time and bytes, but no memory here: a model that computes
+    its loss has none.
+
     A device without input takes part in the broadcast and the reduction alone. A step leaves the sum of all gradients
     on the first device: a reduce. Of the replicas, the memory is that of the parameters which every worker has.
     """
@@ -113,7 +117,8 @@ class DataParallel(Strategy):
         lanes = ("compute", "communication", "interpreter")
         state = model.parameters * model.state
         held = Held(np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state)
-        return steps.trainer.plan(setting.topology, lanes, held=held, words=_described(replicate, len(chains)))
+        words = _described(replicate, len(chains))
+        return steps.trainer.plan(setting.topology, lanes, held=held, stored=steps.stored(), words=words)
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
         most = MOST_OPERATIONS // chains.size
@@ -130,6 +135,7 @@ class _Steps:
         self.options, self.trainer, self.replicate, self.reduce = options, trainer, replicate, reduce
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
         self.begun = self._moment("begin", np.zeros(0, dtype=np.int32))
+        self._outputs: list[tuple[int, float]] = []
 
     def step(self, attempt: Attempt) -> None:
         """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails, forward and restart."""
@@ -142,11 +148,19 @@ class _Steps:
             self.begun = self._tail
             trainer.end(lost=True)
             return
+        held = len(others) * self.model.outputs
+        self._outputs.append((int(self._tail[0]), held))
         self._gather(others)
         self._backward(self._scatter("scatter gradients", others, self.model.outputs))
+        self._outputs.append((int(self._tail[0]), -held))
         arrived = self._moment("reduce gradients", self._tail)
         self._update(trainer.collective("reduce gradients", self.reduce, arrived))
         trainer.end(lost=attempt.lost)
+
+    def stored(self) -> Stored:
+        """The outputs of the others, which the first device holds."""
+        operation, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
+        return Stored(np.array(operation, np.int32), np.zeros(len(operation), np.int32), np.array(nbytes, np.float64))
 
     @property
     def _tail(self) -> Ints:

@@ -12,15 +12,18 @@ from simulator.training.plan import COMPUTE, RESTART, Held, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
-    """As :func:`simulator.memory.trace`, with what is in no slot: what `plan.held` says (by default parameters, buffers
-    and optimizer state of every worker, distinct once), and activations from the end of a layer's forward to the end of
-    its backward (all distinct). The buffers of the gradients are held all the time; while they hold no gradient, they
-    count as redundant.
+    """As :func:`simulator.memory.trace`, with what is in no slot.
+
+    - What `plan.held` says, by default parameters, buffers and optimizer state of every worker: distinct once.
+    - Activations, from the end of a layer's forward to the end of its backward, and what `plan.stored` says: all of
+      these are distinct.
+
+    The buffers of the gradients are held all the time; while they hold no gradient, they count as redundant.
     """
     held = plan.held or _replicas(plan)
     copies = Changes(np.zeros(len(held.ranks)), held.ranks, np.arange(len(held.ranks), dtype=np.int32))
     once = Changes(np.zeros(1), np.array([held.distinct]), np.zeros(1, dtype=np.int32))
-    kept = _activations(plan, timeline)
+    kept = joined(_activations(plan, timeline), _stored(plan, timeline))
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
 
 
@@ -37,6 +40,12 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
     computed = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     chosen = np.flatnonzero(computed & (nbytes != 0))
     return Changes(timeline.finish[chosen], nbytes[chosen], schedule.rank[chosen])
+
+
+def _stored(plan: Plan, timeline: Timeline) -> Changes | None:
+    if plan.stored is None:
+        return None
+    return Changes(timeline.finish[plan.stored.operation], plan.stored.nbytes, plan.stored.rank)
 
 
 def _kept(plan: Plan, phase: str) -> float:

@@ -58,6 +58,14 @@ class Held(NamedTuple):
     distinct: float
 
 
+class Stored(NamedTuple):
+    """Bytes in no slot that appear (or, negative, vanish) at a rank when an operation finishes. All are distinct."""
+
+    operation: Ints
+    rank: Ints
+    nbytes: Floats
+
+
 class Updates(NamedTuple):
     """Updates of shared parameters, one row each: computed by `worker` from what it read when operation `pulled`
     started (-1: from the initial parameters), and applied when operation `served` finished."""
@@ -72,7 +80,8 @@ class Plan:
     """`ends[k, r]` is the last operation of the k-th step that rank r runs; `useful[k]` is false where the step is lost
     to a failure. `numbers[k]` is its number from 0 on: a step that is repeated after a failure keeps its number. Step k
     handles `samples[k]` samples, all ranks together. `lanes` names the lanes of a rank; `words`
-    says what was chosen. `held` is in no slot: by default parameters, buffers and optimizer state of every worker.
+    says what was chosen. `held` is in no slot: by default parameters, buffers and optimizer state of every worker;
+    neither is what is `stored` for a while.
     While a rank communicates, its computations take `slowdown` of their time longer.
     """
 
@@ -88,6 +97,7 @@ class Plan:
     spans: Spans
     updates: Updates | None = None
     held: Held | None = None
+    stored: Stored | None = None
     words: tuple[str, ...] = ()
     slowdown: float = 0.0
 

@@ -10,7 +10,18 @@ from simulator.schedule import Schedule
 from simulator.training.communicator import Region, check_size
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.plan import (
+    COMMUNICATION,
+    COMPUTE,
+    RESTART,
+    Held,
+    Plan,
+    Setting,
+    Spans,
+    Stored,
+    Updates,
+    no_spans,
+)
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -133,6 +144,7 @@ class Trainer:
         *,
         updates: Updates | None = None,
         held: Held | None = None,
+        stored: Stored | None = None,
         words: tuple[str, ...] = (),
         slowdown: float = 0.0,
     ) -> Plan:
@@ -151,6 +163,7 @@ class Trainer:
             spans=spans,
             updates=updates,
             held=held,
+            stored=stored,
             words=words,
             slowdown=slowdown,
         )

@@ -290,6 +290,29 @@ def test_every_device_holds_a_replica_and_the_first_the_optimizer_state() -> Non
     assert footprint(plan, timeline).peaks.tolist() == [held + state + CHUNK, held + activations]
 
 
+def test_the_first_device_holds_the_outputs_of_the_others_until_its_backward_is_done() -> None:
+    """Wide outputs are the peak of the first device: those of 3 others, with 4 activations of 64 bytes, and no more."""
+    wide = replace(MODEL, outputs=1e6)
+    plan, timeline, _ = ran(unlocked(), 4, model=wide, steps=2)
+    found, without = (footprint(one, timeline) for one in (plan, replace(plan, stored=None)))
+    assert found.peaks[0] == REPLICA + GRADIENTS + MODEL.parameters * MODEL.state + 4 * 64.0 + 3e6
+    assert found.peaks[1:].tolist() == without.peaks[1:].tolist()
+    assert found.resident[-1] == without.resident[-1]
+    assert found.redundant.max() == without.redundant.max()
+
+
+def test_a_device_without_input_has_no_outputs() -> None:
+    plan, _, _ = ran(unlocked(), 3, model=replace(MODEL, outputs=1e6), batches={1: 0})
+    assert plan.stored is not None
+    assert plan.stored.nbytes.tolist() == [1e6, -1e6]
+
+
+def test_a_failed_step_gathers_no_outputs() -> None:
+    plan = planned(unlocked(), 2, failure=Failure(1, 0, 1.0))
+    assert plan.stored is not None
+    assert len(plan.stored.nbytes) == 2
+
+
 # Mistakes.
 
 
