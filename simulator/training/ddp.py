@@ -49,6 +49,7 @@ class DDP(Strategy):
     )
     broadcast_buffers: bool = option(True, "no: let every rank keep its own running statistics")
     sync_batch_norm: bool = option(False, "yes: batch norms see the batch of all ranks")
+    gradient_as_bucket_view: bool = option(False, "no: gradients are held twice, in buckets too; yes: in buckets alone")
     compress: bool = option(False, "yes: send gradients at half their size")
     metric: bool = option(False, "yes: all-reduce a number after each step, and wait for it")
     prepare: float = option(0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms", "seconds")
@@ -90,9 +91,11 @@ class DDP(Strategy):
         return nbytes / 2 if self.compress else nbytes
 
     def _held(self, model: Model, ranks: int) -> Held:
-        """A replica at every worker; under compression the gradients are held besides what is sent."""
+        """A replica at every worker. Besides what is sent, a worker holds the whole gradients under compression, and
+        their copies outside of the buckets unless they are views of these."""
         replica, gradients = model.parameters * (1 + model.state) + model.buffers, model.gradients * self.compress
-        return Held(np.full(ranks, replica + gradients), replica + ranks * gradients)
+        copies = 0.0 if self.gradient_as_bucket_view else model.gradients
+        return Held(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
     def _first(self, model: Model) -> list[Bucket]:
         """The buckets of the first iteration: one of all, unless they are never rebuilt."""

@@ -20,7 +20,7 @@ REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
 
 def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
     topology = find("star").build(max(2, ranks), 0, Figures(bandwidth=bandwidth, latency=0.0))
-    plan = DDP(algo="tree", bucket=1e9).plan(MODEL, Setting(topology, ranks))
+    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(MODEL, Setting(topology, ranks))
     timeline = simulate(plan.schedule, plan.topology)
     return footprint(plan, timeline), timeline.makespan
 
@@ -63,5 +63,23 @@ def test_the_memory_of_each_rank_is_followed_over_time() -> None:
 def test_a_restart_lets_go_of_the_activations() -> None:
     topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
     failing = Conditions(failure=Failure(0, 0, restart=1.0))
-    plan = DDP(algo="tree", bucket=1e9).plan(MODEL, Setting(topology, 2, 1, failing))
+    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(MODEL, Setting(topology, 2, 1, failing))
     assert footprint(plan, simulate(plan.schedule, plan.topology)).peak == held(2)[0].peak
+
+
+def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
+    """As torch.nn.parallel.DistributedDataParallel does by default; the copies are redundant."""
+    topology = find("star").build(4, 0, Figures(bandwidth=1e18, latency=0.0))
+    assert not DDP().gradient_as_bucket_view
+    found = []
+    for view in (False, True):
+        plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=view).plan(MODEL, Setting(topology, 4))
+        found.append(footprint(plan, simulate(plan.schedule, plan.topology)))
+    assert (found[0].peaks - found[1].peaks).tolist() == [GRADIENTS] * 4
+    assert found[0].redundant.max() - found[1].redundant.max() == 4 * GRADIENTS
+
+
+def test_compressed_gradients_may_be_held_twice_as_well() -> None:
+    topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
+    plan = DDP(algo="tree", bucket=1e9, compress=True).plan(MODEL, Setting(topology, 2))
+    assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (REPLICA + 2.5 * GRADIENTS)
