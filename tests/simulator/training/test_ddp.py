@@ -156,11 +156,28 @@ def test_on_a_stream_a_rank_enters_a_collective_when_it_has_left_the_one_before(
 def test_buckets_are_launched_in_their_order() -> None:
     """The layer registered last gets its gradient last, and its bucket is the first."""
     turned = replace(MODEL, registration=(3, 2, 1, 0))
-    kept = quiet(bucket=0.0, find_unused=True)
+    kept = quiet(bucket=0.0, find_unused=True, walk=0.0)
     fast = star(4, bandwidth=1.5 * 4096 / 0.5)
     assert step(kept, 4, model=turned, topology=fast) > step(kept, 4, topology=fast) + 1
     rebuilt = quiet(bucket=0.0)
     assert step(rebuilt, 4, model=turned, topology=fast) == step(rebuilt, 4, topology=fast)
+
+
+def test_unused_parameters_are_found_by_a_walk_a_parameter_before_the_backward() -> None:
+    """Four parameters; with accumulated batches the walk comes once, before the backward that is synchronised."""
+    fast = star(2, bandwidth=1e18)
+    for accumulate in (1, 3):
+        walked, free = (
+            step(quiet(find_unused=True, walk=walk, accumulate=accumulate), 2, topology=fast, slower={1: 2.0})
+            for walk in (0.25, 0.0)
+        )
+        assert walked - free == pytest.approx(2.0 * 4 * 0.25)
+    assert step(quiet(walk=0.25), 2, topology=fast) == pytest.approx(MODEL.compute)
+    assert DDP().walk == 1e-6
+    _, timeline, _ = ran(quiet(find_unused=True, walk=0.25), 2, topology=fast)
+    schedule = timeline.schedule
+    walks = [schedule.phases[phase] == "walk" for phase in schedule.phase.tolist()]
+    assert timeline.start[walks].tolist() == [MODEL.forward] * 2
 
 
 def test_accumulated_batches_are_not_synchronised() -> None:
