@@ -88,13 +88,15 @@ class Sensitivities:
     copy: Floats
 
 
-def trace_back(timeline: Timeline) -> Path:
-    """From the last finish back to the start: the critical path as columns, which a long one is best read from."""
+def trace_back(timeline: Timeline, last: int | None = None) -> Path:
+    """From the last finish, or that of operation `last`, back to the start: the critical path as columns, which a long
+    one is best read from."""
     if timeline.makespan == 0:
         return Path.of([])
     schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
+    end = np.argmax(timeline.finish) if last is None else np.int64(last)
     columns = kernel(_walk.walk, 0)(
-        np.argmax(timeline.finish), schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
+        end, schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
         schedule.reduces, schedule.indptr, schedule.indices, timeline.finish, timeline.node_start, timeline.node_cause,
         timeline.sent, routed.route, routed.route_indptr, routed.route_links, topology.latency, topology.link_indptr,
         topology.link_media, topology.medium_bandwidth, topology.medium_gap, routed.reduction, routed.copy,
@@ -103,9 +105,10 @@ def trace_back(timeline: Timeline) -> Path:
     return Path(*columns)
 
 
-def critical_path(timeline: Timeline) -> list[Segment]:
-    """From the last finish back to the start: the segments, in that order, add up to the makespan."""
-    return list(trace_back(timeline))
+def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
+    """From the last finish, or that of operation `last`, back to the start: the segments, in that order, add up to the
+    makespan, or to that finish."""
+    return list(trace_back(timeline, last))
 
 
 def parts(path: Iterable[Segment]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from simulator.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.footprint import footprint
-from simulator.training.measures import Measures, measure
+from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting
 from simulator.training.run import train
@@ -118,8 +118,13 @@ class Run:
 
     @cached_property
     def path(self) -> list[Segment]:
-        """The critical path."""
-        return critical_path(self.timeline)
+        """The critical path to the end of what is counted."""
+        return critical_path(self.timeline, self.measures.window.last)
+
+    @property
+    def length(self) -> float:
+        """Seconds of the critical path."""
+        return float(self.timeline.finish[self.measures.window.last])
 
     @cached_property
     def waits(self) -> list[Wait]:
@@ -167,7 +172,7 @@ class Run:
     @cached_property
     def row(self) -> Row:
         """The run as a row of a table."""
-        found, steps = self.measures, self.plan.steps
+        found, steps = self.measures, self.measures.window.steps
         memory = self.memory
         causes = found.bubbles.seconds.mean(axis=0) / steps
         return Row(
@@ -187,7 +192,7 @@ class Run:
             contention_s=float(causes[1]),
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
-            volume_B=self.timeline.schedule.volume / steps,
+            volume_B=self.timeline.schedule.volume / self.plan.steps,
             peak_B=memory.peak if memory else None,
             redundant_B=memory.peak_redundant if memory else None,
             staleness=float(found.staleness.mean()) if len(found.staleness) else 0.0,
@@ -197,8 +202,9 @@ class Run:
     def what_if(self) -> dict[str, tuple[float, float]]:
         """Seconds a step with twice the bandwidth, half the latency and twice the compute: to first order from what
         each is worth on the critical path, and simulated."""
-        half = {part: seconds / 2 / self.plan.steps for part, seconds in worth(self.path).items()}
-        now = self.timeline.makespan / self.plan.steps
+        steps = self.measures.window.steps
+        half = {part: seconds / 2 / steps for part, seconds in worth(self.path).items()}
+        now = self.length / steps
         first_order = {
             TWICE_BANDWIDTH: now - half["serialisation"],
             HALF_LATENCY: now - half["latency"] - half["gap"],
@@ -208,10 +214,12 @@ class Run:
 
     def _restarts(self) -> float:
         """Seconds a step that restarts take on the critical path: no device makes them faster."""
-        return self.by_phase().get(RESTART, 0.0) / self.plan.steps
+        return self.by_phase().get(RESTART, 0.0) / self.measures.window.steps
 
     def _simulated(self, change: Callable[[Plan], Plan]) -> float:
-        return train(change(self.plan), self.job.rules.simulate).makespan / self.plan.steps
+        timeline = train(plan := change(self.plan), self.job.rules.simulate)
+        counted = window(plan, timeline)
+        return float(timeline.finish[counted.last]) / counted.steps
 
 
 TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = "twice the bandwidth", "half the latency", "twice the compute"

@@ -28,8 +28,7 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
     return {
         "summary": record,
         "steps_s": measures.steps.tolist(),
-        "step_numbers": found.plan.numbers.tolist(),
-        "steps_lost": (found.plan.useful == 0).tolist(),
+        **_attempts(found),
         "critical_path_s": parts(found.path),
         "critical_path_by_phase_s": found.by_phase(),
         "contention": wait_records(found.waits, found.timeline.schedule),
@@ -49,6 +48,14 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
         "chosen": list(found.plan.words),
         "model_source": found.plan.model.source,
     }
+
+
+def _attempts(found: Run) -> Mapping[str, object]:
+    """The number of each step and whether it is lost; of updates in no fixed order no step is."""
+    if found.plan.updates is None:
+        return {"step_numbers": found.plan.numbers.tolist(), "steps_lost": (found.plan.useful == 0).tolist()}
+    steps = len(found.measures.steps)
+    return {"step_numbers": list(range(steps)), "steps_lost": [False] * steps}
 
 
 def _over_time(memory: Memory, ranks: int) -> object:
@@ -93,7 +100,7 @@ def text(found: Run, what_if: WhatIf) -> str:
 
 
 def _summary(found: Run) -> list[list[str]]:
-    row, steps = found.row, found.measures.steps
+    row = found.row
     talked = row.exposed_s + row.hidden_s
     lines = [
         ["  step", format_seconds(row.step_s), _spread(found)],
@@ -112,14 +119,15 @@ def _summary(found: Run) -> list[list[str]]:
     if len(found.measures.staleness):
         lines.append(["  staleness", f"{row.staleness:.2f}", _stale(found)])
     lines.append(["  verdict", "ok" if not found.wrong else f"FAIL: {found.wrong}", found.proof])
-    return lines if len(steps) else lines[1:]
+    return lines
 
 
 def _spread(found: Run) -> str:
     steps = found.measures.steps
-    if len(steps) == 1:
+    if len(steps) < 2:
         return ""
-    return f"mean of {len(steps)}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
+    of = "" if found.plan.updates is None else f" times {found.ranks} update{'' if found.ranks == 1 else 's'}"
+    return f"mean of {len(steps)}{of}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
 
 
 def _stale(found: Run) -> str:
@@ -129,7 +137,7 @@ def _stale(found: Run) -> str:
 
 
 def _bubbles(found: Run) -> list[list[str]]:
-    steps, total = found.plan.steps, float(found.measures.steps.sum()) or 1.0
+    steps, total = found.measures.window.steps, found.measures.window.end or 1.0
     seconds = found.measures.bubbles.seconds
     worst = int(seconds.sum(axis=1).argmax())
     lines = [["", "mean", "", f"worst: rank {worst}", ""]]
@@ -158,8 +166,7 @@ def _bubbles(found: Run) -> list[list[str]]:
 
 
 def _path(found: Run) -> list[list[str]]:
-    total = found.timeline.makespan or 1.0
-    steps = found.plan.steps
+    total, steps = found.length or 1.0, found.measures.window.steps
     by_part = {part: seconds for part, seconds in parts(found.path).items() if seconds > 0 and part != "compute"}
     by_phase = {f"compute: {phase}": seconds for phase, seconds in found.by_phase().items() if seconds > 0}
     together = {**by_phase, **{part: by_part[part] for part in PARTS if part in by_part}}
@@ -167,7 +174,7 @@ def _path(found: Run) -> list[list[str]]:
 
 
 def _helping(found: Run, what_if: WhatIf) -> list[list[str]]:
-    now = found.timeline.makespan / found.plan.steps
+    now = found.length / found.measures.window.steps
     lines = [["", "a step", "saves", "to first order"]]
     for name, (first_order, simulated) in what_if.items():
         saved = f"{1 - simulated / (now or 1.0):.1%}"

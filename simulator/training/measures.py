@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.bubbles import CAUSES, Bubbles, bubbles
 from simulator.schedule import COMPUTE as COMPUTATION
@@ -16,15 +18,31 @@ ROUNDING = 1e-12
 """Of the makespan: what is shorter is the rounding of a difference."""
 
 
+class Window(NamedTuple):
+    """What of a run is counted: from the start until operation `last` finishes, `end` seconds later. These are `steps`
+    steps, and `samples` samples that are not lost."""
+
+    end: float
+    last: int
+    steps: float
+    samples: float
+
+    @property
+    def step(self) -> float:
+        """Seconds a step."""
+        return self.end / self.steps
+
+
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Of the workers, all times in seconds. `steps[k]` is how long the k-th step took, lost ones included. `exposed[r]`
-    and `hidden[r]` are the times for which rank r communicated while its main lane was idle, and while it computed.
-    `staleness` counts, for each update, the updates that were applied between what its worker read and itself.
+    """Of the workers within the `window`, all times in seconds. `steps[k]` is how long the k-th step took, lost ones
+    included; where updates have no fixed order, how long the k-th p updates took. `exposed[r]` and `hidden[r]` are the
+    times for which rank r communicated while its main lane was idle, and while it computed. `staleness` counts, for
+    each update of the run, the updates that were applied between what its worker read and itself.
     """
 
+    window: Window
     steps: Floats
-    samples_per_s: float
     computing: Floats
     restarting: Floats
     exposed: Floats
@@ -35,64 +53,107 @@ class Measures:
     @property
     def step(self) -> float:
         """Mean seconds a step."""
-        return float(self.steps.mean())
+        return self.window.step
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples a second that are not lost."""
+        return float(self.window.samples / (self.window.end or np.inf))
 
     @property
     def bubble_shares(self) -> dict[str, float]:
-        """The share of the run for which the mean worker was idle, by cause."""
-        seconds, total = self.bubbles.seconds.mean(axis=0), float(self.steps.sum())
+        """The share of the window for which the mean worker was idle, by cause."""
+        seconds, total = self.bubbles.seconds.mean(axis=0), self.window.end
         return dict(zip(CAUSES, (seconds / (total or 1.0)).tolist(), strict=True))
 
 
 def measure(plan: Plan, timeline: Timeline) -> Measures:
-    """Read `timeline`, the simulation of `plan`.
-
-    Throughput counts the samples of useful steps. Under shared parameters in no fixed order it counts the updates up to
-    the end of the first worker that has made all of its own: after that comes a drain that a long run does not have.
-    """
-    ends, restarting = timeline.finish[plan.ends], _restarting(plan, timeline)
-    steps = np.diff(ends.max(axis=1), prepend=0.0)
-    busy, exposed, hidden = _overlap(plan, timeline)
-    found = bubbles(timeline, COMPUTE)
+    """Read `timeline`, the simulation of `plan`, within its :func:`window`."""
+    counted = window(plan, timeline)
+    restarting = _restarting(plan, timeline, counted.end)
+    busy, exposed, hidden = _overlap(plan, timeline, counted.end)
     return Measures(
-        steps=steps,
-        samples_per_s=_throughput(plan, timeline),
+        window=counted,
+        steps=_steps(plan, timeline, counted.end),
         computing=busy - restarting,
         restarting=restarting,
         exposed=exposed,
         hidden=hidden,
-        bubbles=Bubbles(found.seconds[: plan.workers]),
+        bubbles=Bubbles(_idle(timeline, counted.end)[: plan.workers]),
         staleness=_staleness(plan, timeline),
     )
 
 
-def _throughput(plan: Plan, timeline: Timeline) -> float:
+def window(plan: Plan, timeline: Timeline) -> Window:
+    """The whole run. Where shared parameters are updated in no fixed order, it is the run up to the end of the first
+    worker that has made all of its updates: after that comes a drain that a long run does not have. Then p updates are
+    a step, p being the number of workers."""
     if plan.updates is None or not len(plan.updates.worker):
-        return float(plan.samples.sum() / (timeline.finish[plan.ends].max() or np.inf))
-    served = timeline.finish[plan.updates.served]
-    worker, count = np.unique(plan.updates.worker, return_counts=True)
-    first = min(served[plan.updates.worker == last].max() for last in worker[count == count.max()])
-    return float(plan.model.batch * np.sum(served <= first) / (first or np.inf))
+        last = int(np.argmax(timeline.finish))
+        return Window(float(timeline.finish[plan.ends].max()), last, plan.steps, float(plan.samples.sum()))
+    served, worker = timeline.finish[plan.updates.served], plan.updates.worker
+    count = np.bincount(worker)
+    ends = np.array([served[worker == rank].max(initial=0.0) for rank in range(len(count))])
+    first = int(np.argmin(np.where(count == count.max(), ends, np.inf)))
+    mine = np.flatnonzero(worker == first)
+    last = int(plan.updates.served[mine[np.argmax(served[mine])]])
+    updates = int(np.sum(served <= ends[first]))
+    return Window(float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates))
 
 
-def _restarting(plan: Plan, timeline: Timeline) -> Floats:
+def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
+    ends = timeline.finish[plan.ends].max(axis=1)
+    if plan.updates is not None and len(plan.updates.worker):
+        served = np.sort(timeline.finish[plan.updates.served])
+        ends = served[served <= end][plan.workers - 1 :: plan.workers]
+    return np.asarray(np.diff(ends, prepend=0.0))
+
+
+def _idle(timeline: Timeline, end: float) -> Floats:
+    """Idle seconds of every rank up to `end` by cause: those of the run, less those after `end`. To see these alone,
+    make every main lane busy from its first computation to `end`. For a rank that has computed nothing by then, its
+    first gap counts in proportion."""
+    found = bubbles(timeline, COMPUTE).seconds
+    if end >= timeline.makespan:
+        return found
+    schedule = timeline.schedule
+    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE))
+    begins = np.full(schedule.ranks, np.inf)
+    np.minimum.at(begins, schedule.rank[main], timeline.start[main])
+    first = bubbles(_busy(timeline, main, timeline.makespan), COMPUTE).seconds
+    begun = main[timeline.start[main] < end]
+    after = bubbles(_busy(timeline, begun, end), COMPUTE).seconds
+    before = np.maximum(np.subtract(found, after - first), 0.0)
+    late = first * (end / np.where(begins > 0, begins, np.inf))[:, None]
+    return np.where((begins < end)[:, None], before, late)
+
+
+def _busy(timeline: Timeline, operations: npt.NDArray[np.integer], until: float) -> Timeline:
+    """The timeline, in which `operations` finish at `until` or later."""
+    finish = timeline.finish.copy()
+    finish[operations] = np.maximum(finish[operations], until)
+    return replace(timeline, finish=finish)
+
+
+def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Seconds that each worker takes to restart."""
     schedule = timeline.schedule
     restart = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
-    seconds = np.bincount(schedule.rank[restart], schedule.seconds[restart], schedule.ranks)
+    took = np.minimum(timeline.finish[restart], end) - np.minimum(timeline.start[restart], end)
+    seconds = np.bincount(schedule.rank[restart], took, schedule.ranks)
     return np.asarray(seconds[: plan.workers], dtype=np.float64)
 
 
-def _overlap(plan: Plan, timeline: Timeline) -> tuple[Floats, Floats, Floats]:
+def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
     """Of each worker: seconds computing, communicating while idle, communicating while computing."""
     schedule = timeline.schedule
     main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers))
-    result = np.zeros((3, plan.workers))
+    result, start, finish = np.zeros((3, plan.workers)), timeline.start.clip(max=end), timeline.finish.clip(max=end)
     for rank in range(plan.workers):
         own = main[schedule.rank[main] == rank]
         span = plan.spans.rank == rank
-        computing = union(timeline.start[own], timeline.finish[own])
-        talking = union(timeline.start[plan.spans.first[span]], timeline.finish[plan.spans.last[span]])
+        computing = union(start[own], finish[own])
+        talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
         busy, both = _length(computing), _length(computing) + _length(talking)
         either = _length(union(*np.concatenate((computing, talking), axis=1)))
         result[:, rank] = busy, either - busy, both - either

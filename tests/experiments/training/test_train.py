@@ -175,8 +175,27 @@ def test_as_many_steps_are_simulated_as_tell_what_a_long_run_is_like(
     request_: Request, capsys: pytest.CaptureFixture[str], strategy: str, steps: int
 ) -> None:
     found = report(replace(request_, strategy=strategy), capsys)
-    assert len(found["steps_s"]) == steps
+    assert len(found["staleness"] or found["steps_s"]) == steps * (4 if found["staleness"] else 1)
+    assert len(found["steps_s"]) == len(found["step_numbers"]) == len(found["steps_lost"])
     assert found["summary"]["efficiency"] <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("strategy", ["asgd", "ssp:bound=1"])
+def test_what_a_step_costs_leaves_out_the_drain(
+    request_: Request, capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    """Rank 3 is four times as slow as the others, which are done long before it."""
+    found = report(replace(request_, strategy=strategy, straggler="3:4", steps=6), capsys)
+    summary = found["summary"]
+    step = summary["step_s"]
+    assert step * summary["samples_per_s"] == pytest.approx(4 * 8)
+    bubble = sum(summary[f"{cause}_s"] for cause in ("transfer", "queue", "slower_peer", "drain"))
+    assert summary["computing_s"] + bubble == pytest.approx(step)
+    steps: float = sum(found["critical_path_s"].values()) / step
+    what_if: Any = found["what_if_s"]
+    assert what_if["twice the compute"]["first_order"] == pytest.approx(
+        step - found["critical_path_s"]["compute"] / 2 / steps
+    )
 
 
 def test_a_shipped_model_is_on_the_devices_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:

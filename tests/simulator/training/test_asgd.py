@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import semantics
+from simulator.critical_path import critical_path
 from simulator.engines import simulate
-from simulator.schedule import TRANSFER
+from simulator.schedule import COMPUTE, TRANSFER
 from simulator.timeline import Timeline
 from simulator.training import find
 from simulator.training.asgd import ASGD, SERVERS, SSP
@@ -72,9 +73,13 @@ def test_two_workers_by_hand() -> None:
     assert plan.updates.worker.tolist() == [0, 1, 0, 1]
     assert timeline.start[plan.updates.pulled].tolist() == [0, 1, 6, 7]
     assert found.staleness.tolist() == [0, 1, 1, 1]
-    assert found.steps.tolist() == [7, 6]
+    # Worker 0 is the first to be done, after 12 s and 3 updates: two updates take 8 s on average, the first two 7 s.
+    assert found.window.end == 12
     assert found.samples_per_s == pytest.approx(3 * 8 / 12)
+    assert found.step == pytest.approx(8)
+    assert found.steps.tolist() == [7]
     assert found.computing.tolist() == [6, 6]
+    assert found.bubbles.total == pytest.approx([6, 6])
     # Worker 0 asks at 0 and has the parameters at 1; pushes from 4 on and has them again at 7; pushes 10-11.
     assert found.exposed.tolist() == [1 + 3 + 1, 2 + 3 + 1]
     assert found.hidden.tolist() == [0, 0]
@@ -243,6 +248,44 @@ def test_the_formulas_agree_where_they_must() -> None:
         assert served(1, 3.0, update, constant=False) == pytest.approx(1 / (3 + update))
 
 
+@given(STRATEGIES, st.integers(1, 4), st.integers(1, 4), st.sampled_from([0.25, 1.0, 7.0, FREE]), CONDITIONS)
+def test_what_is_counted_ends_with_the_first_worker_that_is_done(
+    strategy: ASGD, ranks: int, steps: int, bandwidth: float, how: dict[str, object]
+) -> None:
+    """Steps, samples and bubbles leave out the same drain. Computing, restarting and bubbles fill the rest."""
+    if steps == 1:
+        how = {key: value for key, value in how.items() if key in ("sigma", "seed")}
+    plan, timeline, found = ran(strategy, ranks, steps, bandwidth, **how)
+    end = found.window.end
+    assert end == timeline.finish[found.window.last] <= timeline.makespan
+    assert found.step * found.samples_per_s == pytest.approx(ranks * MODEL.batch)
+    assert found.steps.sum() <= end * (1 + 1e-9)
+    busy = found.computing + found.restarting + found.bubbles.total
+    works = np.isin(np.arange(ranks), plan.schedule.rank[(plan.schedule.kind == COMPUTE) & (plan.schedule.lane == 0)])
+    assert busy == pytest.approx(np.where(works, end, 0.0))
+    assert np.all(found.bubbles.seconds >= 0)
+    assert np.all(found.exposed + found.hidden <= end * (1 + 1e-9))
+    path = critical_path(timeline, found.window.last)
+    assert sum(segment.seconds for segment in path) == pytest.approx(end)
+
+
+def test_the_drain_of_a_slow_worker_is_left_out() -> None:
+    """The slow worker goes on alone for three quarters of the run, while the others have nothing left to do."""
+    _, timeline, found = ran(ASGD(update=2.0**-10), 4, 40, slower={0: 4.0})
+    assert timeline.makespan > 3.9 * found.window.end
+    assert found.bubbles.total[1:].max() < 0.01 * found.window.end
+    assert found.step == pytest.approx(CYCLE * 4 / 3.25, rel=0.05)
+
+
+def test_a_worker_that_has_computed_nothing_yet_is_idle_until_the_end() -> None:
+    """Two pulls of 8 s each: worker 0 is done at 8 + 3 + 8 + 1, before the second pull of a third worker is there."""
+    slow = 0.125
+    _, _, found = ran(ASGD(update=1.0), 4, 1, slow)
+    assert found.window.end == 20
+    assert found.computing.tolist() == [3, 3, 0, 0]
+    assert found.bubbles.total == pytest.approx([17, 17, 20, 20])
+
+
 # Staleness.
 
 
@@ -354,8 +397,10 @@ def test_a_worker_that_fails_loses_its_cycle_and_holds_up_nobody(strategy: ASGD)
     assert np.array_equal(after[:, [0, 2]], before[:, [0, 2]])
     assert np.array_equal(after[:2, 1], before[:2, 1])
     assert after[2:, 1] == pytest.approx(before[2:, 1] + 1.5 * 1.0 + 5.5)
-    assert found.computing - usual.computing == pytest.approx([0, 1.5 * 1.0, 0])
-    assert found.restarting.tolist() == [0, 5.5, 0]
+    # Worker 2 is the first to be done, after 12 s: worker 1 restarts from 10.5 s on, when it would compute.
+    assert found.window.end == usual.window.end == pytest.approx(12, rel=1e-5)
+    assert found.restarting == pytest.approx([0, 1.5, 0], rel=1e-5)
+    assert found.computing + found.restarting == pytest.approx(usual.computing, rel=1e-5)
 
 
 def test_a_bound_makes_all_wait_for_a_worker_that_fails() -> None:
