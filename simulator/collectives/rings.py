@@ -1,5 +1,7 @@
 """Several rings at once, made for the machine: along its fastest links, over all its NICs."""
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -67,23 +69,29 @@ def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) 
     send(order.ravel(), np.roll(order, -1, axis=1).ravel(), slot=slot, channel=channel)
 
 
+@lru_cache(maxsize=4)
+def found_rings(topology: Topology, ranks: int) -> Rings:
+    """As :func:`topologies.rings.find_rings`; who asks again for the same machine does not wait again."""
+    return find_rings(topology, ranks)
+
+
 def fit_all_reduce(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """The rings that :func:`topologies.rings.find_rings` finds."""
-    found = find_rings(topology, ranks)
+    found = found_rings(topology, ranks)
     cost = cost_models.rings(cost_models.RING_ALL_REDUCE, found.bandwidth, len(found.orders))
     return _fitted(rings_all_reduce(ranks, nbytes, found.orders), topology, cost, found)
 
 
 def fit_reduce_scatter(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    found = find_rings(topology, ranks)
+    found = found_rings(topology, ranks)
     cost = cost_models.rings(cost_models.RING_REDUCE_SCATTER, found.bandwidth, len(found.orders))
     return _fitted(rings_reduce_scatter(ranks, nbytes, found.orders), topology, cost, found)
 
 
 def fit_all_gather(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    found = find_rings(topology, ranks)
+    found = found_rings(topology, ranks)
     cost = cost_models.rings(cost_models.RING_ALL_GATHER, found.bandwidth, len(found.orders))
     return _fitted(rings_all_gather(ranks, nbytes, found.orders), topology, cost, found)
 

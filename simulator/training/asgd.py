@@ -18,6 +18,7 @@ from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.size import Size
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import columns
 from topologies.errors import InputError
@@ -70,6 +71,11 @@ class ASGD(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting`, as many a worker as there are steps, as a schedule."""
         return _Run(self, model, setting, None).plan()
+
+    def size(self, setting: Setting) -> Size:
+        """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at every server."""
+        ranks, shares = setting.ranks, setting.ranks if self.server == "sharded" else 1
+        return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * shares)
 
     def seconds(self, model: Model) -> float:
         """Of an update of all parameters: the gradient is read, parameters and optimizer state are read and written."""
@@ -197,6 +203,7 @@ class _Run:
     of the step."""
 
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
+        setting.check_size(options.size(setting))
         self.servers, self.setting, self.bound = _Servers(options, model, setting), setting, bound
         self.builder = self.servers.builder()
         self.factors = setting.conditions.factors(setting.steps, setting.ranks)

@@ -13,17 +13,6 @@ from simulator.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-MOST_OPERATIONS = 2**24
-"""Of a run, which hold about 5 GB."""
-
-
-def check_size(operations: float) -> None:
-    """Raise InputError if a run would have more operations than it may."""
-    if operations > MOST_OPERATIONS:
-        raise InputError(
-            f"more than {MOST_OPERATIONS} operations: take fewer ranks or steps, larger buckets, or algo=ring or tree"
-        )
-
 
 class Communicator:
     """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to which an algorithm that
@@ -32,10 +21,10 @@ class Communicator:
     def __init__(self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree") -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
-        self._large = self._made(_all_reducing(algorithm))
+        self._large = self._made(find_all_reduce(algorithm))
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
-        if _all_reducing(small).fit is not None or find(small).servers:
+        if find_all_reduce(small).fit is not None or find(small).servers:
             raise InputError(f"small is {small!r}: a plain all-reduce among the workers, like tree or ring")
         self._plain: dict[str, Schedule] = {}
         self._small = small
@@ -62,14 +51,14 @@ class Communicator:
         return self._plain[name].scaled(nbytes)
 
     def _made(self, algorithm: Algorithm) -> Schedule:
-        check_size(max(self.ranks * algorithm.cost.steps(self.ranks), algorithm.cost.volume(self.ranks, 1.0)))
         if algorithm.fit is None or self.ranks == 1:
             return algorithm.build(self.ranks, 1.0) if self.ranks > 1 else ScheduleBuilder(1, 1.0).build()
         schedule, self.topology, _, self.words = algorithm.fit(self.topology, self.ranks, 1.0)
         return schedule
 
 
-def _all_reducing(name: str) -> Algorithm:
+def find_all_reduce(name: str) -> Algorithm:
+    """The all-reduce called `name`. Raises InputError for another collective."""
     algorithm = find(name)
     if algorithm.collective.name != "all_reduce":
         raise InputError(

@@ -91,6 +91,11 @@ class Conditions:
             return rng.lognormal(-(self.sigma**2) / 2, self.sigma, (steps, ranks))
         return np.ones((steps, ranks))
 
+    def repeated(self, steps: int) -> int:
+        """Attempts that a failure adds to `steps` steps."""
+        failure = self.failure
+        return 0 if failure is None or failure.step >= steps else 1 + failure.step % failure.checkpoint
+
     def attempts(self, steps: int) -> list[Attempt]:
         """The steps as they are run: after the one that fails, all since the checkpoint come again."""
         failure = self.failure

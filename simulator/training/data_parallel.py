@@ -15,11 +15,12 @@ import numpy.typing as npt
 from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import REDUCE
 from simulator.schedule import Schedule
-from simulator.training.communicator import MOST_OPERATIONS, Region
+from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Stored
+from simulator.training.size import MOST_OPERATIONS, Size
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -105,6 +106,7 @@ class DataParallel(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         chains, replica = _chains(setting), model.parameters + model.buffers
+        setting.check_size(self.size(model, setting, chains))
         replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
         reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
         # Replicas are in slots of no size: every worker is taken to hold the parameters anyway.
@@ -119,6 +121,13 @@ class DataParallel(Strategy):
         held = Held(np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state)
         words = _described(replicate, len(chains))
         return steps.trainer.plan(setting.topology, lanes, held=held, stored=steps.stored(), words=words)
+
+    def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:
+        """Operations of a run over `chains`."""
+        ranks, slots = setting.ranks, len(chains)
+        slots *= sum(self._chunks(each, chains) for each in (model.parameters + model.buffers, model.gradients))
+        copies = 2 + self.scatter
+        return Size((3 * len(model.layers) + 4) * ranks + (ranks - 1) * (slots + copies) + 2, 1.0)
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
         most = MOST_OPERATIONS // chains.size

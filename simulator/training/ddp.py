@@ -13,11 +13,12 @@ from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
-from simulator.training.communicator import Communicator, Layout, Region, builder_of, layout
+from simulator.training.communicator import Communicator, Layout, Region, builder_of, find_all_reduce, layout
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, Held, Plan, Setting
+from simulator.training.size import Size, estimates
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -80,8 +81,11 @@ class DDP(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
+        for least, exact in estimates(find_all_reduce(self.algo), setting.topology, setting.ranks):
+            setting.check_size(self.size(model, setting, least), exact=exact)
+        communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
+        setting.check_size(self.size(model, setting, len(communicator.all_reduce(1.0))))
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         placed = layout(reduced, self._aside(model, setting, communicator))
         builder = builder_of(placed, communicator)
@@ -94,6 +98,22 @@ class DDP(Strategy):
         words = (_described(buckets), *communicator.words)
         held = self._held(model, setting.ranks)
         return steps.trainer.plan(communicator.topology, lanes, held=held, words=words, slowdown=self.slowdown)
+
+    def size(self, model: Model, setting: Setting, large: float) -> Size:
+        """Operations of a run in which the all-reduce of a bucket has `large` of them."""
+        ranks, layers, normed = setting.ranks, len(model.layers), sum(layer.channels > 0 for layer in model.layers)
+        ends = 2 * ranks
+        small, gather = (
+            next(estimates(find(name), setting.topology, ranks)).operations + ends
+            for name in (self.small, "ring_all_gather")
+        )
+        batch = ends * layers + (gather + small) * normed * self.sync_batch_norm
+        alike = self.metric + self.find_unused + bool(setting.conditions.batches) + (self.prepare > 0)
+        step = batch * self.accumulate + small * alike + ranks * (1 + self.find_unused) + (self.prepare > 0)
+        step += (ranks - 1 + ends) * (self.broadcast_buffers and model.buffers > 0)
+        first = step + len(self._first(model)) * (large + ends) + ranks - 1 + ends
+        buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
+        return Size(step + len(buckets) * (large + ends), first * self.startup)
 
     def wire(self, nbytes: float) -> float:
         """What is sent of `nbytes` bytes of gradients."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.training.communicator import Communicator, builder_of, layout
+from simulator.training.communicator import Communicator, builder_of, find_all_reduce, layout
 from simulator.training.model import Model
 from simulator.training.options import option
 from simulator.training.plan import Plan, Setting
+from simulator.training.size import Size, estimates
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -46,7 +47,10 @@ class LocalSGD(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
+        for least, exact in estimates(find_all_reduce(self.algo), setting.topology, setting.ranks):
+            setting.check_size(self.size(setting, least), exact=exact)
         communicator = Communicator(setting.topology, setting.ranks, self.algo)
+        setting.check_size(self.size(setting, len(communicator.all_reduce(1.0))))
         placed = layout([communicator.all_reduce(model.parameters)], {})
         builder = builder_of(placed, communicator)
         trainer, averaged, averages = Trainer(model, setting, builder), None, 0
@@ -65,6 +69,11 @@ class LocalSGD(Strategy):
             trainer.end(averaged, lost=attempt.lost)
         words = (f"{averages} average{'' if averages == 1 else 's'} of the parameters", *communicator.words)
         return trainer.plan(communicator.topology, ("compute", "communication"), words=words)
+
+    def size(self, setting: Setting, large: float) -> Size:
+        """Operations of a run in which the all-reduce of the parameters has `large` of them."""
+        average, after = large + 2 * setting.ranks, -setting.steps % self.every
+        return Size(3 * setting.ranks + average / self.every, average * after / self.every)
 
     def _averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""

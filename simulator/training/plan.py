@@ -10,6 +10,7 @@ import numpy as np
 from simulator.schedule import Schedule
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
+from simulator.training.size import Size, check_size
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -39,6 +40,11 @@ class Setting:
             raise InputError(f"rank {failure.rank} fails: ranks run from 0 to {self.ranks - 1}")
         if failure and failure.step >= self.steps:
             raise InputError(f"a worker fails in step {failure.step}: the steps are 0 to {self.steps - 1}")
+
+    def check_size(self, size: Size, *, exact: bool = True) -> None:
+        """Raise InputError if steps of this `size` are more than a run may have; if that is not `exact` but at least,
+        only if a single step is."""
+        check_size(size, *(self.steps, self.conditions.repeated(self.steps)) if exact else (1,))
 
 
 class Spans(NamedTuple):

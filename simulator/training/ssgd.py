@@ -18,6 +18,7 @@ from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
+from simulator.training.size import Size
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer, columns
 from topologies.errors import InputError
@@ -102,6 +103,7 @@ class SSGD(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         units = units_of(model, self.pipelined)
+        setting.check_size(self.size(model, setting, len(units)))
         places = self._places(setting.ranks, len(units))
         shares = np.array([unit.parameters for unit in units]) / model.parameters / len(places.hosts)
         builder = ScheduleBuilder(
@@ -116,6 +118,15 @@ class SSGD(Strategy):
             steps.step(number, attempt)
         lanes, words = ("compute", "communication"), (_described(model, units, places),)
         return steps.trainer.plan(setting.topology, lanes, held=_held(model, setting.ranks, places), words=words)
+
+    def size(self, model: Model, setting: Setting, units: int) -> Size:
+        """Operations of a run in which so many units are pushed and pulled."""
+        ranks, apart = setting.ranks, bool(self.server_kind)
+        hosts = ranks if self.server == "sharded" else 1
+        pairs = hosts * (ranks if apart else ranks - 1)
+        unit = 4 * pairs + ranks + hosts * (1 if apart else 3)
+        scatter = (ranks if apart else ranks - 1) * (self.scatter and model.inputs > 0)
+        return Size(2 * ranks * len(model.layers) + units * unit + ranks + scatter + (not self.pipelined))
 
     def adding(self, model: Model) -> float:
         """Seconds in which a server adds a worker's gradients to the sum."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from simulator.builder import ScheduleBuilder
 from simulator.schedule import Schedule
-from simulator.training.communicator import Region, check_size
+from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
@@ -56,7 +56,6 @@ class Trainer:
 
     def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
         """A computation on every worker's main lane, after what came before there and after `after`, a column each."""
-        check_size(len(self.builder) + len(self.ranks))
         self.builder.phase(phase)
         self.tail = self.builder.compute(self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after))
         return self.tail
@@ -86,7 +85,6 @@ class Trainer:
 
         Returns the operation with which each worker leaves.
         """
-        check_size(len(self.builder) + len(region.schedule))
         builder, span = self.builder, {"count": region.schedule.buffer, "lane": lane}
         builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)

@@ -136,7 +136,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"slow_link": "1:1.5"}, "1 at most"),
         ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "write rank=3,step=5"),
         ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
-        ({"p": "16384"}, "more than 16777216 operations"),
+        ({"p": "16384"}, "operations, a run at most 16777216: take fewer ranks"),
         ({"model": "resnet51"}, "did you mean 'resnet50'"),
         ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
     ],

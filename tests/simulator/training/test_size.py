@@ -1,0 +1,108 @@
+"""How many operations a run has is known before any is built."""
+
+import tracemalloc
+from itertools import product
+
+import pytest
+
+from simulator.training.asgd import ASGD, SSP
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.data_parallel import DataParallel
+from simulator.training.ddp import DDP
+from simulator.training.local_sgd import LocalSGD
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from simulator.training.size import MOST_OPERATIONS, Size, check_size
+from simulator.training.ssgd import SSGD
+from simulator.training.strategy import Strategy
+from topologies.catalogue import Figures
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+
+LAYERS = tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2) for k in range(4))
+MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
+
+
+def planned(strategy: Strategy, ranks: int, steps: int) -> tuple[Plan, Size]:
+    """A plan, and the size with which it was checked last."""
+    checked: list[Size] = []
+
+    class Checked(Setting):
+        def check_size(self, size: Size, *, exact: bool = True) -> None:
+            checked.append(size)
+
+    topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(1e9, 0.0))
+    return strategy.plan(MODEL, Checked(topology, ranks, steps)), checked[-1]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        DDP(),
+        DDP(bucket=0.0, algo="halving_doubling", broadcast_buffers=False),
+        DDP(find_unused=True, accumulate=3, metric=True, prepare=0.1, sync_batch_norm=True),
+        DDP(bucket=0.0, startup=True),
+        DDP(bucket=0.0, startup=True, find_unused=True, algo="double_tree"),
+        LocalSGD(every=3),
+        LocalSGD(every=2, algo="rings"),
+        DataParallel(),
+        DataParallel(scatter=False, chunk=1000.0),
+        *(
+            SSGD(server=server, pipelined=pipelined)
+            for server, pipelined in product(("worker", "cpu", "sharded"), (False, True))
+        ),
+        SSGD(scatter=False),
+        *(ASGD(server=server) for server in ("gpu", "worker", "sharded")),
+        SSP(bound=1),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(("ranks", "steps"), [(2, 1), (4, 4), (7, 3)])
+def test_the_size_of_a_run_is_known_before_it_is_built(strategy: Strategy, ranks: int, steps: int) -> None:
+    plan, size = planned(strategy, ranks, steps)
+    assert size.once + size.step * steps == pytest.approx(len(plan.schedule), rel=0.02, abs=2)
+
+
+def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
+    with pytest.raises(InputError, match=r"^100 steps have 2e\+07 operations, a run at most 16777216: take 83 steps$"):
+        check_size(Size(2e5), 100)
+    with pytest.raises(InputError, match="take 80 steps"):
+        check_size(Size(2e5, 1e5), 100, repeated=3)
+    with pytest.raises(InputError, match=r"^a step has 2e\+07 operations, a run at most 16777216: take fewer ranks"):
+        check_size(Size(2e7), 1)
+    with pytest.raises(InputError, match=r"take 1 step$"):
+        check_size(Size(1e7), 2)
+    check_size(Size(MOST_OPERATIONS / 4), 4)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "topology", "ranks", "steps", "message"),
+    [
+        (DDP(bucket=0.0), "hgx_h100:nodes=8", 64, 1000, "take 64 steps"),
+        (DDP(), "hgx_h100:nodes=512", 4096, 1, "a step has"),
+        (DDP(algo="nvls"), "hgx_h100:nodes=512", 4096, 1, "a step has"),
+        (LocalSGD(every=1, algo="gloo_ring"), "hgx_h100:nodes=512", 4096, 1, "a step has"),
+        (ASGD(), "hgx_h100:nodes=129", 1024, 10**9, "take 2340 steps"),
+        (SSGD(server="sharded", pipelined=True), "hgx_h100:nodes=512", 4096, 1, "a step has"),
+        (DataParallel(), "hgx_h100", 8, 10**9, "steps"),
+    ],
+    ids=["ddp", "rings", "nvls", "gloo_ring", "asgd", "ssgd", "dp"],
+)
+def test_a_refusal_comes_before_anything_large_is_built(
+    strategy: Strategy, topology: str, ranks: int, steps: int, message: str
+) -> None:
+    built = machine(topology).build(ranks + strategy.servers(ranks))
+    setting = Setting(built, ranks, steps)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message):
+            strategy.plan(MODEL, setting)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_failure_adds_its_attempts() -> None:
+    failing = Conditions(failure=Failure(0, 5, 1.0, checkpoint=4))
+    assert failing.repeated(8) == len(failing.attempts(8)) - 8 == 2
+    assert failing.repeated(3) == Conditions().repeated(3) == 0
