@@ -133,8 +133,8 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, profile.yaml. "
-            "See `simctl models`.",
+            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, profile.yaml; or the "
+            "traces of a job, a rank each: rank0.json,rank1.json or their folder. See `simctl models`.",
             autocompletion=completer(model_names),
         ),
     ] = "resnet50",
@@ -148,7 +148,9 @@ def train(
     topology: Topology = "star",
     p: Annotated[
         str | None,
-        typer.Option("--p", help="Workers: 8, 1..256:x2.  [default: all GPUs of the machine; 8 of a shape]"),
+        typer.Option(
+            "--p", help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a shape]"
+        ),
     ] = None,
     bucket: Annotated[
         str | None, typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]")

@@ -62,9 +62,9 @@ class Request:
         )
 
     def ranks(self, job: Job) -> list[int]:
-        """Numbers of workers: by default all GPUs of the machine, 8 of a shape."""
+        """Numbers of workers: by default as many as the model has ranks; else all GPUs of the machine, 8 of a shape."""
         if self.p is None:
-            return [_all_of(self.machine, job)]
+            return [job.model.ranks or _all_of(self.machine, job)]
         ranks = parse_counts(self.p)
         if not 1 <= min(ranks) <= max(ranks) <= MOST_WORKERS:
             raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")

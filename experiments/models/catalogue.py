@@ -93,6 +93,8 @@ def find(text: str) -> Model:
     name, _, options = text.partition(":")
     if name in MODELS:
         return _estimated(name, MODELS[name], _given(name, MODELS[name], options))
+    if several := _several(text):
+        return _from_files(several)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
         if options:
@@ -108,6 +110,25 @@ def _exists(path: str) -> bool:
         return Path(path).exists()
     except (OSError, ValueError):
         return False
+
+
+def _several(text: str) -> list[Path]:
+    """The files of a job that a folder, a pattern or a list names, a rank each; none if `text` is none of these."""
+    from experiments.models import per_rank
+
+    if _exists(text):
+        return per_rank.traces_in(Path(text)) if Path(text).is_dir() else []
+    if re.search(r"[*?\[]", text):
+        return per_rank.matching(text)
+    parts = [part.strip() for part in text.split(",")]
+    are_files = len(parts) > 1 and all(_exists(part) or re.search(r"[/.]", part) for part in parts)
+    return [Path(part) for part in parts] if are_files else []
+
+
+def _from_files(paths: list[Path]) -> Model:
+    from experiments.models.per_rank import read_all
+
+    return read_all(paths)
 
 
 def _from_file(path: Path) -> Model:

@@ -57,6 +57,8 @@ class Row(Part):
     buffers: Size = 0.0
     channels: Count = 0
     arrival: list[Count] = Field([])
+    forwards: list[Seconds] = Field([])
+    backwards: list[Seconds] = Field([])
 
 
 class Document(Part):
@@ -74,6 +76,7 @@ class Document(Part):
     device: Name = "unknown"
     source: Note = "unknown"
     registration: list[Name] = Field([])
+    optimizers: list[Seconds] = Field([])
     layers: list[Row]
 
 
@@ -85,10 +88,11 @@ def model_of(content: object, place: Place) -> Model:
     document = _validated(content, place)
     _report(list(_between(document)), place)
     number = {row.name: k for k, row in enumerate(document.layers)}
-    given = {key: value for key, value in document if key not in ("layers", "registration")}
+    given = {key: value for key, value in document if key not in ("layers", "registration", "optimizers")}
     layers, registration = map(_layer, document.layers), [number[name] for name in document.registration]
     try:
-        return Model(**given, layers=tuple(layers), registration=tuple(registration))
+        optimizers = tuple(document.optimizers)
+        return Model(**given, layers=tuple(layers), registration=tuple(registration), optimizers=optimizers)
     except InputError as error:
         raise InputError(f"{place(())}: {error}") from None
 
@@ -107,9 +111,10 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _layer(row: Row) -> Layer:
-    given = {key: value for key, value in row if key not in ("parameters", "arrival")}
+    lists: dict[str, Any] = {key: tuple(getattr(row, key)) for key in ("arrival", "forwards", "backwards")}
+    given = {key: value for key, value in row if key != "parameters" and key not in lists}
     tensors = tuple(Tensor(name, nbytes) for name, nbytes in row.parameters.items())
-    return Layer(**given, tensors=tensors, arrival=tuple(row.arrival))
+    return Layer(**given, **lists, tensors=tensors)
 
 
 def _validated(content: object, place: Place) -> Document:
@@ -184,10 +189,17 @@ def _seconds_text(seconds: float) -> str:
     return seconds_text(float(seconds))
 
 
+def _times_text(times: tuple[float, ...]) -> list[object]:
+    return [_seconds_text(seconds) for seconds in times]
+
+
 _TEXTS: Mapping[str, Text] = {
     "forward": _seconds_text,
     "backward": _seconds_text,
     "optimizer": _seconds_text,
+    "forwards": _times_text,
+    "backwards": _times_text,
+    "optimizers": _times_text,
     "memory_bandwidth": bandwidth_text,
     "tensors": _parameters_text,
     "arrival": list,

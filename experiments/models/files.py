@@ -28,16 +28,21 @@ def read(path: Path) -> Model:
 
     Raises InputError, in one line that names file and place, for what is none of these.
     """
+    return read_ranked(path)[0]
+
+
+def read_ranked(path: Path) -> tuple[Model, int | None]:
+    """As :func:`read`, and the rank that a trace says it is of."""
     data, name = trace.contents(path), path.name
     if kineto.looks_like(data):
-        return kineto.parse(data, name)
+        return kineto.parse_ranked(data, name)
     if len(data) > LIMIT:
         raise InputError(f"{name} has {len(data)} bytes: a model has at most {LIMIT}, and a trace has traceEvents")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
-    return parse(text, name)
+    return parse(text, name), None
 
 
 def parse(text: str, name: str) -> Model:

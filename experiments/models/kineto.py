@@ -103,7 +103,16 @@ def looks_like(data: bytes) -> bool:
 
 def parse(data: bytes, name: str) -> Model:
     """The model in the bytes of the trace `name`. Raises InputError as :func:`read` does."""
+    return parse_ranked(data, name)[0]
+
+
+def parse_ranked(data: bytes, name: str) -> tuple[Model, int | None]:
+    """As :func:`parse`, and the rank that the trace says it is of."""
     trace = load(data, name)
+    return _model(trace, name), trace.rank
+
+
+def _model(trace: Trace, name: str) -> Model:
     steps = _complete(trace.acts, name)
     times = [sum(layer.seconds for layer in layers) for layers in steps]
     chosen = times.index(median_low(times))

@@ -52,11 +52,13 @@ class Act(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"."""
+    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"; `rank` is that of the
+    process in its job, None if the trace does not say."""
 
     acts: list[Act]
     annotations: list[Event]
     device: str
+    rank: int | None
 
 
 def contents(path: Path) -> bytes:
@@ -90,7 +92,7 @@ def load(data: bytes, name: str) -> Trace:
     spans = read_events(given, (_OPERATION, *_LAUNCHES), name)
     kernels = read_events(given, _KERNELS, name)
     device = _device(content) if kernels else CPU
-    return Trace(_acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device)
+    return Trace(_acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device, _rank(content))
 
 
 def _unpacked(data: bytes, name: str) -> bytes:
@@ -115,6 +117,12 @@ def _device(content: dict[str, Any]) -> str:
     first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
     return name.strip()[:100] if isinstance(name, str) and name.isprintable() and name.strip() else "GPU"
+
+
+def _rank(content: dict[str, Any]) -> int | None:
+    about = content.get("distributedInfo")
+    rank = about.get("rank") if isinstance(about, dict) else None
+    return rank if type(rank) is int and rank >= 0 else None
 
 
 def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:

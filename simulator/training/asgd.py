@@ -130,6 +130,7 @@ class _Servers:
         self.options, self.model, self.setting = options, model, setting
         ranks = setting.ranks
         self.shares = ranks if options.server == "sharded" else 1
+        self._forward, self._backward = model.forward_of(ranks), model.backward_of(ranks)
         self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
         self.seconds = options.seconds(model) / self.shares
         # Round by round, every worker turns to another server, lest all queue for the same one.
@@ -156,7 +157,7 @@ class _Servers:
         builder.phase("pull")
         pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
         builder.phase("forward")
-        forward = builder.compute(workers, self.model.forward, reads=self.copy, count=self.shares)
+        forward = builder.compute(workers, self._forward[workers], reads=self.copy, count=self.shares)
         if failure:
             builder.phase(RESTART)
             back = builder.compute(workers, failure.timeout + failure.restart, after=columns(forward))
@@ -164,7 +165,7 @@ class _Servers:
             return _Cycle(workers, builder.build(), pulled, forward, asked, none, none)
         builder.phase("backward")
         backward = builder.compute(
-            workers, self.model.backward, reads=self.copy, writes=0, count=self.shares, after=columns(forward)
+            workers, self._backward[workers], reads=self.copy, writes=0, count=self.shares, after=columns(forward)
         )
         asked = self.ask(builder, worker, share, np.tile(backward, self.shares))
         builder.phase("push")

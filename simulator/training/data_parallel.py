@@ -223,7 +223,7 @@ class _Steps:
     def _update(self, reduced: Ints) -> None:
         """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
         self.builder.phase("optimizer")
-        seconds = self.model.optimizer * float(self.trainer.factor[0])
+        seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
         updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
         self.begun = np.repeat(updated, len(self.workers))
         self.trainer.tail = np.append(updated, reduced[1:])

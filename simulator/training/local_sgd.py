@@ -55,13 +55,13 @@ class LocalSGD(Strategy):
         builder = builder_of(placed, communicator)
         trainer, averaged, averages = Trainer(model, setting, builder), None, 0
         for attempt in setting.conditions.attempts(setting.steps):
-            trainer.compute("forward", model.forward * trainer.factor, averaged)
+            trainer.compute("forward", model.forward_of(setting.ranks) * trainer.factor, averaged)
             averaged = None
             if attempt.fails:
                 trainer.restart()
                 trainer.end(lost=True)
                 continue
-            trainer.compute("backward", model.backward * trainer.factor)
+            trainer.compute("backward", model.backward_of(setting.ranks) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
                 averaged = trainer.collective("all-reduce parameters", placed.buckets[0], trainer.tail)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 
+import numpy as np
+
 from topologies.errors import InputError
+from topologies.topology import Floats
 
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes an element; tf32 is fp32 in memory."""
@@ -27,7 +30,8 @@ class Layer:
     """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are kept from the one to
     the other. Parameters are in the order in which the layer registers them; their gradients are there when its
     backward ends, in the order of `arrival`, which lists them by number (by default the last first, as of a linear
-    layer). `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`.
+    layer). `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`. Where
+    ranks differ, `forwards` and `backwards` are the seconds of rank 0, 1, ..., and the others are means.
     """
 
     name: str
@@ -38,6 +42,16 @@ class Layer:
     buffers: float = 0.0
     channels: int = 0
     arrival: tuple[int, ...] = ()
+    forwards: tuple[float, ...] = ()
+    backwards: tuple[float, ...] = ()
+
+    def forward_of(self, ranks: int) -> Floats:
+        """Seconds of the forward at each of `ranks` ranks."""
+        return _each(self.forward, self.forwards, ranks)
+
+    def backward_of(self, ranks: int) -> Floats:
+        """Seconds of the backward at each of `ranks` ranks."""
+        return _each(self.backward, self.backwards, ranks)
 
     @property
     def arriving(self) -> tuple[Tensor, ...]:
@@ -57,7 +71,8 @@ class Model:
     `registration` lists the layers in the order in which the module registers them (by default, the order in which they
     run). Parameters are held as `dtype`, gradients travel as `gradient_dtype`. The optimizer takes `optimizer` seconds
     and keeps `state` bytes a byte of parameters. `inputs` and `outputs` are bytes of a batch and of what the last layer
-    returns; `memory_bandwidth` (bytes/s) is the device's. `source` says where the numbers are from.
+    returns; `memory_bandwidth` (bytes/s) is the device's. `source` says where the numbers are from. Where ranks differ,
+    each of their times is given for as many ranks, those of the optimizer as `optimizers`.
     """
 
     name: str
@@ -73,6 +88,7 @@ class Model:
     device: str = "unknown"
     source: str = "unknown"
     registration: tuple[int, ...] = field(default=())
+    optimizers: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -89,14 +105,40 @@ class Model:
         for layer in self.layers:
             for what in ("forward", "backward", "activation", "buffers", "channels"):
                 _check(f"layer {layer.name} of {self.name}", what, getattr(layer, what))
+            self._check_ranks(f"layer {layer.name} of {self.name}", forwards=layer.forwards, backwards=layer.backwards)
             for tensor in layer.tensors:
                 _check(f"layer {layer.name} of {self.name}", tensor.name, tensor.nbytes)
             if layer.arrival and sorted(layer.arrival) != list(range(len(layer.tensors))):
                 raise InputError(f"layer {layer.name} of {self.name} has arrival {layer.arrival}: each parameter once")
+        self._check_ranks(f"model {self.name}", optimizers=self.optimizers)
         if not self.parameters > 0:
             raise InputError(f"model {self.name} has no gradients: no layer has a parameter")
         if self.registration and sorted(self.registration) != list(range(len(self.layers))):
             raise InputError(f"model {self.name} registers layers {self.registration}: each of them once")
+
+    def _check_ranks(self, whose: str, **times: tuple[float, ...]) -> None:
+        for what, own in times.items():
+            if len(own) != self.ranks:
+                raise InputError(f"{whose} has {what} of {len(own)} ranks, and the first layer of {self.ranks}")
+            for rank, seconds in enumerate(own):
+                _check(f"{whose}, rank {rank},", what, seconds)
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks that have times of their own; 0 if all are alike."""
+        return len(self.layers[0].forwards)
+
+    def forward_of(self, ranks: int) -> Floats:
+        """Seconds of a whole forward at each of `ranks` ranks."""
+        return np.asarray(sum(layer.forward_of(ranks) for layer in self.layers))
+
+    def backward_of(self, ranks: int) -> Floats:
+        """Seconds of a whole backward at each of `ranks` ranks."""
+        return np.asarray(sum(layer.backward_of(ranks) for layer in self.layers))
+
+    def optimizer_of(self, ranks: int) -> Floats:
+        """Seconds of the optimizer at each of `ranks` ranks."""
+        return _each(self.optimizer, self.optimizers, ranks)
 
     @property
     def forward(self) -> float:
@@ -142,6 +184,14 @@ class Model:
     def registered(self) -> tuple[int, ...]:
         """The layers in the order in which they are registered."""
         return self.registration or tuple(range(len(self.layers)))
+
+
+def _each(mean: float, own: tuple[float, ...], ranks: int) -> Floats:
+    if not own:
+        return np.full(ranks, mean)
+    if len(own) < ranks:
+        raise InputError(f"the model has the times of {len(own)} ranks, {ranks} is too many: take {len(own)} or fewer")
+    return np.array(own[:ranks], dtype=np.float64)
 
 
 def _check(whose: str, what: str, value: float) -> None:

@@ -62,15 +62,15 @@ class Trainer:
 
     def forward(self, layer: Layer, *after: Ints | None) -> Ints:
         """A layer's forward at every worker."""
-        return self.compute(f"forward {layer.name}", layer.forward * self.factor, *after)
+        return self.compute(f"forward {layer.name}", layer.forward_of(len(self.ranks)) * self.factor, *after)
 
     def backward(self, layer: Layer, *after: Ints | None) -> Ints:
         """A layer's backward at every worker."""
-        return self.compute(f"backward {layer.name}", layer.backward * self.factor, *after)
+        return self.compute(f"backward {layer.name}", layer.backward_of(len(self.ranks)) * self.factor, *after)
 
     def optimize(self, *after: Ints | None) -> Ints:
         """The optimizer at every worker."""
-        return self.compute("optimizer", self.model.optimizer * self.factor, *after)
+        return self.compute("optimizer", self.model.optimizer_of(len(self.ranks)) * self.factor, *after)
 
     def collective(
         self,

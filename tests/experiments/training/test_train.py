@@ -252,3 +252,36 @@ def test_how_a_run_was_made_is_said_in_full(capsys: pytest.CaptureFixture[str], 
     made = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
     assert (made["steps"], made["p"], made["server"], made["model"]) == (20, "8", "cpu", "resnet50:batch=2,device=v100")
     assert next(csv.DictReader(io.StringIO(table.read_text())))["device"] == "v100"
+
+
+def test_each_rank_computes_with_its_own_times(
+    request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two files of the same model, the second of twice the forward: all wait for the second rank."""
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(MODEL.replace("forward: 1ms", "forward: 2ms"))
+    both = replace(request_, model=f"{request_.model},{slow}", p=None, bucket="1GiB")
+    found: Any = report(both, capsys)
+    assert found["summary"]["ranks"] == 2
+    assert [rank["computing_s"] for rank in found["ranks"]] == pytest.approx([0.013, 0.017])
+    assert found["summary"]["step_s"] == pytest.approx(0.017 + 0.004)
+    assert report(replace(both, p="1"), capsys)["summary"]["step_s"] == pytest.approx(0.013)
+    with pytest.raises(InputError, match="the model has the times of 2 ranks, 4 is too many: take 2 or fewer"):
+        run(replace(both, p="4"), None, None, None, "table")
+
+
+@pytest.mark.parametrize("strategy", ["dp", "ssgd", "asgd", "ssp", "local_sgd"])
+def test_every_strategy_takes_the_times_of_each_rank(
+    request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path, strategy: str
+) -> None:
+    """Half as fast by a file of its own is half as fast by --straggler, but for an optimizer that all wait for."""
+    slow = tmp_path / "slow.yaml"
+    twice = {"forward: 1ms": "forward: 2ms", "backward: 2ms": "backward: 4ms", "optimizer: 1ms": "optimizer: 2ms"}
+    text = MODEL
+    for one, two in twice.items():
+        text = text.replace(one, two)
+    slow.write_text(text)
+    own = report(replace(request_, strategy=strategy, model=f"{request_.model},{slow}", p=None), capsys)
+    straggler = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
+    for key in ("step_s", "samples_per_s", "computing_s"):
+        assert own["summary"][key] == pytest.approx(straggler["summary"][key])

@@ -1,5 +1,7 @@
 """What a training step sees of a model."""
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.training.model import Layer, Model, Tensor
@@ -37,3 +39,19 @@ def test_gradients_travel_in_their_own_type() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Model(**({"name": "m", "batch": 1, "layers": (LAYER,)} | changes))  # type: ignore[arg-type]
+
+
+def test_ranks_may_have_times_of_their_own() -> None:
+    layer = Layer("a", 2.0, 4.0, tensors=(Tensor("w", 4.0),), forwards=(1.0, 3.0), backwards=(4.0, 4.0))
+    model = Model("m", 1, (layer, replace(layer, name="b")), optimizer=1.0, optimizers=(1.0, 1.0))
+    assert model.ranks == 2
+    assert model.forward_of(2).tolist() == [2.0, 6.0]
+    assert model.backward_of(1).tolist() == [8.0]
+    assert model.optimizer_of(2).tolist() == [1.0, 1.0]
+    with pytest.raises(InputError, match="the model has the times of 2 ranks, 3 is too many"):
+        model.forward_of(3)
+    for change in ({"backwards": ()}, {"forwards": (1.0,)}, {"backwards": (1.0, -1.0)}):
+        with pytest.raises(InputError, match="layer b of m"):
+            replace(model, layers=(layer, replace(layer, name="b", **change)))
+    with pytest.raises(InputError, match="model m has optimizers of 1 ranks, and the first layer of 2"):
+        replace(model, optimizers=(1.0,))

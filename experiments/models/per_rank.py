@@ -1,0 +1,119 @@
+"""One model from the traces of one job, a rank each: every layer has the times of each rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+
+from experiments.models.files import read_ranked
+from simulator.training.model import Layer, Model
+from topologies.errors import InputError
+
+MOST_FILES = 4096
+ENDINGS = (".json", ".json.gz")
+_TIMES = ("forward", "backward", "forwards", "backwards")
+_ALIKE = ("batch", "dtype", "gradient_dtype")
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The traces in a folder, by name, rank10 after rank9. Raises InputError if there are none."""
+    try:
+        found = [path for path in folder.iterdir() if path.name.endswith(ENDINGS)]
+    except OSError as error:
+        raise InputError(f"cannot read {str(folder)[:200]!r}: {error.strerror}") from None
+    if not found:
+        raise InputError(f"{str(folder)[:200]!r} has no traces: it holds no file that ends in {' or '.join(ENDINGS)}")
+    return _in_order(found)
+
+
+def matching(pattern: str) -> list[Path]:
+    """The files that match a pattern, by name. Raises InputError if there are none."""
+    path = Path(pattern)
+    try:
+        found = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (OSError, ValueError, NotImplementedError):
+        found = []
+    if not found:
+        raise InputError(f"no file matches {pattern[:200]!r}: name the traces of a job, or their folder")
+    return _in_order(found)
+
+
+def read_all(paths: Sequence[Path]) -> Model:
+    """The model that the ranks of one job trained, file by file. Rank r has the times of the r-th trace: by the ranks
+    that the traces name if all do, else in the order of `paths`.
+
+    Raises InputError for a file that is no model, two traces of one rank, and models that differ.
+    """
+    if len(paths) > MOST_FILES:
+        raise InputError(f"{len(paths)} traces: at most {MOST_FILES}")
+    found = [(path, *read_ranked(path)) for path in paths]
+    if all(rank is not None for _, _, rank in found):
+        found.sort(key=lambda each: each[2] or 0)
+        for (one, _, rank), (other, _, after) in pairwise(found):
+            if rank == after:
+                raise InputError(f"{one.name} and {other.name} are both of rank {rank}: give one trace of each rank")
+    names, models = [path.name for path, _, _ in found], [model for _, model, _ in found]
+    if len(models) == 1:
+        return models[0]
+    for name, model in zip(names[1:], models[1:], strict=True):
+        _check_alike(names[0], models[0], name, model)
+    return _together(names, models)
+
+
+def _together(names: Sequence[str], models: Sequence[Model]) -> Model:
+    first, optimizers = models[0], tuple(model.optimizer for model in models)
+    return replace(
+        first,
+        name=f"{first.name} and {len(models) - 1} more",
+        layers=tuple(map(_layer, zip(*(model.layers for model in models), strict=True))),
+        optimizer=fmean(optimizers),
+        optimizers=optimizers,
+        source=f"measured: {len(models)} files, a rank each, {names[0]} to {names[-1]}; of {names[0]}: {first.source}",
+    )
+
+
+def _layer(layers: Sequence[Layer]) -> Layer:
+    forwards, backwards = (tuple(getattr(layer, what) for layer in layers) for what in ("forward", "backward"))
+    return replace(
+        layers[0], forward=fmean(forwards), backward=fmean(backwards), forwards=forwards, backwards=backwards
+    )
+
+
+def _check_alike(name: str, first: Model, other_name: str, other: Model) -> None:
+    """Raise InputError unless the models are the same but for times."""
+    for which, model in ((name, first), (other_name, other)):
+        if model.ranks:
+            raise InputError(f"{which} has times of {model.ranks} ranks already: give it alone")
+    for what in _ALIKE:
+        one, two = getattr(first, what), getattr(other, what)
+        if one != two:
+            raise InputError(f"{other_name} has the {what} {two}, and {name} {one}: give traces of one job")
+    if len(first.layers) != len(other.layers):
+        raise InputError(
+            f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give traces of one job"
+        )
+    for number, (one, two) in enumerate(zip(first.layers, other.layers, strict=True)):
+        wrong = next((f.name for f in fields(Layer) if f.name not in _TIMES and _differ(one, two, f.name)), None)
+        if wrong:
+            raise InputError(
+                f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, and their {wrong} differ: "
+                "give traces of one job"
+            )
+
+
+def _differ(one: Layer, two: Layer, what: str) -> bool:
+    return bool(getattr(one, what) != getattr(two, what))
+
+
+def _in_order(paths: Iterable[Path]) -> list[Path]:
+    """By name, numbers in it by their value."""
+    return sorted(
+        paths,
+        key=lambda path: [
+            (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)
+        ],
+    )
