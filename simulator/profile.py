@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
+from simulator.crowding import Crowding
 from simulator.engines import run
 from simulator.routed import Routed, route
 from simulator.schedule import Schedule
@@ -26,59 +27,10 @@ class Cost(NamedTuple):
     bandwidth: float
 
 
-ALIKE = 16.0
-"""The factor in nodes over which what single numbers of nodes have of their own is shared by 1/e."""
-
-
 COMMON = ("launch", "copy to merge")
 """What the library does for a collective, whatever the algorithm."""
 ALONE = ("shift",)
 """Algorithms in which one rank of a node sends to another, and does not share the node's ports."""
-
-
-class Apart(NamedTuple):
-    """What jobs on `nodes` nodes have of their own: logarithms of by how much α and 1/β are longer."""
-
-    nodes: float
-    latency: float
-    bandwidth: float
-
-
-class Crowding(NamedTuple):
-    """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
-    of nodes to the power of `latency` and of `bandwidth`. Besides, some numbers of nodes are slower or faster of their
-    own, as they were measured in another allocation of the machine, and others the more so the nearer they are. 1/β is
-    that of jobs of `per_node` ranks a node, and goes with their number to the power of `shared`: -1 where each has a
-    port of its own."""
-
-    nodes: float = 1.0
-    latency: float = 0.0
-    bandwidth: float = 0.0
-    apart: tuple[Apart, ...] = ()
-    per_node: float = 1.0
-    shared: float = 0.0
-
-    def slower(self, size: float) -> Floats:
-        """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
-        powers = np.array([self.latency, self.bandwidth])
-        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size)))
-
-    def sharing(self, per_node: float) -> float:
-        """By how much 1/β is longer where so many ranks of a node share its ports."""
-        return float((per_node / self.per_node) ** self.shared)
-
-    def _own(self, size: float) -> Floats:
-        if not self.apart:
-            return np.zeros(2)
-        known = np.array(self.apart)
-        like = alike(np.append(known[:, 0], size))
-        return np.asarray(like[-1, :-1] @ np.linalg.solve(like[:-1, :-1], known[:, 1:]))
-
-
-def alike(nodes: Floats) -> Floats:
-    """How much of their own any two numbers of nodes share, shape (n, n): 1 of itself, 1/e a factor ALIKE away."""
-    size = np.log(nodes)
-    return np.asarray(np.exp(-np.abs(size[:, None] - size) / np.log(ALIKE)))
 
 
 class Memory(NamedTuple):
@@ -188,7 +140,7 @@ class Profile:
     operation of a collective, those of some algorithms in `launches`; algorithms write new memory, `scratch` in units
     of V, and have it registered again, `joined` in units of V and ranks; 1/β counts more in some, by how much is in
     `slower`, by the algorithm's name and the link's kind. `paced`: over several nodes, links inside them have the β of
-    those between, where that is less."""
+    those between before crowding, where that is less."""
 
     name: str
     machine: str
@@ -216,11 +168,10 @@ class Profile:
         size = used_nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            longer, _ = self._crowding(kind, size).slower(size)
+            longer, slower = self._crowding(kind, size).slower(size)
             latency[links] = cost.latency * protocol.factor(algorithm, kind) * longer
-            pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
-            _, slower = self._crowding(pacer, size).slower(size)
             slower *= self.slower.get(algorithm, {}).get(kind, 1.0)
+            pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
             rate = protocol.links[pacer].bandwidth / self._sharing(pacer, topology, algorithm)
             bandwidth[links] = (rate if pacer == kind else min(rate, cost.bandwidth)) / slower
             gap[links] = cost.gap

@@ -13,7 +13,8 @@ from experiments.calibration.observations import Flags, Points
 from experiments.calibration.parameters import NEGLIGIBLE, parameters
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
-from simulator.profile import ALONE, Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol, alike
+from simulator.crowding import Apart, Crowding, alike
+from simulator.profile import ALONE, Cost, Exchanges, Memory, Profile, Protocol
 from topologies.topology import Floats
 
 NEAR = 1.5
@@ -115,9 +116,10 @@ class Model:
         within, pacer, priors = self.points.nodes[keep] == 1, self.pacer(kind), self.library.protocols
         own, paced = (np.array([self.value(inner, prior.rate(one)) for prior in priors]) for one in (kind, pacer))
         more = np.exp(table.pairs * self.value(inner, f"{kind} 1/β of sends"))
+        if kind in BETWEEN:
+            more = more * np.where(within, 1.0, crowd)[:, None]
         if pacer in BETWEEN:
             shared = self._sharing(inner, self.per_node[keep, None], table.alone)[..., None] * paced
-            more = more * np.where(within, 1.0, crowd)[:, None]
             own = np.where(within[:, None, None], own, shared if pacer == kind else np.maximum(own, shared))
         return np.asarray(more[..., None] * own)
 
@@ -248,7 +250,7 @@ class Model:
             rate = self.value(inner, prior.rate(kind))
             if size > 1 and pacer in BETWEEN:
                 shared = self.value(inner, prior.rate(pacer)) * self._shared(inner, size, algorithm, paths)
-                rate = slower * (shared if pacer == kind else max(rate, shared))
+                rate = slower * shared if pacer == kind else max(rate, shared)
             slowness.append(rate * self._slower(inner, algorithm, kind))
         return Costs(np.array(latency), np.array(slowness), gap, merge)
 

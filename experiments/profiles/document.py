@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
-from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol
+from simulator.crowding import Apart, Crowding
+from simulator.profile import Cost, Exchanges, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.document import Location, Mistake
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from simulator.collectives import find
+from simulator.crowding import Apart, Crowding
 from simulator.engines import simulate
-from simulator.profile import Apart, Cost, Crowding, Exchanges, Memory, Profile, Protocol
+from simulator.profile import Cost, Exchanges, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology
@@ -53,6 +54,15 @@ def test_more_nodes_crowd_the_links_between_them() -> None:
     assert links(profile.apply(machine(8), LL), "network") == ({2e-6}, {0.0}, {2e9})
     assert links(profile.apply(machine(32), LL), "network") == ({8e-6}, {0.0}, {1e9})
     assert links(profile.apply(machine(32), LL), "node")[0] == {1e-6}
+
+
+def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
+    """Links inside nodes are paced by the network as it is without crowding, however many nodes there are."""
+    profile = Profile("x", "nodes", 0.0, (SIMPLE,), {"network": Crowding(2.0, 0.0, 1.0)}, paced=True)
+    for count, between in ((2, 50e9), (8, 12.5e9)):
+        found = profile.apply(machine(4 * count), SIMPLE, "ring")
+        assert links(found, "network")[2] == {between}
+        assert links(found, "node")[2] == {50e9}
 
 
 def test_numbers_of_nodes_may_have_something_of_their_own() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from experiments.profiles import find, names, parse
 from experiments.profiles.document import dumps, of
-from simulator.profile import Apart, Cost, Crowding, Profile, Protocol
+from simulator.crowding import Apart, Crowding
+from simulator.profile import Cost, Profile, Protocol
 from topologies.errors import InputError
 
 GOOD = """\
