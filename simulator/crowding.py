@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +23,10 @@ class Apart(NamedTuple):
 
 class Crowding(NamedTuple):
     """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
-    of nodes to the power of `latency` and of `bandwidth`. Besides, some numbers of nodes are slower or faster of their
-    own, as they were measured in another allocation of the machine, and others the more so the nearer they are. 1/β is
-    that of jobs of `per_node` ranks a node, and goes with their number to the power of `shared`: -1 where each has a
-    port of its own."""
+    of nodes to the power of `latency` and of `bandwidth`, up to `most` nodes, the most that were measured: beyond, they
+    stay as they are there. Besides, some numbers of nodes are slower or faster of their own, as they were measured in
+    another allocation of the machine, and others the more so the nearer they are. 1/β is that of jobs of `per_node`
+    ranks a node, and goes with their number to the power of `shared`: -1 where each has a port of its own."""
 
     nodes: float = 1.0
     latency: float = 0.0
@@ -33,11 +34,12 @@ class Crowding(NamedTuple):
     apart: tuple[Apart, ...] = ()
     per_node: float = 1.0
     shared: float = 0.0
+    most: float = inf
 
     def slower(self, size: float) -> Floats:
         """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
         powers = np.array([self.latency, self.bandwidth])
-        return np.asarray(np.exp(np.log(size / self.nodes) * powers + self._own(size)))
+        return np.asarray(np.exp(np.log(min(size, self.most) / self.nodes) * powers + self._own(size)))
 
     def sharing(self, per_node: float) -> float:
         """By how much 1/β is longer where so many ranks of a node share its ports."""

@@ -83,7 +83,7 @@ def explore(model: Model) -> Fit:
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
     """Fit the points that `keep` chooses, by the paths known."""
-    model = model.freed(np.zeros_like(model.free))
+    model = model.freed(np.zeros_like(model.free)).seeing(keep)
     return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
 
 

@@ -43,7 +43,7 @@ class Model:
         self.kinds = self.paths.kinds
         size = np.log(points.nodes)
         self.typical = float(np.exp(size[np.unique(points.curve, return_index=True)[1]].mean()))
-        self.crowd = size - np.log(self.typical)
+        self.most = float(points.nodes.max())
         self.per_node = np.array([one.per_node if one.nodes > 1 else 1 for one in points.curves])[points.curve]
         between = self.per_node[points.nodes > 1]
         self.wide = float(np.exp(np.log(between).mean())) if self.paths.wide else 1.0
@@ -162,7 +162,8 @@ class Model:
 
     def _crowd(self, inner: Floats, what: str) -> Floats:
         """By how much α or 1/β between nodes is longer, shape (points,): by a trend, and by what a session shares."""
-        crowd = self.crowd * self.value(inner, f"network {what} by nodes")
+        crowd = np.log(np.minimum(self.points.nodes, self.most) / self.typical)
+        crowd = crowd * self.value(inner, f"network {what} by nodes")
         if len(self.sessions):
             crowd = crowd + self._session(inner, what)[np.searchsorted(self.sessions, self.points.nodes)]
         return np.asarray(np.exp(crowd))
@@ -183,10 +184,16 @@ class Model:
 
     def _grown(self, inner: Floats, what: str, size: int) -> float:
         """By how much α or 1/β between nodes is longer on `size` nodes."""
-        grown = np.log(size / self.typical) * self.value(inner, f"network {what} by nodes")
+        grown = np.log(min(size, self.most) / self.typical) * self.value(inner, f"network {what} by nodes")
         if size in self.sessions:
             grown += self._session(inner, what)[np.searchsorted(self.sessions, size)]
         return float(np.exp(grown))
+
+    def seeing(self, keep: Flags) -> Model:
+        """The same with only the points of `keep` to fit: crowding ends at the most nodes among them."""
+        changed = copy(self)
+        changed.most = float(self.points.nodes[keep].max())
+        return changed
 
     def freed(self, curves: Flags) -> Model:
         """The same where the library itself chose what ran in `curves`, whatever they are called."""
@@ -263,7 +270,7 @@ class Model:
         own = (self._session(inner, what) for what in ("α", "1/β"))
         apart = (Apart(*map(float, one)) for one in zip(self.sessions, *own, strict=True))
         shared = self.value(inner, "network 1/β by ranks a node")
-        return Crowding(self.typical, latency, slowness, tuple(apart), self.wide, shared)
+        return Crowding(self.typical, latency, slowness, tuple(apart), self.wide, shared, self.most)
 
     def pacer(self, kind: str) -> str:
         """The kind of link whose β links of `kind` have in a job over several nodes."""

@@ -6,6 +6,7 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf, isinf
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -51,7 +52,8 @@ class Own(Part):
 
 
 class Crowd(Part):
-    """How links of a kind slow down with the number of nodes, and with that of ranks a node that share them."""
+    """How links of a kind slow down with the number of nodes, up to `most` nodes (no bound without it), and with that
+    of ranks a node that share them."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
@@ -59,6 +61,7 @@ class Crowd(Part):
     apart: Annotated[list[Own], Field(max_length=1024)] = Field([])
     per_node: Annotated[float, Field(ge=1, le=1e9)] = 1.0
     shared: Power = 0.0
+    most: Annotated[float, Field(ge=1, le=1e9)] | None = None
 
 
 class Host(Part):
@@ -147,11 +150,12 @@ class Calibrated(Part):
 
 def _crowding(one: Crowd) -> Crowding:
     apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
-    return Crowding(one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared)
+    return Crowding(one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared, one.most or inf)
 
 
 def _crowd(one: Crowding) -> dict[str, Any]:
-    return one._asdict() | {"apart": [own._asdict() for own in one.apart]}
+    most = None if isinf(one.most) else one.most
+    return one._asdict() | {"apart": [own._asdict() for own in one.apart], "most": most}
 
 
 def calibrated(content: object, place: Place) -> Calibrated:

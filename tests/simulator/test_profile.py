@@ -56,6 +56,15 @@ def test_more_nodes_crowd_the_links_between_them() -> None:
     assert links(profile.apply(machine(32), LL), "node")[0] == {1e-6}
 
 
+def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
+    bounded = Crowding(2.0, 0.5, 1.0, most=8.0)
+    assert bounded.slower(4.0) == pytest.approx(Crowding(2.0, 0.5, 1.0).slower(4.0))
+    assert bounded.slower(8.0) == pytest.approx([2.0, 4.0])
+    assert bounded.slower(512.0) == pytest.approx([2.0, 4.0])
+    own = bounded._replace(apart=(Apart(8.0, np.log(3.0), 0.0),))
+    assert own.slower(128.0) == pytest.approx([2.0 * 3.0 ** np.exp(-1.0), 4.0])
+
+
 def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
     """Links inside nodes are paced by the network as it is without crowding, however many nodes there are."""
     profile = Profile("x", "nodes", 0.0, (SIMPLE,), {"network": Crowding(2.0, 0.0, 1.0)}, paced=True)

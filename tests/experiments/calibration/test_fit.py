@@ -95,6 +95,19 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
     assert np.nanmean(held_out(explore(model), "ranks").model) < 0.15
 
 
+def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> None:
+    """1/β grows eightfold from 4 to 16 nodes and stays: what 64 nodes are is not known without them."""
+    sizes = np.geomspace(2.0**20, 2.0**28, 5)
+    slow = {4: 1.0, 16: 8.0, 64: 8.0}
+    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow]
+    whole = explore(Model(Points(curves), NCCL))
+    few = fit(whole.model, whole.model.points.nodes < 64)
+    largest = whole.model.points.nodes == 64
+    assert few.predicted[largest][1:] == pytest.approx(whole.model.points.seconds[largest][1:], rel=0.15)
+    profiles = [one.model.profile(one.inner, "x", "nodes") for one in (whole, few)]
+    assert [one.crowding["network"].most for one in profiles] == [64.0, 16.0]
+
+
 def test_the_baseline_is_one_line_a_curve() -> None:
     line = affine(np.array([1.0, 10.0, 100.0]), np.array([3.0, 12.0, 102.0]))
     assert line(np.array([1000.0])) == pytest.approx([1002.0])
