@@ -110,6 +110,25 @@ class Protocol:
         return self.factors.get(algorithm, {}).get(kind, 1.0)
 
 
+class Ineffective(NamedTuple):
+    """A label that had no effect: runs of a `collective` that were told to take the algorithm `label` took one of `ran`
+    instead. That was on `ranks` ranks and `nodes` nodes, on every number that was measured where these are None, with
+    the `library` in words, any where that is empty."""
+
+    label: str
+    collective: str
+    ran: tuple[str, ...]
+    ranks: int | None = None
+    nodes: int | None = None
+    library: str = ""
+
+    def covers(self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = "") -> bool:
+        """Whether it speaks of runs with such a label; what is not known of them, or not stored, agrees."""
+        mine, theirs = (self.ranks, self.nodes, self.library or None), (ranks, nodes, library or None)
+        same = all(one is None or other is None or one == other for one, other in zip(mine, theirs, strict=True))
+        return same and (label.lower(), collective) == (self.label.lower(), self.collective)
+
+
 class Run(NamedTuple):
     """A collective under a profile: the timeline of the fastest protocol, and seconds of what that leaves out, by name:
     the call, host memory made ready, and what long exchanges take more."""
@@ -140,7 +159,7 @@ class Profile:
     operation of a collective, those of some algorithms in `launches`; algorithms write new memory, `scratch` in units
     of V, and have it registered again, `joined` in units of V and ranks; 1/β counts more in some, by how much is in
     `slower`, by the algorithm's name and the link's kind. `paced`: over several nodes, links inside them have the β of
-    those between before crowding, where that is less."""
+    those between before crowding, where that is less. `ineffective`: labels without effect on its runs."""
 
     name: str
     machine: str
@@ -154,6 +173,7 @@ class Profile:
     slower: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     launches: Mapping[str, float] = field(default_factory=dict)
     exchanges: Exchanges = field(default_factory=Exchanges)
+    ineffective: tuple[Ineffective, ...] = ()
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
@@ -185,7 +205,7 @@ class Profile:
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         beside = self.beside(schedule, topology, algorithm)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
-        runs = [Run(name, run(_over(routed, machine)), beside) for name, machine in machines.items()]
+        runs = (Run(name, run(_over(routed, machine)), beside) for name, machine in machines.items())
         return min(runs, key=lambda found: found.seconds)
 
     def beside(self, schedule: Schedule, topology: Topology, algorithm: Algorithm) -> dict[str, float]:
@@ -199,6 +219,13 @@ class Profile:
             "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
             "long exchanges": self._exchanged(schedule, topology) if self.exchanges.slowness else 0.0,
         }
+
+    def ignored(
+        self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""
+    ) -> Ineffective | None:
+        """What is known of a label without effect; None where it had its effect, or nothing is known."""
+        found = (one for one in self.ineffective if one.covers(label, collective, ranks, nodes, library))
+        return next(found, None)
 
     def _exchanged(self, schedule: Schedule, topology: Topology) -> float:
         """Seconds that long exchanges take more; they slow down with the number of nodes as links between them do."""

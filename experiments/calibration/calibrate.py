@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.libraries import FUJITSU, GLOO, LIBRARIES, MPI, NCCL, Library
 from experiments.calibration.model import Model
-from experiments.calibration.observations import Points, Series, series
+from experiments.calibration.observations import Points, Series, forced, series
 from experiments.calibration.table import Machine, as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
-from simulator.profile import used_nodes
+from simulator.profile import Ineffective, Profile, used_nodes
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2
@@ -64,8 +64,9 @@ def points(
     *,
     in_place: bool = False,
     least: int = LEAST,
+    profile: Profile | None = None,
 ) -> tuple[Points, list[str]]:
-    """What can be fitted, and a line for each curve that cannot."""
+    """What can be fitted, and a line for each curve that cannot. A `profile` says which labels have no effect."""
     found: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
@@ -77,7 +78,7 @@ def points(
             skipped.append(f"{curve.source}: of many messages in flight, not the time of one: it is for --links")
             continue
         try:
-            one = series(curve, library, in_place=in_place)
+            one = series(curve, library, in_place=in_place, ran=_ran(curve, profile))
             _check(one, machine)
         except InputError as error:
             skipped.append(str(error))
@@ -93,6 +94,14 @@ def points(
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
     return Points(found), skipped
+
+
+def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
+    """What a profile knows to have run in spite of the curve's label; nothing where it knows nothing."""
+    if profile is None or not curve.ranks:
+        return ()
+    known = profile.ignored(forced(curve), curve.collective, curve.ranks, curve.nodes or curve.ranks, curve.library)
+    return known.ran if known else ()
 
 
 def _check(one: Series, machine: Machine) -> None:
@@ -137,9 +146,14 @@ def separated(measured: Points, library: Library, machine: Machine = as_nodes) -
 
 
 def document(
-    calibration: Calibration, name: str, machine: str, sources: Sequence[str], made: dict[str, str]
+    calibration: Calibration,
+    name: str,
+    machine: str,
+    sources: Sequence[str],
+    made: dict[str, str],
+    ineffective: Sequence[Ineffective] = (),
 ) -> Calibrated:
-    """A calibration as what a profile's file holds."""
+    """A calibration as what a profile's file holds, with labels that had no effect."""
     model = calibration.fit.model
     estimates = {
         one.parameter.name: Estimated(
@@ -152,7 +166,7 @@ def document(
         for one in calibration.estimates
     }
     errors = {one.protocol: error(one) for one in calibration.held_out}
-    profile = model.profile(calibration.fit.inner, name, machine)
+    profile = replace(model.profile(calibration.fit.inner, name, machine), ineffective=tuple(ineffective))
     about = {"estimates": estimates, "errors": errors, "sources": list(sources), "made": made}
     return of(profile, model.library.name, **about)
 

@@ -10,6 +10,7 @@ import numpy as np
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Flags
 from experiments.calibration.parameters import Parameter
+from simulator.profile import Profile
 from topologies.topology import Floats
 
 SCALE = 0.15
@@ -58,6 +59,11 @@ class Fit:
         """log(measured / predicted) of every point."""
         return np.asarray(np.log(self.model.points.seconds / self.predicted))
 
+    @property
+    def profile(self) -> Profile:
+        """The parameters as what a simulation takes."""
+        return self.model.profile(self.inner, "the fit", "")
+
     def estimates(self) -> list[Estimate]:
         """Every parameter with what the data say of it."""
         return _estimates(self)
@@ -83,26 +89,48 @@ def explore(model: Model) -> Fit:
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
     """Fit the points that `keep` chooses, by the paths known."""
-    model = model.freed(np.zeros_like(model.free)).seeing(keep)
+    model = model.taking({}).seeing(keep)
     return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
-    """The model and where it ends once curves that are not what they are called are taken as the library's choice."""
-    freed = _mislabelled(model, keep, inner)
-    if not freed.any():
+    """The model and where it ends once curves that are not what they are called are taken as what ran instead."""
+    ran = _mislabelled(model, keep, inner)
+    if not ran:
         return model, inner
-    model = model.freed(freed)
+    model = model.taking(ran)
     return model, _solve(model, keep, inner)
 
 
-def _mislabelled(model: Model, keep: Flags, inner: Floats) -> Flags:
-    """Curves that points of `keep` show to be something else than they are called, shape (curves,)."""
-    everything = model.freed(np.ones_like(model.free))
-    misfits = np.array([np.log(one.predict(inner) / model.points.seconds) for one in (model, everything)])
+def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[str, ...]]:
+    """Curves that points of `keep` show to be something else than they are called, and what ran instead."""
+    curves, together = model.points.curves, _together(model)
+    called = _costs(model, keep, inner, together)
+    least, ran = called / 2, dict[int, tuple[str, ...]]()
+    for k in range(max(len(curve.instead) for curve in curves)):
+        other = {c: curve.instead[k] for c, curve in enumerate(curves) if k < len(curve.instead)}
+        costs = _costs(model.taking(other), keep, inner, together)
+        better = {c: names for c, names in other.items() if called[c] - costs[c] > MISLABELLED and costs[c] < least[c]}
+        ran |= better
+        least[list(better)] = costs[list(better)]
+    return ran
+
+
+def _together(model: Model) -> Flags:
+    """Which curves are judged with which: themselves, and those whose same label is known to have had no effect, shape
+    (curves, curves)."""
+    curves = model.points.curves
+    told = [
+        (one.collective, one.forced, one.library, one.instead) if one.ignored else c for c, one in enumerate(curves)
+    ]
+    return np.array([[one == other for other in told] for one in told])
+
+
+def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
+    """What the misfits of each curve, and of those that are judged with it, cost at points of `keep`."""
+    misfits = np.log(model.predict(inner) / model.points.seconds)
     costs = 2 * (np.sqrt(1 + (misfits / SCALE) ** 2) - 1) * keep
-    called, free = (np.bincount(model.points.curve, cost, len(model.points.curves)) for cost in costs)
-    return np.asarray((called - free > MISLABELLED) & (free < called / 2))
+    return np.asarray(together @ np.bincount(model.points.curve, costs, len(model.points.curves)), dtype=np.float64)
 
 
 def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:

@@ -50,7 +50,8 @@ class Library:
     a message two ranks may send to each other in one step at the rate of all links; the others are slower, by how much
     is to be fitted. `pairs`: algorithms of sends and receives, for which the library has other channels, so
     that α and 1/β are others, by how much is to be fitted. `paced`: a job over several nodes has as many channels as
-    its network feeds, so that links inside have its β."""
+    its network feeds, so that links inside have its β. `unsure`: algorithms that the
+    library leaves for another one, without a word, where the machine does not have what they need."""
 
     name: str
     launch: float
@@ -66,6 +67,7 @@ class Library:
     joined: Mapping[str, float] = field(default_factory=dict)
     long: float = inf
     pairs: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Algorithms, and those that are taken in their place for few elements."""
@@ -125,6 +127,7 @@ NCCL = Library(
     {"tree": ("double_tree",)},
     paced=True,
     pairs=("pairwise", "shift"),
+    unsure=("nvls", "nvlstree", "collnetdirect", "collnetchain", "pat"),
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in proportion (src/graph/
 tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a node of 2020 to 2023.

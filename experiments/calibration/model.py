@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from math import exp
 
 import numpy as np
@@ -49,7 +50,7 @@ class Model:
         self.wide = float(np.exp(np.log(between).mean())) if self.paths.wide else 1.0
         self.touched = np.array([Profile.touched(points.curves[c].collective) for c in points.curve])
         self.crowding = crowding and len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
-        self.free: Flags = np.zeros(len(points.curves), dtype=np.bool_)
+        self.ran: Mapping[int, tuple[str, ...]] = {}
         self.sessions = np.unique(points.nodes) if self.crowding and library.memory else np.zeros(0)
         self.shared = np.linalg.cholesky(alike(self.sessions)) if len(self.sessions) else np.zeros((0, 0))
         self.parameters = tuple(parameters(library, self.paths, self.gaps, self.crowding, self.sessions))
@@ -77,7 +78,13 @@ class Model:
 
     def table(self, keep: Rows = ALL) -> Table:
         """The paths known of the points that `keep` chooses."""
-        return self.paths.table().at(keep)
+        table = self.paths.table()
+        if self.ran:
+            absent = table.absent.copy()
+            for c, names in self.ran.items():
+                absent[self.points.curve == c] = self.paths.absent(c, names, absent.shape[1])
+            table = replace(table, absent=absent)
+        return table.at(keep)
 
     def active(self, inner: Floats, keep: Rows = ALL) -> Table:
         """Of every point the one path that its time is, at these parameters; those of other protocols are endless."""
@@ -125,16 +132,15 @@ class Model:
 
     def _beside(self, inner: Floats, keep: Rows, table: Table) -> Floats:
         """Seconds that no link takes, infinite where an algorithm is none that may have run."""
-        size, memory, curve = self.points.size[keep], self.memory(inner), self.points.curve[keep]
+        size, memory = self.points.size[keep], self.memory(inner)
         beyond = memory.beyond(size)
         touch = self.touched[keep] * ((1 - beyond) * memory.copy + beyond * memory.copy_beyond) * size
-        absent = np.where(self.free[curve, None], table.other, table.absent)
         more = np.exp(table.pairs * self.value(inner, "launch of sends"))
         launch = self.value(inner, "launch") * more + touch[:, None]
         if self.paths.long:
             slower = self.value(inner, "long exchanges") * self._crowd(inner, "1/β")[keep]
             launch = launch + table.long * slower[:, None]
-        return np.asarray(launch + memory.allocate(table.scratch, size[:, None], table.joined) + absent)
+        return np.asarray(launch + memory.allocate(table.scratch, size[:, None], table.joined) + table.absent)
 
     def _in_rings(self, inner: Floats, prior: Prior) -> float:
         """The logarithm of by how much α of a protocol is longer in rings."""
@@ -195,10 +201,10 @@ class Model:
         changed.most = float(self.points.nodes[keep].max())
         return changed
 
-    def freed(self, curves: Flags) -> Model:
-        """The same where the library itself chose what ran in `curves`, whatever they are called."""
+    def taking(self, ran: Mapping[int, tuple[str, ...]]) -> Model:
+        """The same where one of the algorithms in `ran` made a curve, by its number, whatever it is called."""
         changed = copy(self)
-        changed.free = curves
+        changed.ran = ran
         return changed
 
     def memory(self, inner: Floats) -> Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ class Series:
     nodes, by one of `algorithms`: the one that was forced, or those that the library may have chosen from.
 
     `elements` is the size of an element in bytes; `others` are what the library may have run in spite of `algorithms`;
-    `protocols` those that it was told to use, none if it chose.
+    `protocols` those that it was told to use, none if it chose. `forced` is the algorithm that it was told to take,
+    `ignored` says that this is known to have had no effect, and `instead` is what may have run where it had none: sets
+    of algorithms, of which the library took the fastest. `library` is its name and version in words.
     """
 
     name: str
@@ -35,6 +38,10 @@ class Series:
     elements: int = 4
     others: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
+    forced: str = ""
+    ignored: bool = False
+    instead: tuple[tuple[str, ...], ...] = ()
+    library: str = ""
 
     @property
     def per_node(self) -> int:
@@ -51,26 +58,56 @@ class Series:
         return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
 
-def series(curve: Curve, library: Library, *, in_place: bool = False) -> Series:
-    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library` chooses from.
+_IGNORED = re.compile(r"^algorithm: label (\w{1,40}), NOT effective")
+
+
+def forced(curve: Curve) -> str:
+    """What a run was told to take, whether or not that had an effect; empty where nobody told it."""
+    ignored = (_IGNORED.match(note) for note in curve.notes)
+    return curve.algorithm or next((found[1].lower() for found in ignored if found), "")
+
+
+def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple[str, ...] = ()) -> Series:
+    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library` chooses from; by those
+    of `ran` where it is known that one of these ran.
 
     Raises InputError where the curve leaves open what a fit needs.
     """
-    known = library.algorithms(curve.collective, curve.algorithm)
+    known = ran or library.algorithms(curve.collective, curve.algorithm)
     if not known:
         what = curve.algorithm or f"whatever {library.name} chooses"
         raise InputError(f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out")
     if not curve.ranks or curve.ranks < 2:
         raise InputError(f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2")
-    chosen = curve.in_place if in_place else curve.points or curve.in_place
-    points = [point for point in chosen if not point.wrong]
+    measured = curve.in_place if in_place else curve.points or curve.in_place
+    points = [point for point in measured if not point.wrong]
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
-    others = tuple(name for name in library.algorithms(curve.collective) if library.memory and name not in known)
+    chosen = library.algorithms(curve.collective)
+    others = tuple(name for name in chosen if library.memory and name not in known and not ran)
+    word = forced(curve)
+    ignored = bool(word) and (not curve.algorithm or bool(ran))
+    instead: tuple[tuple[str, ...], ...] = tuple((name,) for name in known if ignored and not ran and len(known) > 1)
+    instead += (known + others,) if others else ()
     nodes = min(curve.nodes or curve.ranks, curve.ranks)
     nodes = -(-curve.ranks // -(-curve.ranks // nodes))
     told = library.told(curve.protocol)
-    return Series(curve.source, curve.collective, known, curve.ranks, nodes, sizes, seconds, 4, others, told)
+    return Series(
+        curve.source,
+        curve.collective,
+        known,
+        curve.ranks,
+        nodes,
+        sizes,
+        seconds,
+        4,
+        others,
+        told,
+        word,
+        ignored,
+        instead,
+        curve.library,
+    )
 
 
 class Points:

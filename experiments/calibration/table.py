@@ -55,9 +55,9 @@ class Place:
 class Table:
     """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape (points, algorithms,
     protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
-    algorithms) `absent`, infinite where a point has no such algorithm, else 0, `other`, the same if the library chose,
-    `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a ring, else 0, bytes in `long` exchanges,
-    `pairs`, 1 for sends and receives that have channels of their own, and `alone`, 1 where one rank uses a node's port.
+    algorithms) `absent`, infinite where a point has no such algorithm, else 0, `scratch` and what of it is `joined`, in
+    units of V, `rings`, 1 for a ring, else 0, bytes in `long` exchanges, `pairs`, 1 for sends and receives that have
+    channels of their own, and `alone`, 1 where one rank uses a node's port.
     """
 
     latencies: Floats
@@ -66,7 +66,6 @@ class Table:
     merged: Floats
     factors: Floats
     absent: Floats
-    other: Floats
     scratch: Floats
     joined: Floats
     rings: Floats
@@ -159,8 +158,7 @@ class Known:
         latencies, crossed, gaps, merged = *(np.zeros((*shape, kinds)) for _ in range(3)), np.zeros(shape)
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
-        other, joined, rings, long = np.full_like(absent, np.inf), *(np.zeros_like(scratch) for _ in range(3))
-        pairs, alone = np.zeros_like(scratch), np.zeros_like(scratch)
+        joined, rings, long, pairs, alone = (np.zeros_like(scratch) for _ in range(5))
         for c, curve in enumerate(points.curves):
             here = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
@@ -184,11 +182,17 @@ class Known:
                 pairs[here, a] = name in self.library.pairs
                 alone[here, a] = name in ALONE
                 long[here, a] = [paths.exchanged(float(size), self.library.long) for size in points.size[here]]
-                absent[here, a] = self._absent(name, curve.algorithms, points, here)
-                other[here, a] = self._absent(name, curve.algorithms + curve.others, points, here)
-        return Table(
-            latencies, crossed, gaps, merged, factors, absent, other, scratch, joined, rings, long, pairs, alone
-        )
+            absent[here] = self.absent(c, curve.algorithms, most)
+        return Table(latencies, crossed, gaps, merged, factors, absent, scratch, joined, rings, long, pairs, alone)
+
+    def absent(self, c: int, ran: tuple[str, ...], most: int) -> Floats:
+        """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`, else 0, shape (points
+        of the curve, most)."""
+        here, curve = self.points.curve == c, self.points.curves[c]
+        found = np.full((np.count_nonzero(here), most), np.inf)
+        for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
+            found[:, a] = self._absent(name, ran, self.points, here)
+        return found
 
     def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""

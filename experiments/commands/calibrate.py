@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.calibration import labels
 from experiments.calibration.calibrate import LEAST, LINKED, Calibration, calibrate, document, library_of, points
 from experiments.calibration.libraries import Library, library
 from experiments.calibration.observations import Series
@@ -19,6 +20,7 @@ from experiments.commands.machine import Machine
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.document import Calibrated, Error, Estimated
+from simulator.profile import Ineffective
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_seconds
@@ -62,7 +64,11 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     called = choice.name or (out.stem if out else "profile")
-    profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)))
+    ignored = labels.of_fit(found.fit)
+    ignored += labels.fallen_back(curves, chosen, found.fit.profile, built)
+    for one in ignored:
+        output.note(_ignored(one))
+    profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)), ignored)
     if out:
         write(profile, out)
     unknown = sum(bool(one.open) for one in profile.estimates.values())
@@ -108,6 +114,16 @@ def machine_for(topology: str) -> Callable[[int, int], Topology]:
 
 def _built(machine: Machine, ranks: int, per_node: int) -> Topology:
     return machine.laid_out(ranks, -(-ranks // per_node))(ranks)
+
+
+def _ignored(label: Ineffective) -> str:
+    """A label without effect in words."""
+    where = "" if label.ranks is None else f" on {output.counted(label.ranks, 'rank')}"
+    return f"{label.collective} told to take {label.label}{where} took {_fastest(label.ran)}: the profile says so"
+
+
+def _fastest(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"the fastest of {', '.join(names)}"
 
 
 def _sources(curves: Sequence[Series]) -> list[str]:

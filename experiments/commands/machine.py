@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import cast
 
 import numpy as np
 
 from experiments.sweep import Rules
+from simulator.collectives import Algorithm
 from simulator.engines import Engine
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint, Figures, find
@@ -115,6 +117,17 @@ def machine_of(
     return Machine(
         profile.machine if topology == USUAL else topology, *links, placement, sharing, store_and_forward
     ), profile
+
+
+def ignored(profile: Profile | None, algorithms: Iterable[Algorithm], ranks: Iterable[int]) -> Iterator[str]:
+    """A line for each algorithm that the machine's library did not run although it was told to, by its profile."""
+    if profile is None or not profile.ineffective:
+        return
+    for algorithm, p in product(algorithms, ranks):
+        if known := profile.ignored(algorithm.name, algorithm.collective.name, p):
+            who = f"with {known.library} " if known.library else ""
+            said = f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {who}took the fastest of"
+            yield f"{said} {', '.join(known.ran)}: this simulates {algorithm.name}"
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

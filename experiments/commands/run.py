@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from experiments import output
-from experiments.commands.machine import Machine
+from experiments.commands.machine import Machine, ignored
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.sweep import Case, Row, judge
 from experiments.waits import wait_cells, wait_records
@@ -55,6 +55,8 @@ def run(
     progress(1, 3)
     found = case.run(nbytes)
     progress(2, 3)
+    for line in ignored(profile, [algorithm], ranks):
+        output.note(line)
     row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
     progress(3, 3)
     if timeline:

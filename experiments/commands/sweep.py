@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from experiments import output
-from experiments.commands.machine import Machine
+from experiments.commands.machine import Machine, ignored
 from experiments.output import Record
 from experiments.sweep import sweep
 from simulator.collectives import Algorithm, find
@@ -52,8 +52,8 @@ def run(
     rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress, skipped.append, profile))
     if not rows:
         raise InputError(skipped[0])
-    for line in skipped:
-        output.note(f"skipped {line}")
+    for line in (*(f"skipped {line}" for line in skipped), *ignored(profile, algorithms, ranks)):
+        output.note(line)
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         parameters |= {"profile": profile.name} if profile else {}

@@ -5,7 +5,7 @@ With `--compare nccl`, NCCL's own model beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,10 +60,10 @@ def run(
     generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(files[1:], family)
     curves = chosen_curves(measurements.curves, only, forced)
-    measured, skipped = points(curves, kind, in_place=in_place, least=1)
+    measured, skipped = points(curves, kind, in_place=in_place, least=1, profile=profile.simulated())
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves, in_place=in_place)):
+    for line in (*doubts(curves), *setups.warnings(curves, in_place=in_place), *_ignored(profile, measured)):
         output.note(line)
     beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)
@@ -76,6 +76,14 @@ def run(
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
     return int(max(means) > limit)
+
+
+def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
+    """A line for each curve that is judged by another algorithm than its label says."""
+    for curve in measured.curves:
+        if curve.ignored:
+            said = f"{Path(curve.name).name}: by {profile.profile} the label {curve.forced} has no effect here"
+            yield f"{said}, {', '.join(curve.algorithms)} may run"
 
 
 def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:

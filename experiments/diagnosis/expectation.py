@@ -90,7 +90,8 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:
             return None
-        names = kind.algorithms(curve.collective, curve.algorithm)
+        ignored = simulation.ignored(curve.algorithm, curve.collective, curve.ranks, curve.nodes, curve.library)
+        names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
         cases = {
             case.algorithm.name: case for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
         }

@@ -15,7 +15,7 @@ from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
 from simulator.crowding import Apart, Crowding
-from simulator.profile import Cost, Exchanges, Memory, Profile, Protocol
+from simulator.profile import Cost, Exchanges, Ineffective, Memory, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.document import Location, Mistake
 
@@ -88,6 +88,18 @@ class Long(Part):
     beyond: Rate = 2.0**22
 
 
+class Label(Part):
+    """A label that had no effect, and which algorithms ran instead, of a library in words; on so many ranks and nodes,
+    or on all that were measured."""
+
+    label: Word
+    collective: Word
+    ran: Annotated[list[Word], Field(min_length=1, max_length=MOST)]
+    ranks: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    nodes: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    library: Annotated[str, Field(max_length=200)] = ""
+
+
 class Estimated(Part):
     """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not identify it, if they do
     not."""
@@ -126,6 +138,7 @@ class Calibrated(Part):
     launches: dict[Word, Seconds] = Field({})
     exchanges: Long = Long()
     paced: bool = False
+    ineffective: Annotated[list[Label], Field(max_length=1024)] = Field([])
     estimates: dict[Word, Estimated] = Field({})
     errors: dict[Word, Error] = Field({})
     sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
@@ -145,7 +158,8 @@ class Calibrated(Part):
         memory = Memory(**self.memory.model_dump(by_alias=True))
         exchanges = Exchanges(**self.exchanges.model_dump())
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges)
+        labels = tuple(Ineffective(**one.model_dump() | {"ran": tuple(one.ran)}) for one in self.ineffective)
+        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges, labels)
 
 
 def _crowding(one: Crowd) -> Crowding:
@@ -188,6 +202,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "apart": Own,
     "memory": Host,
     "exchanges": Long,
+    "ineffective": Label,
     "estimates": Estimated,
     "errors": Error,
 }
@@ -213,6 +228,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         launches=dict(profile.launches),
         exchanges=profile.exchanges._asdict(),
         paced=profile.paced,
+        ineffective=[one._asdict() for one in profile.ineffective],
         **about,
     )
     return calibrated(content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place)))

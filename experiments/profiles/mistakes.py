@@ -78,6 +78,10 @@ def names(profile: Calibrated) -> Iterator[Mistake]:
         counts = [own.nodes for own in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
+    for number, one in enumerate(profile.ineffective):
+        for place, algorithm in enumerate(one.ran):
+            if algorithm not in algorithms():
+                yield ("ineffective", number, "ran", place), unknown("algorithm", algorithm, algorithms())
     for key, named in (("scratch", profile.scratch), ("joined", profile.joined), ("launches", profile.launches)):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())
