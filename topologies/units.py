@@ -10,7 +10,7 @@ Parser = Callable[[str], float]
 
 _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
-_BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8}
+_BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8, "Bps": 1.0, "bps": 1 / 8}
 _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 _MAX_POINTS = 100_000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -39,7 +39,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """Bytes per second, positive; `bit/s` and `b/s` are divided by eight.
+    """Bytes per second, positive; `bit/s`, `b/s` and `bps` are divided by eight.
 
     >>> parse_bandwidth("400Gbit/s"), parse_bandwidth("50GB/s")
     (50000000000.0, 50000000000.0)
@@ -71,8 +71,9 @@ def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> fl
         raise InputError(f"{text!r} is not finite: write {noun} like {example}")
     if quantity.units not in units:
         raise InputError(_wrong_unit(text, str(quantity.units), units, noun, example))
-    if units is not _SECONDS and re.search(r"[munpfazycdµ](B|b|bit)(/s)?$", text):
-        raise InputError(f"{text!r} is a small fraction of a {quantity.units}: {noun} is written like {example}")
+    if units is not _SECONDS and re.search(r"[munpfazycdµ](B|b|bit)(/s|ps)?$", text):
+        right = _respelt(text, units) or f"{noun} is written like {example}"
+        raise InputError(f"{text!r} is a small fraction of a {quantity.units}: {right}")
     return float(quantity) * units[quantity.units]
 
 
@@ -87,11 +88,23 @@ def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, examp
         return f"{text!r} has no unit: write {readings}"
     if bare:
         return f"{text!r} has no unit: write it like {example}"
-    binary = re.fullmatch(rf"({_NUMBER})\s*([kmgtp])ib(/s)?", text, re.IGNORECASE)
+    binary = re.fullmatch(rf"({_NUMBER})\s*([kmgtp])ib(/s|ps)?", text, re.IGNORECASE)
     if binary:
         number, prefix, _ = binary.groups()
         return f"{text!r} is misspelt: write {number}{prefix.upper()}i{unit}"
+    if right := _respelt(text, units):
+        return f"{text!r} is not {noun}: {right}"
     return f"{text!r} is not {noun}: its unit is {found!r}, one of {', '.join(units)} is right, like {example}"
+
+
+def _respelt(text: str, units: dict[str, float]) -> str:
+    """Bits and bytes without "/s", or with another case, as a bandwidth; nothing for other text."""
+    match = re.fullmatch(rf"({_NUMBER}) ?([kmgtp]?)(b|bits?|bytes?)(/?s|ps)?", text, re.IGNORECASE)
+    if match is None or units is not _BANDWIDTH:
+        return ""
+    number, prefix, word, _ = match.groups()
+    unit = "B" if word == "B" or word.lower().startswith("byte") else "bit"
+    return f"write {number}{prefix.upper().replace('K', 'k')}{unit}/s"
 
 
 def parse_whole(text: str) -> int:

@@ -64,6 +64,11 @@ BANDWIDTHS = {
     "8bit/s": 1.0,
     "1B/s": 1.0,
     "3.35TB/s": 3.35e12,
+    "400Gbps": 50e9,
+    "400 Gbps": 50e9,
+    "400GBps": 400e9,
+    "100Mbps": 12.5e6,
+    "50GiBps": 53687091200.0,
     "1e9B/s": 1e9,
 }
 
@@ -120,8 +125,9 @@ BAD: dict[Parse, tuple[str, ...]] = {
             "50GB",
             "400Gb",
             "400Gbit",
-            "400Gbps",
-            "50GBps",
+            "400gbps",
+            "10mbps",
+            "50gBps",
             "50GB/S",
             "50GB/s/s",
         ),
@@ -217,6 +223,18 @@ def test_a_bare_number_is_offered_readings_that_parse(text: str) -> None:
 def test_a_bare_prefix_offers_both_readings() -> None:
     assert "64MB or 64MiB" in refusal(parse_bytes, "64M")
     assert "50GB/s or 50GiB/s" in refusal(parse_bandwidth, "50G")
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        *(("400Gb", "400Gbit/s"), ("400Gbit", "400Gbit/s"), ("400gbps", "400Gbit/s"), ("10mbit/s", "10Mbit/s")),
+        *(("50GB", "50GB/s"), ("50 GB", "50GB/s"), ("2.5kb", "2.5kbit/s"), ("50GByte/s", "50GB/s")),
+    ],
+)
+def test_a_bandwidth_with_another_unit_is_answered_with_the_right_spelling(text: str, right: str) -> None:
+    assert refusal(parse_bandwidth, text).endswith(f": write {right}")
+    parse_bandwidth(right)
 
 
 @pytest.mark.parametrize("text", ["64mib", "64MIB", "64kiB", "64gIb", "1.5tib"])
