@@ -25,6 +25,8 @@ FAMILIES = (
     "in_network",
 )
 """Modules of this package, in the order in which `simctl algos` lists what they declare."""
+UNCOMPUTED = ("barrier",)
+"""Collectives that exist, without an algorithm here."""
 
 
 @cache
@@ -35,13 +37,31 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm called `name`. Raises InputError with the nearest name if there is none."""
+    """The algorithm called `name`. Raises InputError with the nearest name, or with those of the collective it is."""
     known = algorithms()
     if name not in known:
-        near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"{name!r} is no algorithm: {hint}(simctl algos lists them)")
+        raise InputError(_unknown(name, known))
     return known[name]
+
+
+def _unknown(name: str, known: dict[str, Algorithm]) -> str:
+    said = f"{name[:80]!r}"
+    plain = _plain(name)
+    computing = [key for key, algorithm in known.items() if _plain(algorithm.collective.name) == plain]
+    if len(computing) > 1:
+        return f"{said} is a collective and no algorithm: choose one of {', '.join(computing)}"
+    if computing:
+        return f"{said} is a collective and no algorithm: choose {computing[0]}"
+    if plain in UNCOMPUTED:
+        return f"{said} is a collective that no algorithm here computes: simctl algos lists all"
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{said} is no algorithm: {hint}(simctl algos lists them)"
+
+
+def _plain(name: str) -> str:
+    """All spellings of a collective's name alike: "all-reduce", "AllReduce"."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 __all__ = ["Algorithm", "Collective", "algorithms", "find"]
