@@ -19,7 +19,10 @@ from experiments.options import (
     Placement,
     ProfileName,
     Topology,
+    algorithm_names,
+    backend_names,
     completer,
+    library_names,
     machine_names,
     measured_names,
 )
@@ -32,7 +35,10 @@ app = typer.Typer()
     epilog="Example: simctl measure --nproc 4 --collectives all_reduce,ring --sizes 4KiB..64MiB:x4 --out runs.csv"
 )
 def measure(
-    backend: Annotated[str, typer.Option(help="gloo, nccl or mpi, of torch.distributed.")] = "gloo",
+    backend: Annotated[
+        str,
+        typer.Option(help="gloo, nccl or mpi, of torch.distributed.", autocompletion=completer(backend_names)),
+    ] = "gloo",
     nproc: Annotated[
         str | None,
         typer.Option(help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]"),
@@ -81,7 +87,12 @@ def validate(
             help="A log, or a CSV with size_bytes and time_us; or a profile (name or FILE.yaml) and runs.",
         ),
     ],
-    algo: Annotated[str | None, typer.Option(help="The algorithm to simulate. [default: by collective]")] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            help="The algorithm to simulate. [default: by collective]", autocompletion=completer(algorithm_names)
+        ),
+    ] = None,
     fit: Annotated[bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")] = False,
     p: Annotated[str | None, typer.Option("--p", help="The number of ranks, where the file does not say.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")] = False,
@@ -148,7 +159,12 @@ def calibrate(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the profile is called. [default: as its file]")] = None,
-    library: Annotated[str | None, typer.Option(help="nccl, mpi, fujitsu or gloo. [default: as the files say]")] = None,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            help="nccl, mpi, fujitsu or gloo. [default: as the files say]", autocompletion=completer(library_names)
+        ),
+    ] = None,
     only: Annotated[
         str | None, typer.Option(help="Only files with these words in their names: one set-up.", show_default=False)
     ] = None,

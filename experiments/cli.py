@@ -32,6 +32,7 @@ from experiments.options import (
     SharingName,
     StoreAndForward,
     Topology,
+    algorithm_names,
     completer,
     model_names,
     strategy_names,
@@ -100,7 +101,9 @@ def sweep(
 
 @app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
 def run(
-    algo: Annotated[str, typer.Option(help="One algorithm: see `simctl algos`.")] = "ring",
+    algo: Annotated[
+        str, typer.Option(help="One algorithm: see `simctl algos`.", autocompletion=completer(algorithm_names))
+    ] = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
     topology: Topology = "ring",

@@ -69,6 +69,25 @@ def machine_names() -> list[str]:
     return [*SHAPES, *MACHINES]
 
 
+def placement_orders() -> list[str]:
+    """The placements that have a name."""
+    from topologies.placement import ORDERS
+
+    return list(ORDERS)
+
+
+def backend_names() -> list[str]:
+    from experiments.runner.plan import BACKENDS
+
+    return list(BACKENDS)
+
+
+def library_names() -> list[str]:
+    from experiments.calibration.libraries import LIBRARIES
+
+    return list(LIBRARIES)
+
+
 def strategy_names() -> list[str]:
     from simulator.training import FILES
 
@@ -101,7 +120,12 @@ Topology = Annotated[str, typer.Option("--topology", help=TOPOLOGY_HELP, autocom
 Bandwidth = Annotated[str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")]
 Latency = Annotated[str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")]
 Gap = Annotated[str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")]
-Placement = Annotated[str, typer.Option(help="Ranks by node, round-robin, or the places listed: 0,8,1,9.")]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="Ranks by node, round-robin, or the places listed: 0,8,1,9.", autocompletion=completer(placement_orders)
+    ),
+]
 Sharing = Annotated[SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")]
 StoreAndForward = Annotated[bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")]
 Reduction = Annotated[

@@ -51,7 +51,11 @@ def topo_show(
 def topo_import(
     source: Annotated[
         str,
-        typer.Argument(metavar="FILE|NAME", help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME."),
+        typer.Argument(
+            metavar="FILE|NAME",
+            help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
+            autocompletion=completer(machine_names),
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")],
 ) -> None:
