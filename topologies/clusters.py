@@ -18,6 +18,8 @@ from topologies.topology import Paths, Topology
 Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
 MOST_DEVICES = 2**24
 MOST_SPINES = 4096
+PORT = "ndr"
+"""The NICs' network link where nobody says."""
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
@@ -45,6 +47,8 @@ def cluster(
     if machine not in MACHINES:
         raise InputError(f"{machine!r} is no machine: there are {', '.join(MACHINES)}")
     known = MACHINES[machine]
+    if nics == 0 and nodes > 1:
+        raise InputError(f"{machine} has no NIC to join {nodes} nodes by: give nics=1 or more, or leave nics out")
     return joined(
         known.node(nics=nics),
         nodes,
@@ -62,7 +66,7 @@ def joined(
     nodes: int = 1,
     *,
     network: str = "leaf_spine",
-    port: str = "ndr",
+    port: str | None = None,
     oversubscription: float = 1.0,
     spines: int | None = None,
     sharp: bool = False,
@@ -72,8 +76,8 @@ def joined(
 
     `network` is "rails" (NIC i of every node on the leaf of rail i, a leaf for 32 nodes; 0 spines: rail-only),
     "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link (a name in
-    :data:`topologies.link_kinds.LINKS`); `oversubscription` by how much the uplinks of a leaf are slower together than
-    its ports; with `sharp` the network's switches reduce and multicast; `paths` is one of
+    :data:`topologies.link_kinds.LINKS`), where None assumes "ndr"; `oversubscription` by how much the uplinks of a leaf
+    are slower together than its ports; with `sharp` the network's switches reduce and multicast; `paths` is one of
     :data:`topologies.topology.Paths`, by default that of the node, and "rail" for several.
     """
     if paths is not None and paths not in get_args(Paths):
@@ -99,7 +103,8 @@ def joined(
     kind = "port" if "port" in node.device_kinds.vocabulary else "nic"
     nics = np.flatnonzero(node.device_kinds.are(kind)).astype(np.int32)
     if not len(nics):
-        raise InputError(f"{node.name} has no NIC to join {nodes} nodes by: give nics=1, or add one to a file")
+        add = "add a nic and its link to the file (simctl topo import writes YAML)"
+        raise InputError(f"{node.name} has no NIC to join {nodes} nodes by: {add}")
     builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths or "rail")
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
@@ -133,15 +138,17 @@ def joined(
         )
     builder.notes += [
         *node.notes,
-        f"{port}: {link_kind(port).source}",
+        f"{PORT} assumed for the network's links: name theirs with port= ({link_kind(PORT).source})"
+        if port is None
+        else f"{port}: {link_kind(port).source}",
         f"network: {network}; α between switches assumed",
     ]
     return builder.build((first[:, None] + node.placement[None, :]).ravel())
 
 
-def _wires(port: str) -> Wires:
+def _wires(port: str | None) -> Wires:
     networks = [name for name, known in LINKS.items() if known.kind in ("ib", "ethernet")]
-    if port not in networks:
+    if port is not None and port not in networks:
         raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
-    kind = link_kind(port)
-    return Wires(kind.bandwidth, kind.latency, SWITCH_LATENCY, kind.kind)
+    kind = link_kind(port or PORT)
+    return Wires(kind.bandwidth, kind.latency, SWITCH_LATENCY, kind.kind, assumed=port is None)

@@ -74,7 +74,23 @@ def test_a_file_has_the_ranks_that_it_has(tmp_path: Path) -> None:
 def test_a_file_without_nics_is_one_node(tmp_path: Path) -> None:
     path = written(tmp_path / "star.yaml", star(4, bandwidth=1e9))
     assert find(f"{path}:nodes=1").build(4).ranks == 4
-    assert "star has no NIC" in refusal(lambda: find(f"{path}:nodes=2").build(4))
+    message = refusal(lambda: find(f"{path}:nodes=2").build(4))
+    assert (
+        message
+        == "star has no NIC to join 2 nodes by: add a nic and its link to the file (simctl topo import writes YAML)"
+    )
+
+
+def test_a_port_that_nobody_names_is_marked_as_assumed(tmp_path: Path) -> None:
+    path = written(tmp_path / "box.yaml", cluster("leonardo"))
+    for options, assumed in (("nodes=2", {True}), ("nodes=2,port=ndr", {False})):
+        topology = find(f"{path}:{options}").build(4)
+        network = topology.link_kinds.are("ib") & (topology.latency > 0)
+        assert set(topology.assumed[network].tolist()) == assumed
+        assert any(note.startswith("ndr assumed for the network's links") for note in topology.notes) is (
+            True in assumed
+        )
+    assert not find("leonardo:nodes=2").build(4).assumed.any()
 
 
 def test_a_file_has_the_options_of_a_network(tmp_path: Path) -> None:

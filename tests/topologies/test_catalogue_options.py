@@ -153,7 +153,10 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
         ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + NETWORKS),
         ("hgx_h100:paths=best", "paths is 'best': it is one of first, link, hash, rail"),
         ("hgx_h100:paths=", "paths is '': it is one of first, link, hash, rail"),
-        ("hgx_h100:nics=0,nodes=2", "hgx_h100 has no NIC to join 2 nodes by: give nics=1, or add one to a file"),
+        (
+            "hgx_h100:nics=0,nodes=2",
+            "hgx_h100 has no NIC to join 2 nodes by: give nics=1 or more, or leave nics out",
+        ),
         ("hgx_h100:nodes=2,oversubscription=0", "oversubscription must be above 0, got 0.0"),
         ("full_mesh:ports=", "ports is '': it is 'peer' or 'one'"),
         ("torus:dims=3x3", "dims must multiply to 8 ranks, got 3 x 3"),
