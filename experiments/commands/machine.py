@@ -19,6 +19,8 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_seconds
 
+LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
+"""A shape's links where nobody says."""
 USUAL = "ring"
 """The topology of a sweep or run where nobody says."""
 
@@ -79,8 +81,15 @@ class Machine:
     @property
     def parameters(self) -> dict[str, str | bool | None]:
         """What describes the machine, defaults included: what a result is stored with."""
-        usual = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"} if self.blueprint.kind == "shape" else {}
+        usual = LINKS if self.blueprint.kind == "shape" else {}
         return {name: value if value is not None else usual.get(name) for name, value in asdict(self).items()}
+
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it is a shape of which nobody said how fast its links are."""
+        return self.blueprint.kind == "shape" and not (
+            self.bandwidth or self.latency or self.blueprint.options.keys() & {"bandwidth", "latency"}
+        )
 
     @cached_property
     def blueprint(self) -> Blueprint:

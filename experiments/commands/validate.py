@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import Interval
-from experiments.commands.machine import Machine
+from experiments.commands.machine import LINKS, Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
@@ -53,6 +53,9 @@ def run(
         _draw(results, plot)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
+    if not fit and machine.is_unnamed:
+        usual = f"{machine.topology}, links of {LINKS['bandwidth']} and {LINKS['latency']}"
+        output.note(f"predicted for a default machine ({usual}), not yours: name yours with --topology, or give --fit")
     output.say(_render(results, machine, how))
     return 0
 

@@ -122,6 +122,13 @@ def test_validate_without_a_fit_predicts_every_size() -> None:
     assert "|error| of 10 sizes" in done.stdout
 
 
+def test_validate_says_that_nobody_named_the_machine(command: Simctl) -> None:
+    said = "note: predicted for a default machine (star, links of 50GB/s and 1us), not yours"
+    assert said in command("validate", str(LOG)).stderr
+    for given in (["--fit"], ["--bandwidth", "49GB/s"], ["--topology", "star:latency=2us"]):
+        assert command("validate", str(LOG), *given).stderr == ""
+
+
 def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
     commands = {
         "sweep.png": ("sweep", "--p", "2..4", "--plot"),
