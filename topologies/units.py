@@ -1,5 +1,6 @@
 """Text such as "64MiB", "25us" or "400Gbit/s" to SI floats and back, and ranges such as "2..64:x2"."""
 
+import logging
 import math
 import re
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from topologies.errors import InputError
 
 Parser = Callable[[str], float]
+logger = logging.getLogger("simctl")
 
 _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
@@ -168,14 +170,27 @@ def _parse_count(text: str) -> float:
 
 def _parse_list(text: str, parse: Parser, example: str, step: int | None) -> list[float]:
     values: dict[float, None] = {}
+    ends: dict[str, tuple[float, float]] = {}
     for part in text.split(","):
-        new = _parse_range(part, parse, example, step) if ".." in part else [parse(part)]
+        if ".." in part:
+            new, end = _parse_range(part, parse, example, step)
+            ends[part.strip()] = new[-1], end
+        else:
+            new = [parse(part)]
         values.update(dict.fromkeys(new))
         _at_most(text, len(values))
+    for part, (last, end) in ends.items():
+        if not any(math.isclose(end, value, rel_tol=1e-9) for value in values):
+            _note_end(part, *(format_bytes(value) if step is None else f"{value:.0f}" for value in (last, end)))
     return list(values)
 
 
-def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> list[float]:
+def _note_end(text: str, last: str, end: str) -> None:
+    logger.info("%s ends at %s: %s is left out, %s,%s has it too", text, last, end, text, end)
+
+
+def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> tuple[list[float], float]:
+    """The values of a range, and its end, which need not be among them."""
     match = re.fullmatch(r"\s*([^:]+?)\.\.([^:]+?)(?::(x?)(\d{1,9}(?:\.\d{1,9})?))?\s*", text, re.ASCII)
     if match is None:
         plain = re.fullmatch(r"\s*([^:.]+\.\.[^:.]+):.*", text)
@@ -184,12 +199,12 @@ def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> li
     if low > high:
         raise InputError(f"{text!r} runs backwards: the first bound of a range is the smaller one")
     if match[3] and (step is None or "." not in match[4]):
-        return _geometric(text, low, high, float(match[4]))
+        return _geometric(text, low, high, float(match[4])), high
     if step is None and match[4] is None:
         raise InputError(f"{text!r} needs a factor: write it like {match[1]}..{match[2]}:x2")
     if step and "." in (match[4] or ""):
         raise InputError(f"{text!r} has a step of {match[4]}: between whole numbers it is whole")
-    return _arithmetic(text, low, high, float(match[4] or step or 1))
+    return _arithmetic(text, low, high, float(match[4] or step or 1)), high
 
 
 def _geometric(text: str, low: float, high: float, factor: float) -> list[float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
@@ -65,10 +66,14 @@ class Request:
         """Numbers of workers: by default as many as the model has ranks; else all GPUs of the machine, 8 of a shape."""
         if self.p is None:
             return [job.model.ranks or _all_of(self.machine, job)]
-        ranks = parse_counts(self.p)
-        if not 1 <= min(ranks) <= max(ranks) <= MOST_WORKERS:
+        if not 1 <= min(self.counts) <= max(self.counts) <= MOST_WORKERS:
             raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
-        return ranks
+        return self.counts
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """The numbers of workers that --p lists."""
+        return parse_counts(self.p or "")
 
     def variants(self, job: Job) -> list[tuple[str, Job]]:
         """The job with each value of `--sweep`, and that value."""
@@ -112,7 +117,7 @@ class Request:
         """What a result is stored with."""
         job = self.job()
         chosen = {"steps": job.steps, "model": self.model_text, "model_source": job.model.source}
-        given = {name: value for name, value in vars(self).items() if name != "machine"}
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "machine"}
         options = {key: getattr(job.strategy, key) for key in strategies.options_of(job.strategy)}
         return {**given, **chosen, "p": ",".join(map(str, self.ranks(job))), **options, **self.machine.parameters}
 

@@ -73,6 +73,14 @@ def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
 
 
+def test_the_end_that_a_range_leaves_out_is_noted_once(tmp_path: Path) -> None:
+    said = ["note: 2..5:x2 ends at 4: 5 is left out, 2..5:x2,5 has it too"]
+    assert simctl("sweep", "--p", "2..5:x2").stderr.splitlines() == said
+    line = ("train", "--topology", "star", "--p", "2..5:x2", "--out", "scaling.csv")
+    assert simctl(*line, cwd=tmp_path).stderr.splitlines() == said
+    assert "counts" not in json.loads((tmp_path / "scaling.csv.meta.json").read_text())["parameters"]
+
+
 def test_doctor_names_versions_and_folders() -> None:
     done = simctl("doctor")
     assert done.returncode == 0

@@ -429,3 +429,33 @@ def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -
 def test_a_number_too_long_to_count_is_said_to_be() -> None:
     with pytest.raises(InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"):
         parse_counts("100000000000")
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "said"),
+    [
+        (parse_sizes, "1MiB..1GiB:x8", "1MiB..1GiB:x8 ends at 512MiB: 1GiB is left out, 1MiB..1GiB:x8,1GiB has it too"),
+        (parse_sizes, "8B,1kB..5kB:x2", "1kB..5kB:x2 ends at 4kB: 5kB is left out, 1kB..5kB:x2,5kB has it too"),
+        (parse_counts, "2..65:x2", "2..65:x2 ends at 64: 65 is left out, 2..65:x2,65 has it too"),
+        (parse_counts, "2..9:3", "2..9:3 ends at 8: 9 is left out, 2..9:3,9 has it too"),
+    ],
+)
+def test_an_end_that_a_range_leaves_out_is_named(
+    parse: Parse, text: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="simctl"):
+        parse(text)
+    assert caplog.messages == [said]
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        *((parse_sizes, text) for text in ("1MiB..1GiB:x8,1GiB", "1MiB..1GiB:x2", "1kB..1MB:x10", "1B..2.25B:x1.5")),
+        *((parse_counts, text) for text in ("2..64", "2..64:x2", "65,2..65:x2", "1..7:3")),
+    ],
+)
+def test_a_range_that_has_its_end_says_nothing(parse: Parse, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="simctl"):
+        parse(text)
+    assert not caplog.messages
