@@ -10,7 +10,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -93,21 +94,48 @@ def _takes_files(folder: Path) -> bool:
         return False
 
 
+def meta_of(path: Path) -> Path:
+    """Where it is kept how the table at `path` was made."""
+    return path.with_name(f"{path.name}{META}")
+
+
+def write_table(path: Path, records: Sequence[Record], made: str) -> None:
+    """Write a CSV table and, beside it, how it was `made`: both or neither. Raises InputError."""
+    write_all({path: to_csv(records), meta_of(path): made})
+
+
 def write(path: Path, content: bytes | str) -> None:
     """Write all of `content` or nothing. Raises InputError if that is not possible."""
-    data = content.encode() if isinstance(content, str) else content
-    path, temporary = path.resolve(), None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes | str]) -> None:
+    """Write all files or none: each under a temporary name, then all are renamed. Raises InputError."""
+    with ExitStack() as leftovers:
+        renames = [(_temporary(path.resolve(), content, leftovers), path) for path, content in contents.items()]
+        for temporary, path in renames:
+            with _refused(path):
+                temporary.replace(path.resolve())
+
+
+def _temporary(path: Path, content: bytes | str, leftovers: ExitStack) -> Path:
+    """A file beside `path` with that content; what is left of it is removed with `leftovers`."""
+    with _refused(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        leftovers.callback(Path(name).unlink, missing_ok=True)
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.write(content.encode() if isinstance(content, str) else content)
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        Path(name).chmod(0o666 & ~umask)
+    return Path(name)
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 

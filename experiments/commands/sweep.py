@@ -43,7 +43,7 @@ def run(
     machine(ranks[0])
     rules = machine.rules(engine)
     output.check_writable(out)
-    output.check_writable(out and _meta(out))
+    output.check_writable(out and output.meta_of(out))
     output.check_writable(plot, FIGURES)
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
@@ -57,8 +57,8 @@ def run(
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         parameters |= {"profile": profile.name} if profile else {}
-        output.write(out, output.to_csv([asdict(row) for row in rows]))
-        output.write(_meta(out), output.provenance(**machine.parameters, **parameters))
+        made = output.provenance(**machine.parameters, **parameters)
+        output.write_table(out, [asdict(row) for row in rows], made)
     if plot:
         from experiments import figures
 
@@ -70,11 +70,6 @@ def run(
         share = f"{len(failed)} of {output.counted(len(rows), 'point')}"
         output.note(f"{share} failed a check: this is a bug in simctl, please report it")
     return 1 if failed else 0
-
-
-def _meta(out: Path) -> Path:
-    """Where it is kept how a table was made."""
-    return out.with_name(f"{out.name}.meta.json")
 
 
 def parse_algorithms(text: str) -> list[Algorithm]:

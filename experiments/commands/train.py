@@ -152,8 +152,8 @@ def run(request: Request, timeline: Path | None, out: Path | None, plot: Path | 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
     for path, suffixes in ((timeline, TIMELINES), (out, ()), (plot, PICTURES)):
         output.check_writable(path, suffixes)
-    output.check_writable(out and _meta(out))
-    files = [path.resolve() for path in (timeline, out, out and _meta(out), plot) if path]
+    output.check_writable(out and output.meta_of(out))
+    files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
     if len(set(files)) < len(files):
         raise InputError("--timeline, --out and --plot name the same file: name different ones")
 
@@ -214,12 +214,7 @@ def _picture(found: Run, path: Path, request: Request) -> bytes | str:
 
 
 def _store(out: Path, records: list[dict[str, output.Value]], request: Request) -> None:
-    output.write(out, output.to_csv(records))
-    output.write(_meta(out), output.provenance(**request.parameters))
-
-
-def _meta(out: Path) -> Path:
-    return out.with_name(f"{out.name}.meta.json")
+    output.write_table(out, records, output.provenance(**request.parameters))
 
 
 def _several(

@@ -1,6 +1,9 @@
 """Tables and files."""
 
 import io
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,31 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write"):
         output.write(blocked, "three")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "x.txt"]
+
+
+@contextmanager
+def files_of_at_most(nbytes: int) -> Iterator[None]:
+    """As on a disk that becomes full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(("table", "meta"), [(1, 10_000), (10_000, 1), (10_000, 10_000)])
+def test_a_full_disk_leaves_neither_a_table_nor_how_it_was_made(tmp_path: Path, table: int, meta: int) -> None:
+    path = tmp_path / "x.csv"
+    with files_of_at_most(1000), pytest.raises(InputError, match=r"^cannot write '.*x\.csv.*': File too large$"):
+        output.write_table(path, [{"x": "a" * table}], "b" * meta)
+    assert list(tmp_path.iterdir()) == []
+    output.write_table(path, [{"x": 1}], "old")
+    with files_of_at_most(1000), pytest.raises(InputError):
+        output.write_table(path, [{"x": "a" * table}], "b" * meta)
+    assert path.read_text() == "x\n1\n"
+    assert output.meta_of(path).read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_link_leads_to_the_file_that_is_written(tmp_path: Path) -> None:
