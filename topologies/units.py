@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from topologies.errors import InputError
 
@@ -14,6 +14,7 @@ _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
 _BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8, "Bps": 1.0, "bps": 1 / 8}
 _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
+_WIDEST = len("3.8125GiB")
 _MAX_POINTS = 100_000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _QUANTITY = re.compile(rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE)
@@ -226,18 +227,46 @@ def _at_most(text: str, count: int) -> int:
     return count
 
 
-def format_bytes(nbytes: float) -> str:
-    """Bytes for people, in the binary unit that is exact, else in SI.
+def format_bytes(nbytes: float, binary: bool | None = None) -> str:
+    """Bytes for people, in a unit of 2^10 if `binary`, else of 10^3; by default in the binary unit that is exact, else
+    in SI.
 
     >>> format_bytes(67108864), format_bytes(64e6), format_bytes(1000 / 3)
     ('64MiB', '64MB', '333.3B')
+    >>> format_bytes(64e6, binary=True), format_bytes(67108864, binary=False)
+    ('61.04MiB', '67.11MB')
     """
-    power, prefix = next(((k, name) for k, name in _BINARY if nbytes >= 2**k), (0, ""))
+    exact = "" if binary is False else _exact_binary(nbytes)
+    if binary is None:
+        return exact or _si(nbytes, "B")
+    if not binary or not math.isfinite(nbytes):
+        return _si(nbytes, "B")
+    power, prefix = _power(nbytes)
+    return exact if exact and len(exact) <= _WIDEST else f"{nbytes / 2**power:.4g}{prefix}B"
+
+
+def in_binary(sizes: Iterable[float]) -> bool:
+    """Whether a table of these sizes has all its bytes in units of 2^10: unless they are written in units of 10^3.
+
+    >>> in_binary([67108864.0]), in_binary([64e6]), in_binary([67108864.0, 64e6]), in_binary([8.0])
+    (True, False, True, True)
+    """
+    units = [format_bytes(size)[-3:] for size in sizes]
+    return any(unit[1:] == "iB" for unit in units) or not any(unit[-2:-1].isalpha() for unit in units)
+
+
+def _power(nbytes: float) -> tuple[int, str]:
+    return next(((power, prefix) for power, prefix in _BINARY if nbytes >= 2**power), (0, ""))
+
+
+def _exact_binary(nbytes: float) -> str:
+    """Whole sixteenths of a binary unit, or nothing where that is not exact, or where round numbers of 10^3 are."""
+    power, prefix = _power(nbytes)
     sixteenths = nbytes * 16 / 2**power
     if not power or not math.isfinite(nbytes) or not math.isclose(sixteenths, round(sixteenths), rel_tol=1e-12):
-        return _si(nbytes, "B")
+        return ""
     if round(sixteenths) % 16 and nbytes % 1000 == 0:
-        return _si(nbytes, "B")
+        return ""
     return f"{sixteenths / 16:.4f}".rstrip("0").rstrip(".") + f"{prefix}B"
 
 

@@ -18,7 +18,7 @@ from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 _FIGURES = ("size_B", "time_s", "busbw_Bps", "regime", "fitted_s", "expected_s", "bound_s", "fraction", "algorithm")
 _COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
@@ -156,9 +156,10 @@ def _text(one: Diagnosis, full: bool) -> Iterator[str]:
 def _table(one: Diagnosis) -> Iterator[list[str]]:
     head = ["  size", "time", "busbw" if one.curve.ranks else "algbw", "regime"]
     yield [*head, *(("expected", "of it", "algorithm") if one.expected else ()), ""]
+    binary = in_binary(map(float, one.samples.size))
     for row in _rows(one):
         size, time, rate = float(row["size_B"] or 0), float(row["time_s"] or 0), float(row["busbw_Bps"] or 0)
-        cells = [f"  {format_bytes(size)}", format_seconds(time), format_bandwidth(rate), str(row["regime"])]
+        cells = [f"  {format_bytes(size, binary)}", format_seconds(time), format_bandwidth(rate), str(row["regime"])]
         if one.expected:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
             cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]

@@ -31,11 +31,11 @@ CELLS: dict[str, output.Cell] = {
     "model": lambda record: str(record["model"]),
     "batch": lambda record: str(record["batch"]),
     "device": lambda record: str(record["device"]),
-    "gradients": lambda record: format_bytes(float(record["gradients_B"] or 0)),
+    "gradients": lambda record: format_bytes(float(record["gradients_B"] or 0), binary=False),
     "forward": lambda record: format_seconds(float(record["forward_s"] or 0)),
     "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
     "optimizer": lambda record: format_seconds(float(record["optimizer_s"] or 0)),
-    "activations": lambda record: format_bytes(float(record["activations_B"] or 0)),
+    "activations": lambda record: format_bytes(float(record["activations_B"] or 0), binary=False),
     "options": lambda record: ", ".join(part.partition(":")[0] for part in str(record["options"]).split("; ")),
     "source": lambda record: str(record["source"]),
 }

@@ -211,6 +211,6 @@ CELLS: dict[str, output.Cell] = {
     "layer": lambda record: str(record["layer"]),
     "forward": lambda record: format_seconds(float(record["forward_s"] or 0)),
     "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
-    "parameters": lambda record: format_bytes(float(record["parameters_B"] or 0)),
-    "activation": lambda record: format_bytes(float(record["activation_B"] or 0)),
+    "parameters": lambda record: format_bytes(float(record["parameters_B"] or 0), binary=False),
+    "activation": lambda record: format_bytes(float(record["activation_B"] or 0), binary=False),
 }

@@ -20,7 +20,7 @@ from simulator.critical_path import Segment, critical_path, parts, worth
 from simulator.profile import Profile
 from simulator.timeline import Timeline
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_bytes
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_bytes
 
 BUSIEST = 8
 PARAMETERS = {
@@ -86,6 +86,11 @@ def _title(row: Row, machine: Machine) -> str:
     return f"{what} on {machine.topology}: {format_seconds(row.time_s)}"
 
 
+def _bytes(nbytes: float, row: Row) -> str:
+    """In the units that V is written in."""
+    return format_bytes(nbytes, in_binary([row.size_B]))
+
+
 def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
     """The media that carried most, most used first."""
     topology, share, nbytes = timeline.routed.topology, timeline.utilisation(), timeline.medium_bytes()
@@ -107,7 +112,7 @@ def _text(
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
         *([f"contention: waiting behind messages of other ranks\n{output.align(waiting)}"] if waiting else []),
-        "busiest links and ports\n" + output.align([_medium(medium) for medium in busiest]),
+        "busiest links and ports\n" + output.align([_medium(medium, row) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
     chosen = cast(list[str], report["chosen"])
@@ -124,13 +129,13 @@ def _summary(row: Row) -> list[list[str]]:
         ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
         ["  best bound", format_seconds(row.bound_s), f"{row.bound}; time is {row.over_bound:.3f} of it"],
         ["  bandwidth", format_bandwidth(row.algbw_Bps), f"algbw; busbw {format_bandwidth(row.busbw_Bps)}"],
-        ["  bytes moved", format_bytes(row.volume_B), f"formula {format_bytes(row.volume_formula_B)}"],
+        ["  bytes moved", _bytes(row.volume_B, row), f"formula {_bytes(row.volume_formula_B, row)}"],
         ["  steps", str(row.steps), f"formula {row.steps_formula}"],
-        ["  peak memory", format_bytes(row.peak_B), f"a rank; formula {format_bytes(row.peak_formula_B)}"],
+        ["  peak memory", _bytes(row.peak_B, row), f"a rank; formula {_bytes(row.peak_formula_B, row)}"],
         [
             "  redundant",
-            format_bytes(row.redundant_B),
-            f"all ranks; formula {format_bytes(row.redundant_formula_B)}",
+            _bytes(row.redundant_B, row),
+            f"all ranks; formula {_bytes(row.redundant_formula_B, row)}",
         ],
         ["  verdict", row.verdict, ""],
         *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
@@ -142,9 +147,9 @@ def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
     return [[f"  {part}", format_seconds(value), f"{value / (total or 1.0):.1%}"] for part, value in present.items()]
 
 
-def _medium(medium: dict[str, output.Value]) -> list[str]:
+def _medium(medium: dict[str, output.Value], row: Row) -> list[str]:
     busy, nbytes = cast(float, medium["busy"]), cast(float, medium["bytes_B"])
-    return [f"  {medium['medium']}", f"{busy:.1%} busy", format_bytes(nbytes)]
+    return [f"  {medium['medium']}", f"{busy:.1%} busy", _bytes(nbytes, row)]
 
 
 def _worth(row: Row, path: list[Segment]) -> list[list[str]]:

@@ -1,5 +1,7 @@
 """`simctl strategies`."""
 
+from collections.abc import Callable
+
 from experiments import output
 from experiments.training.strategies import listed, options_of
 from topologies.units import format_bandwidth, format_bytes, format_seconds
@@ -16,7 +18,11 @@ def run(how: str) -> None:
     output.say(output.render(records, cells, how))
 
 
-FORMATS = {"bytes": format_bytes, "seconds": format_seconds, "bandwidth": format_bandwidth}
+FORMATS: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "bandwidth": format_bandwidth,
+}
 
 
 def _written(default: object, unit: str) -> str:

@@ -192,7 +192,7 @@ def _warn(found: Run) -> None:
         return
     peak = float(found.memory.peaks[: found.ranks].max())
     if peak > device.memory:
-        held, there = format_bytes(peak), format_bytes(device.memory)
+        held, there = (format_bytes(nbytes, binary=False) for nbytes in (peak, device.memory))
         output.note(f"the fullest worker holds {held}: more than the {there} of {found.plan.model.device}")
 
 

@@ -16,7 +16,7 @@ from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, parse_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_seconds
 
 
 def run(
@@ -138,10 +138,12 @@ def _text(result: Validation, machine: Machine) -> str:
 
 def _table(result: Validation) -> list[list[str]]:
     rows = [["  size", "measured", "predicted", "error", "the fit" if result.fit else ""]]
+    binary = in_binary(point.size_B for point in result.points)
     for point in result.points:
         role = "has seen it" if point.fitted else "has not"
         error = f"{point.error:+.1%}"
-        cells = [format_bytes(point.size_B), format_seconds(point.measured_s), format_seconds(point.predicted_s), error]
+        size = format_bytes(point.size_B, binary)
+        cells = [size, format_seconds(point.measured_s), format_seconds(point.predicted_s), error]
         rows.append([f"  {cells[0]}", *cells[1:], "wrong result" if point.wrong else role if result.fit else ""])
     return rows
 

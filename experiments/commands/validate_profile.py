@@ -24,7 +24,7 @@ from experiments.profiles import find, is_profile
 from experiments.profiles.document import Calibrated, Error
 from topologies.errors import InputError
 from topologies.topology import Floats
-from topologies.units import format_bytes, format_seconds, parse_number
+from topologies.units import format_bytes, format_seconds, in_binary, parse_number
 
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
@@ -206,7 +206,8 @@ def _mean(wrong: Floats) -> str:
 def _worst(judged: Sequence[Judged]) -> str:
     rows = sorted(((row, curve) for curve, rows in judged for row in rows), key=lambda one: -abs(one[0].error))
     table = [["worst points", "size", "measured", "predicted", "error", "by"]]
+    binary = in_binary(row.size for row, _ in rows[:WORST])
     for row, curve in rows[:WORST]:
-        cells = [format_bytes(row.size), format_seconds(row.measured), format_seconds(row.seconds)]
+        cells = [format_bytes(row.size, binary), format_seconds(row.measured), format_seconds(row.seconds)]
         table.append([Path(curve.name).stem, *cells, f"{row.error:+.1%}", f"{row.algorithm}, {row.protocol}"])
     return output.align(table)

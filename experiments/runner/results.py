@@ -16,7 +16,7 @@ from experiments.measurements.loading import load
 from experiments.runner.plan import IN_PLACE, Plan, Point
 from simulator.collectives import collective as simulated
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 Times = npt.NDArray[np.float64]
 Key = tuple[str, str, int, int, str, str, str]
@@ -159,7 +159,11 @@ def _time(name: str) -> output.Cell:
 def cells(rows: Sequence[Row]) -> dict[str, output.Cell]:
     """The columns of a table of rows: where several devices or element types are in it, these too."""
     apart = [name for name in ("backend", "device", "dtype") if len({getattr(row, name) for row in rows}) > 1]
-    return CELLS | {name: _word(name) for name in apart}
+    return CELLS | {"size": _size(in_binary(row.size_bytes for row in rows))} | {name: _word(name) for name in apart}
+
+
+def _size(binary: bool) -> output.Cell:
+    return lambda record: format_bytes(float(record["size_bytes"] or 0), binary) if record["size_bytes"] else ""
 
 
 def _word(name: str) -> output.Cell:
@@ -170,7 +174,7 @@ CELLS: dict[str, output.Cell] = {
     "collective": lambda record: str(record["collective"]),
     "algorithm": lambda record: str(record["algorithm"] or "-"),
     "ranks": lambda record: str(record["ranks"]),
-    "size": lambda record: format_bytes(float(record["size_bytes"] or 0)) if record["size_bytes"] else "",
+    "size": _size(binary=True),
     "median": _time("time_us"),
     "p90": _time("p90_us"),
     "cv": lambda record: f"{float(record['cv'] or 0):.1%}",

@@ -112,7 +112,7 @@ def _summary(found: Run) -> list[list[str]]:
             format_seconds(talked),
             f"{format_seconds(row.hidden_s)} hidden, {format_seconds(row.exposed_s)} exposed",
         ],
-        ["  sent", format_bytes(row.volume_B), "all ranks, a step"],
+        ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
         ["  peak memory", memory_cell(row.peak_B), "the fullest rank"],
         ["  redundant", memory_cell(row.redundant_B), "all ranks together, at the worst moment"],
     ]

@@ -19,7 +19,7 @@ def rate(samples: float) -> str:
 
 def memory_cell(nbytes: Value) -> str:
     """Bytes that were followed, or a dash."""
-    return "-" if nbytes is None else format_bytes(float(nbytes))
+    return "-" if nbytes is None else format_bytes(float(nbytes), binary=False)
 
 
 def _seconds(key: str) -> Cell:
@@ -46,7 +46,7 @@ def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
         "contention": _share("contention_s"),
         "slower peer": _share("slower_peer_s"),
         "drain": _share("drain_s"),
-        "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0)),
+        "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0), binary=False),
         "peak": lambda record: memory_cell(record["peak_B"]),
     }
     if strategy in ("asgd", "ssp"):

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -71,6 +72,19 @@ def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
     assert made["parameters"]["bandwidth"] == "50GB/s"
     assert set(made["versions"]) >= {"simctl-collectives", "numpy"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
+
+
+@pytest.mark.parametrize(("size", "units"), [("64MiB", {"KiB", "MiB", "GiB"}), ("64MB", {"kB", "MB", "GB"})])
+def test_bytes_of_a_run_are_in_the_units_of_its_size(size: str, units: set[str], command: Simctl) -> None:
+    text = command("run", "--p", "62", "--size", size).stdout
+    assert set(re.findall(r"\d([kKMGT]i?B)\b(?!/s)", text)) <= units
+
+
+def test_sizes_that_are_no_round_numbers_keep_to_one_family_of_units(command: Simctl, tmp_path: Path) -> None:
+    rows = [f"all_gather,10,{size},{size / 1e4}" for size in (33554400, 67108860, 2**30)]
+    (tmp_path / "runs.csv").write_text("\n".join(["collective,ranks,size_bytes,time_us", *rows]) + "\n")
+    lines = command("validate", "runs.csv", "--topology", "star:latency=1us", cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["32MiB", "64MiB", "1GiB"]
 
 
 def test_the_end_that_a_range_leaves_out_is_noted_once(tmp_path: Path) -> None:

@@ -361,6 +361,31 @@ def test_people_read_these(text: str, expected: str) -> None:
     assert text == expected
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "binary", "decimal"),
+    [
+        (0.0, "0B", "0B"),
+        (1023.0, "1023B", "1.023kB"),
+        (64e6, "61.04MiB", "64MB"),
+        (2.0**30, "1GiB", "1.074GB"),
+        (3.8125 * 2**30, "3.8125GiB", "4.094GB"),
+        (127.9375 * 2**20, "127.9MiB", "134.2MB"),
+        (2.0**30 - 1, "1024MiB", "1.074GB"),
+    ],
+)
+def test_bytes_are_shown_in_one_family_of_units(nbytes: float, binary: str, decimal: str) -> None:
+    assert format_bytes(nbytes, binary=True) == binary
+    assert format_bytes(nbytes, binary=False) == decimal
+
+
+@given(st.floats(1, 1e18), st.booleans())
+def test_a_family_of_units_is_kept(nbytes: float, binary: bool) -> None:
+    shown = format_bytes(nbytes, binary)
+    assert len(shown) <= 9
+    assert ("iB" in shown) is (binary and nbytes >= 1024)
+    assert parse_bytes(shown) == pytest.approx(nbytes, rel=FOUR_DIGITS)
+
+
 @pytest.mark.parametrize("show", [format_bytes, format_seconds, format_bandwidth])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_is_shown_and_does_not_raise(show: Callable[[float], str], value: float) -> None:
