@@ -73,8 +73,17 @@ def _main(
 )
 def sweep(
     algo: Algo = "ring",
-    p: Annotated[str, typer.Option("--p", help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.")] = "2..64",
-    size: Annotated[str, typer.Option(help="V, comma-separated or a range: 64MiB,1GiB or 1MiB..1GiB:x4.")] = "64MiB",
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p",
+            help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
+            "[default: 2..64; all GPUs where the topology says how many nodes]",
+        ),
+    ] = None,
+    size: Annotated[
+        str, typer.Option(help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.")
+    ] = "64MiB",
     topology: Topology = "ring",
     bandwidth: Bandwidth = None,
     latency: Latency = None,
@@ -90,7 +99,10 @@ def sweep(
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:
-    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails."""
+    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails.
+
+    A point that cannot be simulated costs only itself: the others are printed, and the exit code is 2.
+    """
     from experiments.commands import sweep as command
     from experiments.commands.machine import machine_of
 
@@ -105,7 +117,7 @@ def run(
         str, typer.Option(help="One algorithm: see `simctl algos`.", autocompletion=completer(algorithm_names))
     ] = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
-    size: Annotated[str, typer.Option(help="V, like 1GiB.")] = "64MiB",
+    size: Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like 1GiB.")] = "64MiB",
     topology: Topology = "ring",
     bandwidth: Bandwidth = None,
     latency: Latency = None,

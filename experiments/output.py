@@ -147,26 +147,39 @@ class Progress:
         self._next = time.monotonic() + 2.0
         self._shown = False
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, remark: str = "") -> None:
         """Say how far the work has come."""
         if done >= total:
-            if self._shown and self._stream.isatty():
-                print("\r\033[K", end="", file=self._stream)
+            self.clear()
             return
         if time.monotonic() < self._next:
             return
+        self.clear()
         self._next, self._shown = time.monotonic() + (1.0 if self._stream.isatty() else 10.0), True
-        start, end = ("\r\033[K", "") if self._stream.isatty() else ("", "\n")
-        print(f"{start}{self._what}: {done} of {total}", end=end, file=self._stream, flush=True)
+        end = "" if self._stream.isatty() else "\n"
+        print(f"{self._what}: {done} of {total}{remark}", end=end, file=self._stream, flush=True)
+
+    def clear(self) -> None:
+        """Remove the line from a terminal, so that something else can be printed there."""
+        if self._shown and self._stream.isatty():
+            print("\r\033[K", end="", file=self._stream, flush=True)
+        self._shown = False
 
 
 def say(text: str) -> None:
     """Print data to stdout; if nobody reads it any more, end quietly."""
+    if not is_read(text):
+        sys.exit(141)
+
+
+def is_read(text: str) -> bool:
+    """Print data to stdout, unless nobody reads it any more."""
     try:
         print(text, flush=True)  # noqa: T201
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        return False
+    return True
 
 
 def note(text: str) -> None:

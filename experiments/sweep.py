@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
 
 from simulator import memory, semantics
 from simulator.bounds import best_bound
@@ -24,6 +25,18 @@ TOLERANCE = 1e-9
 
 Machine = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
+
+
+class Missing(NamedTuple):
+    """A point without a row: why, and whether the algorithm cannot run on such a machine or the input is `wrong`."""
+
+    algorithm: str
+    ranks: int
+    why: str
+    wrong: bool
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}, {self.ranks} ranks: {self.why}"
 
 
 class Rules(NamedTuple):
@@ -48,6 +61,7 @@ class Rules(NamedTuple):
 
 
 DEFAULT = Rules()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -136,27 +150,53 @@ def sweep(
     machine: Machine,
     rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    skip: Callable[[str], None] | None = None,
+    missing: Callable[[Missing], None] | None = None,
     profile: Profile | None = None,
 ) -> Iterator[Row]:
-    """A row for each algorithm, number of ranks and size in bytes, in that order.
+    """A row for each algorithm, number of ranks and size in bytes, in that order, as soon as it is there.
 
-    Where the machine is none for an algorithm that is made for it, `skip` is told why; without it that is an error.
+    What has no row costs only itself: `missing` is told. Without `missing` that is an error.
     """
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
     for done, (algorithm, p) in enumerate(work):
         progress(done, len(work))
-        topology = machine(p, algorithm.servers)
-        try:
-            case = Case(algorithm, p, topology, rules, profile)
-        except InputError as error:
-            if algorithm.fit is None or skip is None:
-                raise
-            skip(f"{algorithm.name}, {p} ranks: {error}")
-            continue
-        for nbytes in sizes:
-            yield judge(case, case.run(nbytes))
+        for found in _points(algorithm, p, sizes, machine, rules, profile):
+            if isinstance(found, Row):
+                yield found
+            elif missing is None:
+                raise InputError(found.why)
+            else:
+                missing(found)
     progress(len(work), len(work))
+
+
+def _points(
+    algorithm: Algorithm, p: int, sizes: list[float], machine: Machine, rules: Rules, profile: Profile | None
+) -> Iterator[Row | Missing]:
+    """A row for each size, or why there is none."""
+    topology = _tried(algorithm, p, lambda: machine(p, algorithm.servers))
+    if isinstance(topology, Missing):
+        yield topology
+        return
+    case = _tried(algorithm, p, lambda: Case(algorithm, p, topology, rules, profile))
+    if isinstance(case, Missing):
+        yield case._replace(wrong=case.wrong and algorithm.fit is None)
+        return
+    for nbytes in sizes:
+        yield _tried(algorithm, p, partial(_row, case, nbytes))
+
+
+def _row(case: Case, nbytes: float) -> Row:
+    return judge(case, case.run(nbytes))
+
+
+def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | Missing:
+    try:
+        return make()
+    except InputError as error:
+        return Missing(algorithm.name, p, str(error), wrong=True)
+    except MemoryError:
+        return Missing(algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True)
 
 
 def judge(case: Case, run: Run) -> Row:

@@ -80,9 +80,10 @@ def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_p
 
 
 def abridged(printed: str, like: str) -> str:
-    """The first and the last three lines, where that is what the page shows."""
-    lines = printed.split("\n")
-    return "\n".join([lines[0], "...", *lines[-3:]]) if "\n...\n" in like else printed
+    """The first and the last three lines of a table, where that is what the page shows, and what is below it."""
+    table, gap, below = printed.partition("\n\n")
+    lines = table.split("\n")
+    return "\n".join([lines[0], "...", *lines[-3:]]) + gap + below if "\n...\n" in like else printed
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("sweep", "--algo", "ring", "--p", "2..9")])

@@ -54,13 +54,32 @@ class Machine:
         server_kind: str | None = None,
     ) -> Topology:
         """The machine with other α (seconds) or β (bytes/s) than the options say."""
-        figures = Figures(
-            bandwidth=_quantity(parse_bandwidth, self.bandwidth) if bandwidth is None else bandwidth,
-            latency=_quantity(parse_seconds, self.latency) if latency is None else latency,
+        figures = self.figures
+        if bandwidth is not None:
+            figures = replace(figures, bandwidth=bandwidth)
+        if latency is not None:
+            figures = replace(figures, latency=latency)
+        return self.blueprint.build(ranks, servers, figures, self.placement, server_kind)
+
+    @property
+    def figures(self) -> Figures:
+        """What the options say of links and ranks. Raises InputError for text that is no quantity."""
+        return Figures(
+            bandwidth=_quantity(parse_bandwidth, self.bandwidth),
+            latency=_quantity(parse_seconds, self.latency),
             gap=_quantity(parse_seconds, self.gap),
             reduction=None if self.reduction is None else 1 / parse_bandwidth(self.reduction),
         )
-        return self.blueprint.build(ranks, servers, figures, self.placement, server_kind)
+
+    def check(self) -> None:
+        """Raise InputError for a topology or a quantity that is none."""
+        _ = self.blueprint, self.figures
+
+    @cached_property
+    def size(self) -> int | None:
+        """The number of ranks, where the topology says how many it has: a file, nodes=4 or dims=4x4x4."""
+        sized = self.blueprint.kind == "file" or self.blueprint.options.keys() & {"nodes", "dims"}
+        return self.blueprint.whole().ranks if sized else None
 
     def laid_out(self, ranks: int, nodes: int) -> Machine:
         """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""

@@ -13,6 +13,7 @@ from experiments import output
 from experiments.commands.machine import Machine, ignored
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.sweep import Case, Row, judge
+from experiments.terms import claimed, footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.collectives import find
 from simulator.contention import waits
@@ -118,6 +119,7 @@ def _text(
     chosen = cast(list[str], report["chosen"])
     if chosen:
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
+    blocks.append(footnote(["V", "busbw", "redundant", *claimed([row.verdict])]))
     return "\n\n".join(blocks)
 
 

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
-from typing import cast
+from time import monotonic
 
-from experiments import output
+from experiments import output, workload
 from experiments.commands.machine import Machine, ignored
+from experiments.commands.sweep_table import columns
 from experiments.output import Record
-from experiments.sweep import sweep
+from experiments.streaming import Csv, Say, Table
+from experiments.sweep import Missing, Row, sweep
+from experiments.terms import claimed, footnote
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
 from topologies.errors import InputError
-from topologies.units import (
-    format_bandwidth,
-    format_bytes,
-    format_seconds,
-    parse_counts,
-    parse_sizes,
-)
+from topologies.units import parse_counts, parse_sizes
 
 FIGURES = (".png", ".svg", ".pdf")
 MOST_RANKS = 131_072
+USUAL_RANKS = "2..64"
+NAMED = 8
+"""Points without a row that are named, of each kind; how many more there are follows."""
 
 
 def run(
     algo: str,
-    p: str,
+    p: str | None,
     size: str,
     machine: Machine,
     engine: str,
@@ -37,22 +39,25 @@ def run(
     how: str,
     profile: Profile | None = None,
 ) -> int:
-    """Print the sweep; 1 if a check failed."""
-    algorithms = parse_algorithms(algo)
+    """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot be simulated."""
+    algorithms, rules = parse_algorithms(algo), machine.rules(engine)
+    p = _usual_ranks(machine, algorithms) if p is None else p
     ranks, sizes = parse_ranks(p), parse_sizes(size)
-    machine(ranks[0])
-    rules = machine.rules(engine)
-    output.check_writable(out)
-    output.check_writable(out and output.meta_of(out))
-    output.check_writable(plot, FIGURES)
-    if out and plot and out.resolve() == plot.resolve():
-        raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
+    machine.check()
+    _check_paths(out, plot)
+    work = workload.work(algorithms, ranks, len(sizes) * (len(profile.protocols) if profile else 1))
+    _announce(sum(work), output.counted(len(work) * len(sizes), "point"), p)
     progress = output.Progress("numbers of ranks simulated")
-    skipped: list[str] = []
-    rows = list(sweep(algorithms, ranks, sizes, machine, rules, progress, skipped.append, profile))
+    say = _say(progress, kept=bool(out or plot))
+    show = _shown(how, Table(columns(algorithms, ranks, sizes, profile is not None), say), Csv(say))
+    missing: list[Missing] = []
+    rows: list[Row] = []
+    for row in sweep(algorithms, ranks, sizes, machine, rules, _timed(progress, work), missing.append, profile):
+        rows.append(row)
+        show(asdict(row))
     if not rows:
-        raise InputError(skipped[0])
-    for line in (*(f"skipped {line}" for line in skipped), *ignored(profile, algorithms, ranks)):
+        raise InputError(str(missing[0]))
+    for line in ignored(profile, algorithms, ranks):
         output.note(line)
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
@@ -63,13 +68,86 @@ def run(
         from experiments import figures
 
         output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
-    cells = CELLS | ({"protocol": lambda row: str(row["protocol"])} if profile else {})
-    output.say(output.render([asdict(row) for row in rows], cells, how))
-    failed = [row for row in rows if row.failed]
+    if how == "json":
+        output.say(output.to_json([asdict(row) for row in rows]))
+    elif how == "table":
+        say("\n" + footnote(["V", "busbw", "redundant", *claimed(row.verdict for row in rows)]))
+    return _verdict(rows, missing)
+
+
+def _shown(how: str, table: Table, rows: Csv) -> Callable[[Record], None]:
+    """What prints a record as soon as it is there: json is printed at the end."""
+    if how == "json":
+        return lambda record: None
+    return table if how == "table" else rows
+
+
+def _usual_ranks(machine: Machine, algorithms: Sequence[Algorithm]) -> str:
+    """All ranks of a machine of known size, where the servers of a shape are devices like the others."""
+    if machine.size is None:
+        return USUAL_RANKS
+    servers = min(algorithm.servers for algorithm in algorithms) if machine.blueprint.kind == "shape" else 0
+    return str(machine.size - servers)
+
+
+def _check_paths(out: Path | None, plot: Path | None) -> None:
+    output.check_writable(out)
+    output.check_writable(out and output.meta_of(out))
+    output.check_writable(plot, FIGURES)
+    if out and plot and out.resolve() == plot.resolve():
+        raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
+
+
+def _announce(operations: float, points: str, p: str) -> None:
+    """Refuse what would take days, and say of what takes minutes how long."""
+    workload.check(operations, points, p)
+    if operations > workload.MANY:
+        least = workload.duration(operations * workload.SECONDS)
+        output.note(f"{points} with about {workload.in_words(operations)} operations: this takes {least} or more")
+
+
+def _say(progress: output.Progress, kept: bool) -> Say:
+    """Print a row, in place of the progress on a terminal. Where nobody reads on, files that are `kept` still count."""
+
+    def say(text: str) -> None:
+        progress.clear()
+        if kept:
+            output.is_read(text)
+        else:
+            output.say(text)
+
+    return say
+
+
+def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, int], None]:
+    """Progress with the time left, as the work that is done tells it."""
+    start, spent = monotonic(), list(accumulate(work, initial=0.0))
+
+    def tell(done: int, total: int) -> None:
+        share = spent[done] / spent[-1]
+        left = f", {workload.duration((monotonic() - start) * (1 / share - 1))} left" if share else ""
+        progress(done, total, left)
+
+    return tell
+
+
+def _verdict(rows: Sequence[Row], missing: Sequence[Missing]) -> int:
+    """The exit code, explained on stderr."""
+    wrong = [point for point in missing if point.wrong]
+    _name("skipped", [point for point in missing if not point.wrong])
+    _name("failed", wrong)
+    failed = sum(row.failed for row in rows)
     if failed:
-        share = f"{len(failed)} of {output.counted(len(rows), 'point')}"
+        share = f"{failed} of {output.counted(len(rows), 'point')}"
         output.note(f"{share} failed a check: this is a bug in simctl, please report it")
-    return 1 if failed else 0
+    return 1 if failed else 2 if wrong else 0
+
+
+def _name(what: str, points: Sequence[Missing]) -> None:
+    for point in points[:NAMED]:
+        output.note(f"{what} {point}")
+    if len(points) > NAMED:
+        output.note(f"{what} {len(points) - NAMED} more")
 
 
 def parse_algorithms(text: str) -> list[Algorithm]:
@@ -85,37 +163,3 @@ def parse_ranks(text: str) -> list[int]:
     if max(ranks) > MOST_RANKS:
         raise InputError(f"--p {text}: at most {MOST_RANKS} ranks, got {max(ranks)}")
     return ranks
-
-
-def _number(record: Record, key: str) -> float:
-    return float(cast(float, record[key]))
-
-
-def _differ(record: Record) -> str:
-    """From the formula, where it is claimed."""
-    if str(record["verdict"]).startswith("not claimed"):
-        return "-"
-    return f"{_number(record, 'difference'):+.2%}" if abs(_number(record, "difference")) > 1e-9 else "0"
-
-
-CELLS = {
-    "algorithm": lambda row: str(row["algorithm"]),
-    "p": lambda row: str(row["ranks"]),
-    "size": lambda row: format_bytes(_number(row, "size_B")),
-    "time": lambda row: format_seconds(_number(row, "time_s")),
-    "formula": lambda row: format_seconds(_number(row, "formula_s")),
-    "differ": lambda row: _differ(row),
-    "/bound": lambda row: f"{_number(row, 'over_bound'):.3f}",
-    "bound": lambda row: str(row["bound"]),
-    "algbw": lambda row: format_bandwidth(_number(row, "algbw_Bps")),
-    "busbw": lambda row: format_bandwidth(_number(row, "busbw_Bps")),
-    "steps": lambda row: str(row["steps"]),
-    "bytes": lambda row: format_bytes(_number(row, "volume_B")),
-    "formula ": lambda row: format_bytes(_number(row, "volume_formula_B")),
-    "peak": lambda row: format_bytes(_number(row, "peak_B")),
-    "formula  ": lambda row: format_bytes(_number(row, "peak_formula_B")),
-    "redundant": lambda row: format_bytes(_number(row, "redundant_B")),
-    "formula   ": lambda row: format_bytes(_number(row, "redundant_formula_B")),
-    "verdict": lambda row: str(row["verdict"]),
-}
-"""The columns of the printed table; csv and json carry every field in SI units."""

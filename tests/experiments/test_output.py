@@ -106,3 +106,24 @@ def test_progress_speaks_only_after_two_seconds(monkeypatch: pytest.MonkeyPatch)
     progress(9, 10)
     progress(10, 10)
     assert stream.getvalue() == "points: 2 of 10\npoints: 9 of 10\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_makes_room_for_a_row_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("experiments.output.time.monotonic", lambda: now[0])
+    stream = Terminal()
+    progress = output.Progress("points", stream)
+    progress.clear()
+    assert stream.getvalue() == ""
+    now[0] = 2.5
+    progress(2, 10, ", 3 min left")
+    progress.clear()
+    progress.clear()
+    assert stream.getvalue() == "points: 2 of 10, 3 min left\r\033[K"

@@ -1,0 +1,74 @@
+"""How much work a sweep is: estimated before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import log2
+
+from simulator.collectives import Algorithm, find
+from topologies.errors import InputError
+
+MOST = 2.0**32
+"""Operations of a sweep, at most: several hours."""
+MANY = 2.0**25
+"""Operations of a sweep that takes minutes."""
+OF_A_POINT = 1000
+"""What a point takes besides its operations, in operations."""
+SECONDS = 3e-6
+"""What an operation takes at least: to build, to prove, to simulate, to bound."""
+SMALL, LARGE = 16, 32
+_NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
+
+
+def operations(algorithm: Algorithm, ranks: int) -> float:
+    """About how many operations `algorithm` has, to some 10%: counted where they are few, and extended by their growth.
+
+    >>> round(operations(find("ring"), 32)), round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
+    (1984, 1.0)
+    """
+    small, large = _counted(algorithm.name)
+    return float(large * (ranks / LARGE) ** log2(large / small))
+
+
+@cache
+def _counted(name: str) -> tuple[int, int]:
+    small, large = (len(find(name).build(ranks, 1.0)) for ranks in (SMALL, LARGE))
+    return small, large
+
+
+def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> list[float]:
+    """Operations of every algorithm at every number of ranks, in that order, each simulated `runs` times."""
+    return [runs * (operations(algorithm, p) + OF_A_POINT) for algorithm in algorithms for p in ranks]
+
+
+def check(total: float, points: str, ranks: str) -> None:
+    """Raise InputError if `total` operations are too many; `points` and `ranks` say of what."""
+    if total > MOST:
+        raise InputError(
+            f"--p {ranks[:40]}: {points} with about {in_words(total)} operations, more than {in_words(MOST)}: "
+            "take fewer ranks or sizes, like --p 2..1024:x2"
+        )
+
+
+def in_words(number: float) -> str:
+    """A number to two digits.
+
+    >>> in_words(6.7e14), in_words(45_600_000.0), in_words(12.0)
+    ('670 trillion', '46 million', '12')
+    """
+    for unit, name in _NAMES.items():
+        if number >= unit:
+            return f"{float(f'{number / unit:.2g}'):g} {name}"
+    return f"{number:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """A time to come, for people.
+
+    >>> duration(42.0), duration(400.0), duration(10_000.0)
+    ('42 s', '7 min', '3 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"

@@ -1,0 +1,140 @@
+"""`simctl sweep`: rows as they come, points that fail, how much work is taken on, and what is said below."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments import workload
+from experiments.commands import sweep as command
+from experiments.sweep import Row, sweep
+from simulator.collectives import find
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+HGX = ("--topology", "hgx_h100:nodes=4")
+
+
+def table(text: str) -> list[str]:
+    return text.partition("\n\n")[0].splitlines()
+
+
+@pytest.mark.parametrize("how", ["csv", "table"])
+def test_a_row_is_printed_before_the_next_is_simulated(
+    how: str, simctl: Simctl, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[list[str]] = []
+
+    def watched(*arguments: object, **options: object) -> Iterator[Row]:
+        for row in sweep(*arguments, **options):  # type: ignore[arg-type]
+            yield row
+            printed.append(capsys.readouterr().out.splitlines())
+
+    monkeypatch.setattr(command, "sweep", watched)
+    simctl("sweep", "--p", "2..4", "--format", how)
+    assert [len(lines) for lines in printed] == [2, 1, 1]
+    assert printed[0][0].startswith("algorithm")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--algo", "ring,naive,tree", "--p", "2..64:x2", "--size", "8B..1GiB:x16", "--topology", "star"),
+        ("--algo", "rings,nvls,ring", "--p", "8..32:x2", "--size", "1kB,999MB", *HGX),
+        ("--profile", "mn5_acc", "--algo", "ring,double_tree", "--p", "16", "--size", "64KiB,256MiB"),
+    ],
+)
+def test_columns_hold_every_row(arguments: tuple[str, ...], simctl: Simctl) -> None:
+    lines = table(simctl("sweep", *arguments).stdout)
+    place = lines[0].index("verdict")
+    assert len(lines) > 2
+    assert {line[place - 2 : place] for line in lines[1:]} == {"  "}
+    assert all(line[place:].startswith(("ok", "not claimed")) for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("topology", "ranks"),
+    [("hgx_h100:nodes=4", ["32"]), ("torus:dims=3x4", ["12"]), ("star", [str(p) for p in range(2, 65)])],
+)
+def test_without_a_number_of_ranks_a_machine_has_all_of_its_own(
+    topology: str, ranks: list[str], simctl: Simctl
+) -> None:
+    done = simctl("sweep", "--topology", topology, "--format", "csv")
+    assert done.returncode == 0
+    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ranks
+
+
+def test_the_ranks_of_a_file_are_swept(simctl: Simctl, tmp_path: Path) -> None:
+    simctl("topo", "import", "dgx1", "--out", tmp_path / "box.yaml")
+    (row,) = json.loads(simctl("sweep", "--topology", tmp_path / "box.yaml", "--format", "json").stdout)
+    assert row["ranks"] == 8
+
+
+def test_servers_of_a_shape_are_among_its_ranks(simctl: Simctl) -> None:
+    line = ("sweep", "--topology", "torus:dims=3x4", "--algo", "parameter_server_apart", "--format", "json")
+    assert [row["ranks"] for row in json.loads(simctl(*line).stdout)] == [11]
+
+
+def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) -> None:
+    out = tmp_path / "sweep.csv"
+    done = simctl("sweep", *HGX, "--p", "8,33,16", "--format", "csv", "--out", out)
+    assert done.returncode == 2
+    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["8", "16"]
+    assert out.read_text() == done.stdout
+    why = "hgx_h100:nodes=4 has 32 GPUs, not 33: take fewer ranks or more nodes"
+    assert done.stderr.splitlines() == [f"note: failed ring, 33 ranks: {why}"]
+
+
+def test_many_points_that_fail_are_counted(simctl: Simctl) -> None:
+    done = simctl("sweep", *HGX, "--p", "32..50")
+    assert len(table(done.stdout)) == 2
+    assert len(done.stderr.splitlines()) == command.NAMED + 1
+    assert done.stderr.splitlines()[-1] == "note: failed 10 more"
+
+
+def test_a_sweep_of_which_all_points_fail_is_one_mistake(simctl: Simctl) -> None:
+    done = simctl("sweep", *HGX, "--p", "33..50", "--format", "csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("simctl: ring, 33 ranks: hgx_h100:nodes=4 has 32 GPUs, not 33")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_sweep_of_days_is_refused_at_once_with_one_that_runs(simctl: Simctl) -> None:
+    done = simctl("sweep", "--p", "2..100000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "99999 points with about" in done.stderr
+    advice = done.stderr.split("like --p ")[1].strip()
+    ranks = command.parse_ranks(advice)
+    workload.check(sum(workload.work([find("ring")], ranks, 1), 0.0), "", "")
+
+
+def test_a_sweep_of_minutes_says_so(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "MANY", 1000.0)
+    assert simctl("sweep", "--p", "4").stderr == (
+        "note: 1 point with about 1 thousand operations: this takes 0 s or more\n"
+    )
+
+
+def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
+    rows, _, below = simctl("sweep", "--p", "2..4", "--algo", "ring,tree").stdout.partition("\n\n")
+    assert [line.split("  ")[1] for line in below.splitlines()] == ["V", "busbw", "redundant", "not claimed"]
+    assert "not claimed: " in rows
+    assert "not claimed" not in simctl("sweep", "--p", "2..4").stdout
+    assert simctl("run", "--p", "4").stdout.count("busbw  ") == 1
+
+
+@pytest.mark.parametrize("how", ["csv", "json"])
+def test_data_has_no_footnote(how: str, simctl: Simctl) -> None:
+    for line in (("sweep", "--p", "2..4"), ("run", "--p", "4")):
+        assert "nccl-tests" not in simctl(*line, "--format", how).stdout
+
+
+def test_a_table_is_kept_where_nobody_reads_on(tmp_path: Path) -> None:
+    shell = f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2..6 --out x.csv | head -1'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stderr == ""
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 6

@@ -1,0 +1,38 @@
+"""How much work a sweep is, before it starts."""
+
+import pytest
+
+from experiments import workload
+from refusals import refusal
+from simulator.collectives import algorithms, find
+
+
+@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_operations_are_estimated(name: str, ranks: int) -> None:
+    algorithm = find(name)
+    estimated, counted = workload.operations(algorithm, ranks), len(algorithm.build(ranks, 1.0))
+    assert estimated == pytest.approx(counted, rel=0.15)
+
+
+def test_work_counts_every_algorithm_at_every_number_of_ranks() -> None:
+    work = workload.work([find("ring"), find("tree")], [16, 32], 3)
+    assert work == pytest.approx([3 * (count + 1000) for count in (480, 1984, 30, 62)])
+
+
+def test_what_takes_days_is_refused() -> None:
+    workload.check(workload.MOST, "63 points", "2..64")
+    message = refusal(workload.check, 2 * workload.MOST, "99999 points", "2..100000")
+    assert message.startswith(
+        "--p 2..100000: 99999 points with about 8.6 billion operations, more than 4.3 billion: take"
+    )
+
+
+def test_times_to_come_are_in_fitting_units() -> None:
+    assert [workload.duration(seconds) for seconds in (0.4, 89, 91, 5399, 5401)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "90 min",
+        "2 h",
+    ]
