@@ -91,6 +91,12 @@ def test_a_process_of_its_own_prints_the_same(arguments: tuple[str, ...], simctl
     assert alone(*arguments).stdout == simctl(*arguments).stdout != ""
 
 
+def test_readme_installs_torch_before_it_measures() -> None:
+    blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = (block for block in blocks if "simctl measure" in block)
+    assert "pip install '.[torch]'" in block.partition("simctl measure")[0]
+
+
 def test_readme_has_its_examples() -> None:
     assert [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples("README.md")] == [
         "sweep",
