@@ -19,6 +19,7 @@ from experiments.runner.environment import TORCHRUN, Place, check_port, find_pla
 from experiments.runner.failures import GRACE, MeasurementFailed
 from experiments.runner.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
 from experiments.runner.results import Record, Row, cells, key_of, read_rows
+from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
 
@@ -232,6 +233,8 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
     finally:
         if record.rows:
             output.say(output.render([asdict(row) for row in record.rows], cells(record.rows), how))
+            if how == "table":
+                output.say("\n" + footnote(["V", "busbw"]))
     wrong = sum(row.wrong > 0 for row in record.rows)
     if wrong:
         verb = "has a wrong result" if wrong == 1 else "have wrong results"

@@ -69,6 +69,15 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     assert measured(out) == [("ring", 2, 4096)]
 
 
+def test_a_table_of_measurements_explains_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = Request(nproc="2", collectives="ring", sizes="4KiB")
+    for how, lines in (("table", 5), ("csv", 2)):
+        assert run(request, tmp_path / f"{how}.csv", resume=False, how=how) == 0
+        printed = capsys.readouterr().out
+        assert len(printed.splitlines()) == lines
+        assert ("  busbw  V / time" in printed) is (how == "table")
+
+
 def test_wrong_results_are_counted_and_end_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(Request(nproc="2", collectives="tree,ring", sizes="4KiB"), tmp_path / "runs.csv", False, "json") == 1
     captured = capsys.readouterr()
@@ -162,9 +171,13 @@ def test_rows_of_another_dtype_are_measured_apart_and_told_apart(
         request = Request(nproc="2", collectives="ring", sizes="4KiB,8KiB", dtype=dtype)
         assert run(request, out, resume=True, how="table") == 0
     assert [row.dtype for row in read_rows(out)] == ["float32", "float32", "float64", "float64"]
-    first, _, last = capsys.readouterr().out.split("collective")[1:]
+    first, _, last = capsys.readouterr().out.split("collective  ")[1:]
     assert "dtype" not in first
-    assert [line.split()[-1] for line in last.splitlines()] == ["dtype", *["float32"] * 2, *["float64"] * 2]
+    assert [line.split()[-1] for line in last.partition("\n\n")[0].splitlines()] == [
+        "dtype",
+        *["float32"] * 2,
+        *["float64"] * 2,
+    ]
     assert [(curve.dtype, len(curve.in_place)) for curve in read(out).curves] == [("float32", 2), ("float64", 2)]
 
 
