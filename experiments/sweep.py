@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
+from experiments import workload
 from simulator import memory, semantics
 from simulator.bounds import best_bound
 from simulator.collectives import Algorithm
@@ -119,6 +120,7 @@ class Case:
     wrong: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        workload.check_schedule(self.algorithm, self.ranks)
         if self.algorithm.fit is None:
             self.schedule, self.cost = self.algorithm.build(self.ranks, 1.0), self.algorithm.cost
             servers = self.topology.placement[self.ranks : self.ranks + self.algorithm.servers].tolist()

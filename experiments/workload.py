@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import log2
 
-from simulator.collectives import Algorithm, find
+from simulator.builder import LIMIT
+from simulator.collectives import Algorithm
+from simulator.schedule import Schedule
 from topologies.errors import InputError
 
 MOST = 2.0**32
@@ -18,22 +20,31 @@ OF_A_POINT = 1000
 SECONDS = 3e-6
 """What an operation takes at least: to build, to prove, to simulate, to bound."""
 SMALL, LARGE = 16, 32
+NEAR = 0.1
+"""How far from a whole number a power may be."""
+FEW = 1024
+"""Ranks of which every algorithm has a schedule."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
 def operations(algorithm: Algorithm, ranks: int) -> float:
-    """About how many operations `algorithm` has, to some 10%: counted where they are few, and extended by their growth.
+    """About how many operations `algorithm` has, to some 10%: counted at few ranks p, extended as a power of p or as p
+    log p.
 
+    >>> from simulator.collectives import find
     >>> round(operations(find("ring"), 32)), round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
     (1984, 1.0)
     """
-    small, large = _counted(algorithm.name)
-    return float(large * (ranks / LARGE) ** log2(large / small))
+    small, large = _counted(algorithm.build)
+    power = log2(large / small)
+    if abs(power - round(power)) < NEAR:
+        return float(large * (ranks / LARGE) ** round(power))
+    return large * ranks * log2(ranks) / (LARGE * log2(LARGE))
 
 
 @cache
-def _counted(name: str) -> tuple[int, int]:
-    small, large = (len(find(name).build(ranks, 1.0)) for ranks in (SMALL, LARGE))
+def _counted(build: Callable[[int, float], Schedule]) -> tuple[int, int]:
+    small, large = (max(1, len(build(ranks, 1.0))) for ranks in (SMALL, LARGE))
     return small, large
 
 
@@ -48,6 +59,15 @@ def check(total: float, points: str, ranks: str) -> None:
         raise InputError(
             f"--p {ranks[:40]}: {points} with about {in_words(total)} operations, more than {in_words(MOST)}: "
             "take fewer ranks or sizes, like --p 2..1024:x2"
+        )
+
+
+def check_schedule(algorithm: Algorithm, ranks: int) -> None:
+    """Raise InputError, before any memory is taken, if one schedule has more operations than a schedule may have."""
+    if ranks > FEW and (count := operations(algorithm, ranks)) > LIMIT:
+        raise InputError(
+            f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more than {in_words(LIMIT)}: "
+            "take fewer ranks, or an algorithm with fewer transfers"
         )
 
 

@@ -89,6 +89,13 @@ def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) ->
     assert done.stderr.splitlines() == [f"note: failed ring, 33 ranks: {why}"]
 
 
+def test_a_failed_check_counts_more_than_a_point_that_fails(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Row, "failed", True)
+    done = simctl("sweep", *HGX, "--p", "32,33")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_many_points_that_fail_are_counted(simctl: Simctl) -> None:
     done = simctl("sweep", *HGX, "--p", "32..50")
     assert len(table(done.stdout)) == 2
