@@ -173,7 +173,7 @@ def _mended(header: str) -> str:
 
 def _is_table(columns: tuple[str, ...]) -> bool:
     times = [at for at, name in enumerate(columns) if name == "time"]
-    once = all(columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root"))
+    once = "size" in columns and all(columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root"))
     alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
     return alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
 

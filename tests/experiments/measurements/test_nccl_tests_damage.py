@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, read
-from nccl_logs import INFO, OLD_HEADER, parse
+from nccl_logs import INFO, OLD_HEADER, log, parse
 from topologies.errors import InputError
 
 LOGS = Path(__file__).parents[3] / ".." / "shared" / "measured" / "logs"
@@ -158,3 +158,8 @@ def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -
     except InputError:
         return
     assert told(cut.curves) <= truth
+
+
+def test_a_header_without_a_size_is_none() -> None:
+    with pytest.raises(InputError, match="no nccl-tests table"):
+        parse(log().replace("#       size ", "        size#"))
