@@ -11,6 +11,7 @@ from experiments.output import META, counted
 from topologies.errors import InputError
 
 _SUFFIXES = (".csv", ".json", ".log", ".out", ".txt")
+_LONGEST_CASE = 200
 
 
 def read_all(paths: Iterable[Path], family: str | None = None, *, failed: bool = False) -> Measurements:
@@ -71,6 +72,8 @@ def _files(path: Path, family: str | None) -> Iterator[Path]:
         yield from (file for file in inside if _may_be_measurements(file))
         return
     for case, entry in entries(index).items():
+        if len(case) > _LONGEST_CASE:
+            raise InputError(f"{index}: case {case[:40]!r}... has {len(case)} characters: {_LONGEST_CASE} at most")
         if family is None or belongs(entry.get("family", ""), family):
             curve = path / "curves" / f"{case}.csv"
             yield curve if curve.is_file() else path / f"{case}.csv"

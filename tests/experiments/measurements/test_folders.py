@@ -119,3 +119,11 @@ def test_what_says_how_a_table_was_made_is_no_measurement(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text(PLAIN)
     (tmp_path / "a.csv.meta.json").write_text("{}")
     assert read_all([tmp_path]).skipped == ()
+
+
+def test_a_case_that_no_file_can_be_called_is_refused(folder: Path) -> None:
+    (folder / "index.csv").write_text(f"{INDEX}{'x' * 300},F01 One,,,\n")
+    with pytest.raises(
+        InputError, match=rf"^{folder}/index\.csv: case 'x{{40}}'\.\.\. has 300 characters: 200 at most$"
+    ):
+        read_all([folder])
