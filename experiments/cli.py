@@ -321,7 +321,8 @@ def main() -> None:
             raise
         sys.exit(130)  # so does Numba wrap a Ctrl-C while compiled code runs
     except OSError as error:
-        _fail(f"cannot write the output: {error.strerror}")
+        what = f"open {str(error.filename)!r}" if error.filename else "write the output"
+        _fail(f"cannot {what}: {error.strerror}")
     except Exception as error:
         message = getattr(error, "format_message", None)
         if message is None:

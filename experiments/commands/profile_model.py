@@ -110,14 +110,23 @@ def _profiled(request: Request) -> Model:
 
 def _imported(place: str) -> ModuleType:
     path = Path(place)
-    if path.suffix == ".py" and not path.is_file():
-        raise InputError(f"no file {place!r}")
+    if path.suffix == ".py":
+        _check_file(path)
     folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
     sys.path.append(str(folder))
     try:
         return _from_file(path) if path.suffix == ".py" else import_module(place)
     except (Exception, SystemExit) as error:
         raise InputError(f"cannot import {place}: {type(error).__name__}: {first_line(error)}") from None
+
+
+def _check_file(path: Path) -> None:
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if not there:
+        raise InputError(f"no file {str(path)!r}")
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -30,7 +30,7 @@ def read_all(paths: Iterable[Path], family: str | None = None, *, failed: bool =
     paths, met, again = tuple(paths), set[str](), list[Path]()
     for path in paths:
         for file in _files(path, family):
-            found, real = _read(file, forgiving=path.is_dir(), failed=failed), os.path.realpath(file)
+            found, real = _read(file, forgiving=_is_folder(path), failed=failed), os.path.realpath(file)
             if real in met:
                 again.append(file)
                 continue
@@ -60,16 +60,16 @@ def belongs(name: str, family: str) -> bool:
 
 
 def _files(path: Path, family: str | None) -> Iterator[Path]:
-    if not path.is_dir():
+    if not _is_folder(path):
         yield path
         return
     index = path / INDEX
-    if not index.is_file():
-        try:
-            inside = sorted(path.iterdir())
-        except OSError as error:
-            raise InputError(f"cannot read folder {path}: {error.strerror}") from None
-        yield from (file for file in inside if _may_be_measurements(file))
+    try:
+        inside = None if index.is_file() else [file for file in sorted(path.iterdir()) if _may_be_measurements(file)]
+    except OSError as error:
+        raise InputError(f"cannot read folder {path}: {error.strerror}") from None
+    if inside is not None:
+        yield from inside
         return
     for case, entry in entries(index).items():
         if len(case) > _LONGEST_CASE:
@@ -77,6 +77,14 @@ def _files(path: Path, family: str | None) -> Iterator[Path]:
         if family is None or belongs(entry.get("family", ""), family):
             curve = path / "curves" / f"{case}.csv"
             yield curve if curve.is_file() else path / f"{case}.csv"
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is one; a path that may not be looked at is refused when it is read."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _may_be_measurements(file: Path) -> bool:

@@ -31,11 +31,18 @@ def find(text: str) -> Calibrated:
     """The profile of a name, or in a file. Raises InputError for what is neither, or is no profile."""
     if text in names():
         return parse((files(__package__) / f"{text}.yaml").read_text(encoding="utf-8"), f"{text}.yaml")
-    if is_profile(text) or Path(text).is_file():
+    if is_profile(text) or _is_file(text):
         return read(Path(text))
     near = get_close_matches(text, names(), n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise InputError(f"{text[:80]!r} is no profile and no .yaml file: {hint}there are {', '.join(names())}")
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError as error:
+        raise InputError(f"cannot read {text[:80]!r}: {error.strerror}") from None
 
 
 def read(path: Path) -> Calibrated:

@@ -286,6 +286,25 @@ def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> Non
     assert stop.value.code == 130
 
 
+def test_a_file_that_cannot_be_opened_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from experiments import cli
+
+    def denied(**_: object) -> None:
+        raise PermissionError(13, "Permission denied", "closed/log.csv")
+
+    monkeypatch.setattr(cli, "app", denied)
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert (stop.value.code, capsys.readouterr().err) == (
+        2,
+        "simctl: cannot open 'closed/log.csv': Permission denied\n",
+    )
+
+
 def test_a_broken_pipe_is_quiet() -> None:
     shell = f'{sys.executable} -c "from experiments.cli import main; main()" algos | head -1'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)

@@ -1,0 +1,91 @@
+"""Input that may not be read, and an installation that may not be written to."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bound_by_permissions
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    "log.csv": ROOT / "examples" / "h100_10_nodes_all_reduce.csv",
+    "model.yaml": ROOT / "examples" / "two_layer_model.yaml",
+    "profile.yaml": ROOT / "experiments" / "profiles" / "mn5_acc.yaml",
+    "nccl.xml": ROOT / "tests" / "topologies" / "readers" / "data" / "nccl_hgx.xml",
+    "noise.txt": ROOT / "examples" / "README.md",
+}
+SEVERAL = """
+import io, json
+from contextlib import redirect_stderr, redirect_stdout
+from experiments.cli import main
+
+said = []
+for line in sys.argv[1:]:
+    out, err, sys.argv = io.StringIO(), io.StringIO(), ["simctl", *line.split()]
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as stop:
+        said.append([line, stop.code or 0, out.getvalue(), err.getvalue()])
+    except Exception as error:
+        said.append([line, -1, "", repr(error)])
+print(json.dumps(said))
+"""
+"""Runs command lines one after the other."""
+READ = (
+    "diagnose {}log.csv",
+    "validate {}log.csv --fit",
+    "validate mn5_acc {}log.csv",
+    "validate {0}profile.yaml {0}profile.yaml",
+    "calibrate {}log.csv --library nccl",
+    "topo show {}nccl.xml",
+    "topo import {}nccl.xml --out new.yaml",
+    "run --p 2 --topology {}nccl.xml",
+    "run --p 2 --profile {}profile.yaml",
+    "train --p 2 --model {}model.yaml",
+    "train --p 2 --noise {}noise.txt",
+    "measure --nproc 2 --sizes 4KiB --resume --out {}log.csv",
+)
+IN_FOLDERS = {
+    "": ("diagnose closed", "calibrate closed", "diagnose listed", "validate mn5_acc listed"),
+    "closed/": ("run --p 2 --profile {}profile", "profile-model {}module.py:Net --input 2x2"),
+}
+DENIED = {"": (*FILES, "closed", "listed"), "closed/": ("closed/",)}
+
+
+CLOSED, LISTED = 0, 0o444
+"""Permissions of a folder that nobody may enter, and of one whose files can be listed and not opened."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Files without permission to read them, and readable ones in folders without permission to enter."""
+    places = {tmp_path / "closed": CLOSED, tmp_path / "listed": LISTED}
+    for place in (tmp_path, *places):
+        place.mkdir(exist_ok=True)
+        for name, source in FILES.items():
+            shutil.copyfile(source, place / name)
+        (place / "module.py").write_text("")
+    for name in FILES:
+        (tmp_path / name).chmod(CLOSED)
+    for place, mode in places.items():
+        place.chmod(mode)
+    yield tmp_path
+    for place in places:
+        place.chmod(0o755)
+
+
+@pytest.mark.parametrize("place", ["", "closed/"], ids=["file", "folder"])
+def test_input_that_may_not_be_read_gets_one_line_that_names_it(place: str, folder: Path) -> None:
+    lines = [line.format(place) for line in (*READ, *IN_FOLDERS[place])]
+    done = bound_by_permissions.run(folder, SEVERAL, *lines)
+    assert done.returncode == 0, done.stderr
+    for line, code, out, err in json.loads(done.stdout):
+        (denied,) = {word.partition(":")[0] for word in line.split() if word.startswith(DENIED[place])}
+        assert (code, out, len(err.splitlines())) == (2, "", 1), (line, err)
+        assert denied in err, (line, err)
+        assert "ermission denied" in err or "is not readable" in err, (line, err)
+    assert not (folder / "new.yaml").exists()
