@@ -25,8 +25,7 @@ from simulator.training import find
 from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
-from simulator.training.measures import measure
-from simulator.training.plan import Plan
+from simulator.training.plan import COMPUTE, Plan
 
 Run = Callable[..., tuple[Plan, Timeline]]
 INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))))
@@ -59,7 +58,9 @@ def test_gaps_add_up_to_the_bubbles(run: Run, ranks: int, steps: int, sigma: flo
     found = gaps(plan, timeline)
     idle = np.bincount(found.rank, found.end - found.start, ranks)
     np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
-    np.testing.assert_allclose(idle + measure(plan, timeline).computing, timeline.makespan)
+    main = computations(plan, timeline).take(np.flatnonzero(computations(plan, timeline).lane == COMPUTE))
+    busy = np.bincount(main.rank, main.end - main.start, ranks + 1)[:ranks]
+    np.testing.assert_allclose(idle + busy, timeline.makespan)
     assert (found.end > found.start).all()
 
 
