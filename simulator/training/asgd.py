@@ -75,7 +75,7 @@ class ASGD(Strategy):
     def size(self, setting: Setting) -> Size:
         """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at every server."""
         ranks, shares = setting.ranks, setting.ranks if self.server == "sharded" else 1
-        return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * shares)
+        return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1)))
 
     def seconds(self, model: Model) -> float:
         """Of an update of all parameters: the gradient is read, parameters and optimizer state are read and written."""
@@ -284,9 +284,10 @@ class _Run:
         return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK, after=before)[0])
 
     def _ended(self) -> Ints:
-        """The operation after which the latest update of each worker is in all shares."""
+        """The operation after which the latest update of each worker is in all shares. At the end of the run it is the
+        worker's own: until then it waits for its update."""
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
-        if self.servers.shares == 1:
+        if self.servers.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
         self.builder.phase("applied")
         return self.builder.compute(np.arange(self.setting.ranks), 0.0, lane=CLOCK, after=last.T)

@@ -189,7 +189,8 @@ def test_what_a_step_costs_leaves_out_the_drain(
     summary = found["summary"]
     step = summary["step_s"]
     assert step * summary["samples_per_s"] == pytest.approx(4 * 8)
-    bubble = sum(summary[f"{cause}_s"] for cause in ("transfer", "queue", "slower_peer", "drain"))
+    bubble = sum(summary[f"{cause}_s"] for cause in ("transfer", "contention", "slower_peer", "drain"))
+    assert summary["drain_s"] == pytest.approx(0, abs=1e-12)
     assert summary["computing_s"] + bubble == pytest.approx(step)
     steps: float = sum(found["critical_path_s"].values()) / step
     what_if: Any = found["what_if_s"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import semantics
+from simulator.bubbles import DRAIN
 from simulator.critical_path import critical_path
 from simulator.engines import simulate
 from simulator.schedule import COMPUTE, TRANSFER
@@ -264,6 +265,8 @@ def test_what_is_counted_ends_with_the_first_worker_that_is_done(
     works = np.isin(np.arange(ranks), plan.schedule.rank[(plan.schedule.kind == COMPUTE) & (plan.schedule.lane == 0)])
     assert busy == pytest.approx(np.where(works, end, 0.0))
     assert np.all(found.bubbles.seconds >= 0)
+    if "batches" not in how:
+        assert found.bubbles.seconds[:, DRAIN] == pytest.approx(np.zeros(ranks), abs=1e-9 * end)
     assert np.all(found.exposed + found.hidden <= end * (1 + 1e-9))
     path = critical_path(timeline, found.window.last)
     assert sum(segment.seconds for segment in path) == pytest.approx(end)
