@@ -54,7 +54,7 @@ def estimates(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[
         yield Estimate(0.0, True)
         return
     around, volume = ranks * (ranks - 1.0), algorithm.cost.volume(ranks, 1.0)
-    known = {"ring": 2 * around, "gloo_ring": 4 * around, "ring_all_gather": around, "tree": volume}
+    known = {"ring": 2 * around, "gloo_ring": 8 * around, "ring_all_gather": around, "tree": volume}
     if algorithm.name == "rings":
         yield Estimate(2 * around, False)
         yield Estimate(2 * around * len(found_rings(topology, ranks).orders), True)
