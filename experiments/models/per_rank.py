@@ -72,7 +72,7 @@ def _together(names: Sequence[str], models: Sequence[Model]) -> Model:
         layers=tuple(map(_layer, zip(*(model.layers for model in models), strict=True))),
         optimizer=fmean(optimizers),
         optimizers=optimizers,
-        source=f"measured: {len(models)} files, a rank each, {names[0]} to {names[-1]}; of {names[0]}: {first.source}",
+        source=f"{len(models)} files, a rank each, {names[0]} to {names[-1]}; of {names[0]}: {first.source}",
     )
 
 
@@ -97,16 +97,12 @@ def _check_alike(name: str, first: Model, other_name: str, other: Model) -> None
             f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give traces of one job"
         )
     for number, (one, two) in enumerate(zip(first.layers, other.layers, strict=True)):
-        wrong = next((f.name for f in fields(Layer) if f.name not in _TIMES and _differ(one, two, f.name)), None)
-        if wrong:
-            raise InputError(
-                f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, and their {wrong} differ: "
-                "give traces of one job"
-            )
-
-
-def _differ(one: Layer, two: Layer, what: str) -> bool:
-    return bool(getattr(one, what) != getattr(two, what))
+        for what in (field.name for field in fields(Layer) if field.name not in _TIMES):
+            if getattr(one, what) != getattr(two, what):
+                raise InputError(
+                    f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, with another {what}: "
+                    "give traces of one job"
+                )
 
 
 def _in_order(paths: Iterable[Path]) -> list[Path]:

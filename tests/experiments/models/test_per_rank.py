@@ -49,7 +49,7 @@ def test_a_layer_has_the_times_of_each_rank(tmp_path: Path) -> None:
     assert (found.ranks, found.layers[0].forward, found.layers[0].forwards) == (2, 2.0, (1.0, 3.0))
     assert (found.layers[1].backward, found.layers[1].backwards) == (1.0, (1.0, 1.0))
     assert (found.optimizer, found.optimizers, found.parameters) == (1.0, (1.0, 1.0), 4000.0)
-    assert found.source.startswith("measured: 2 files, a rank each, a.yaml to b.yaml; of a.yaml: ")
+    assert found.source.startswith("2 files, a rank each, a.yaml to b.yaml; of a.yaml: ")
     assert find(f"{paths[1]},{paths[0]}").layers[0].forwards == (3.0, 1.0)
 
 
@@ -89,8 +89,8 @@ def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
     ("other", "message"),
     [
         (model(batch=8), "b.yaml has the batch 8, and a.yaml 4: give traces of one job"),
-        (model(last="gelu"), "layer 1 of b.yaml is gelu, of a.yaml relu, and their name differ"),
-        (model(bytes="8kB"), "layer 0 of b.yaml is fc, of a.yaml fc, and their tensors differ"),
+        (model(last="gelu"), "layer 1 of b.yaml is gelu, of a.yaml relu, with another name"),
+        (model(bytes="8kB"), "layer 0 of b.yaml is fc, of a.yaml fc, with another"),
         (model().replace("- {name: relu, forward: 0s, backward: 1s}", ""), "b.yaml has 1 layers, and a.yaml 2"),
         ("name: [", "b.yaml line 2"),
     ],
