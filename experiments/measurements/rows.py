@@ -18,6 +18,8 @@ _FIRST = re.compile(r"[ \t]*[0-9]")
 _FOREIGN = re.compile(r"[A-Za-z:\[]")
 _WIDEST = 13
 _LONGEST = 4096
+_LAST = 4
+"""Tokens at the end of a line that are looked at first: they tell most other lines from the end of a row."""
 _MOST_READINGS = 8
 """Ways to lay the pieces of a row side by side that are kept until its last piece comes."""
 
@@ -119,7 +121,7 @@ class _Reader:
         if row is not None or self._is_head(text):
             self.flush()
             self._start(line, text, row)
-        elif self._head and (longer := self._lengthened(self._head[1], text)):
+        elif self._head and self._is_head(self._head[1]) and (longer := self._lengthened(self._head[1], text)):
             self._longer += longer
         elif self._is_tail(text):
             self._tear(self._head[0] if self._head else line)
@@ -198,6 +200,12 @@ class _Reader:
     def _joined(self, line: int, head: str, tail: str) -> Row | None:
         """The one row that begins in `head` (another program's text may follow there) and ends with `tail`."""
         found = []
+        tokens = tail.split()
+        last = min(len(tokens) - 1, _LAST)
+        if len(tokens) > len(self._header.columns) or (
+            last > 0 and not all(map(fits, self._header.columns[-last:], tokens[-last:]))
+        ):
+            return None
         for cut in range(_WIDEST):
             cut += self._header.ends[-1] - len(tail.rstrip())
             if cut <= 0 or _is_cut(head, cut):
