@@ -6,6 +6,7 @@ from pathlib import Path
 
 from experiments.measurements.tags import streams
 from topologies.errors import InputError
+from topologies.readers.contents import contents
 
 LIMIT = 64 * 2**20
 _LONGEST = 2**16
@@ -15,13 +16,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def load(path: Path) -> str:
     """The text of the file at `path`.
 
-    Raises InputError when there is no such file, or it is a directory, unreadable, empty, binary (a NUL byte, or
-    not UTF-8) or larger than 64 MiB.
+    Raises InputError when there is no such file, or it is a directory, unreadable, a pipe without a writer, empty,
+    binary (a NUL byte, or not UTF-8) or larger than 64 MiB.
     """
-    data = _bytes(path)
+    data = contents(path, LIMIT)
     if len(data) > LIMIT:
         raise InputError(f"{path} is larger than 64 MiB: expected one log or one table, cut to the tests in question")
-    if not data.strip():
+    if not data or data.isspace():
         raise InputError(f"{path} is empty: expected an nccl-tests log or a CSV with size_bytes and time_us")
     if (at := data.find(b"\0")) >= 0:
         raise InputError(f"{path} line {_line(data, at)}: a NUL byte, so binary (or UTF-16): expected UTF-8 text")
@@ -50,19 +51,6 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 def too_long(line: str) -> bool:
     """Whether a line is too long (over 64 Ki characters) to be anything that a benchmark prints."""
     return len(line) > _LONGEST
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(LIMIT + 1)
-    except FileNotFoundError:
-        raise InputError(f"no such file: {path}") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a directory: expected a log or a CSV file in it") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot read {path}: {reason}") from None
 
 
 def _line(data: bytes, position: int) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topologies.errors import InputError
+from topologies.readers.contents import contents as file_contents
 
 if TYPE_CHECKING:
     from experiments.models.events import Event
@@ -64,11 +65,9 @@ class Trace(NamedTuple):
 def contents(path: Path) -> bytes:
     """The bytes of a file, unpacked if it is gzipped. Raises InputError: none there, empty, damaged, above 128 MiB."""
     try:
-        with path.open("rb") as file:
-            data = file.read(LIMIT + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read {str(path)[:200]!r}: {reason}: name a model file or a trace") from None
+        data = file_contents(path, LIMIT)
+    except InputError as error:
+        raise InputError(f"{error}: name a model file or a trace") from None
     if data.startswith(b"\x1f\x8b"):
         data = _unpacked(data, path.name)
     if len(data) > LIMIT:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from experiments import output
 from topologies.errors import InputError
 from topologies.readers.checks import LIMIT, check_text
+from topologies.readers.contents import contents
 
 if TYPE_CHECKING:
     from experiments.profiles.document import Calibrated
@@ -40,21 +41,16 @@ def find(text: str) -> Calibrated:
 
 def _is_file(text: str) -> bool:
     try:
-        return Path(text).is_file()
+        return Path(text).is_file() or Path(text).is_fifo()
     except OSError as error:
         raise InputError(f"cannot read {text[:80]!r}: {error.strerror}") from None
 
 
 def read(path: Path) -> Calibrated:
     """The profile in a file. Raises InputError, in one line that names file and place, for what is none."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)[:80]!r}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"cannot read {str(path)[:80]!r}: {error}") from None
+    data = contents(path, LIMIT)
     if len(data) > LIMIT:
-        raise InputError(f"{path.name} has {len(data)} bytes: a profile has at most {LIMIT}")
+        raise InputError(f"{path.name} has more than {LIMIT} bytes: no profile is larger")
     try:
         return parse(data.decode("utf-8-sig"), path.name)
     except UnicodeDecodeError as error:

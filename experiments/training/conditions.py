@@ -7,6 +7,7 @@ from pathlib import Path
 
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
+from topologies.readers.contents import contents
 from topologies.units import parse_seconds
 
 MOST_OBSERVED, MOST_BYTES = 1_000_000, 2**25
@@ -63,13 +64,15 @@ def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
             raise InputError(f"--noise {text[:40]!r}: write it like lognormal:0.1")
         return float(sigma), ()
     try:
-        with Path(text).open(encoding="utf-8") as file:
-            lines = file.read(MOST_BYTES).split()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        data = contents(Path(text), MOST_BYTES)
+        lines = data.decode("utf-8").split()
+    except (InputError, UnicodeDecodeError) as error:
+        why = error if isinstance(error, InputError) else "it is no text"
         raise InputError(
             f"--noise {text[:60]!r} is neither lognormal:SIGMA nor a file with a time a line ({why})"
         ) from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"--noise {text}: more than {MOST_BYTES // 2**20} MiB, 1 to {MOST_OBSERVED} times are right")
     if not 1 <= len(lines) <= MOST_OBSERVED:
         raise InputError(f"--noise {text}: {len(lines)} times, 1 to {MOST_OBSERVED} are right")
     return 0.0, tuple(_observed(text, number, line) for number, line in enumerate(lines, 1))

@@ -8,6 +8,7 @@ from pathlib import Path
 from topologies.errors import InputError
 from topologies.readers import nccl_xml, nvidia_smi
 from topologies.readers.checks import check_connected
+from topologies.readers.contents import contents
 from topologies.topology import Topology
 
 LIMIT = 16 * 2**20
@@ -27,14 +28,14 @@ def read(path: Path) -> Topology:
 
 def _text(path: Path) -> str:
     try:
-        there, size = path.is_file(), path.stat().st_size if path.exists() else 0
-        content = path.read_bytes() if there and size <= LIMIT else b""
+        there = path.exists() and not path.is_dir()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
     if not there:
         raise InputError(f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list")
-    if size > LIMIT:
-        raise InputError(f"{path.name} has {size} bytes: a topology has at most {LIMIT}")
+    content = contents(path, LIMIT)
+    if len(content) > LIMIT:
+        raise InputError(f"{path.name} has more than {LIMIT} bytes: no topology is larger")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

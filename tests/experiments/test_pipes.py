@@ -1,0 +1,94 @@
+"""Pipes, devices and sockets instead of files: nothing waits for ever, and a pipe with a writer is read."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments import profiles
+from experiments.measurements import read as read_measurements
+from experiments.models.trace import contents as read_trace
+from experiments.training.conditions import parse
+from refusals import refusal
+from topologies.readers.contents import contents
+from topologies.readers.files import read as read_topology
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "any": lambda path: contents(path, 100),
+    "measurements": read_measurements,
+    "topology": read_topology,
+    "profile": profiles.read,
+    "trace": read_trace,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_without_a_writer_is_refused_at_once(reader: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    message = refusal(lambda: READERS[reader](pipe))
+    assert f"{pipe} is a pipe that nobody writes to: start the writer first, or name a file" in message
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_device_is_refused(reader: str) -> None:
+    assert "/dev/zero is a device or a socket" in refusal(lambda: READERS[reader](Path("/dev/zero")))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_socket_is_refused(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("sock")
+        assert "sock" in refusal(lambda: READERS[reader](Path("sock")))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_folder_is_refused(reader: str, tmp_path: Path) -> None:
+    said = "is no file" if reader == "topology" else "is a directory"
+    assert said in refusal(lambda: READERS[reader](tmp_path))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", ["missing", "a\0b", "x" * 5000])
+def test_a_file_that_is_not_there_is_refused(reader: str, name: str, tmp_path: Path) -> None:
+    refusal(lambda: READERS[reader](tmp_path / name))
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe, text = tmp_path / "pipe", b"size_bytes,time_us\n" + b"".join(b"%d,1.5\n" % size for size in range(8, 40_000))
+    os.mkfifo(pipe)
+    ready = os.open(pipe, os.O_RDWR)
+
+    def write() -> None:
+        pipe.write_bytes(text)
+        os.close(ready)
+
+    threading.Thread(target=write).start()
+    assert len(read_measurements(pipe).curves[0].points) == 39_992
+
+
+def test_a_pipe_without_a_name_is_read_as_a_shell_hands_it_over() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"size_bytes,time_us\n8,1.5\n")
+    os.close(theirs)
+    try:
+        assert len(read_measurements(Path(f"/dev/fd/{ours}")).curves[0].points) == 1
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 5, 9])
+def test_one_byte_more_than_the_limit_is_read(size: int, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * size)
+    assert contents(file, 4) == b"x" * min(size, 5)
+
+
+def test_observed_times_are_not_read_from_a_pipe_without_a_writer(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "nobody writes to" in refusal(lambda: parse(noise=str(pipe)))

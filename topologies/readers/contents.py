@@ -1,0 +1,68 @@
+"""The bytes of a file that a user names: one place for what is refused, and for pipes that nobody writes to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from topologies.errors import InputError
+
+_LONGEST_NAME = 200
+
+
+def contents(path: Path, limit: int) -> bytes:
+    """Up to `limit` + 1 bytes of the file at `path`: more than `limit` are for the caller to refuse.
+
+    A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError when there is no
+    such file, it is a folder, a device or a socket, it cannot be read, or it is a pipe without a writer.
+    """
+    name = str(path)[:_LONGEST_NAME]
+    name = name if name.isprintable() else repr(name)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise InputError(f"no such file: {name}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {name}: {_reason(error)}") from None
+    try:
+        return _read(handle, name, limit)
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {_reason(error)}") from None
+    finally:
+        os.close(handle)
+
+
+def _read(handle: int, name: str, limit: int) -> bytes:
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name} is a directory: expected a file")
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        raise InputError(f"{name} is a device or a socket: expected a file or a pipe")
+    begun = _first(handle, name, limit) if stat.S_ISFIFO(mode) else b""
+    os.set_blocking(handle, True)
+    return begun + _rest(handle, limit + 1 - len(begun))
+
+
+def _first(pipe: int, name: str, limit: int) -> bytes:
+    """What is in a pipe already. An end at once means that nobody has it open for writing."""
+    try:
+        begun = os.read(pipe, limit + 1)
+    except BlockingIOError:
+        return b""
+    if not begun:
+        raise InputError(f"{name} is a pipe that nobody writes to: start the writer first, or name a file")
+    return begun
+
+
+def _rest(handle: int, size: int) -> bytes:
+    """Up to `size` bytes, to the end of the file."""
+    parts = []
+    while size > 0 and (part := os.read(handle, min(size, 2**20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
