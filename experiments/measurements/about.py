@@ -1,12 +1,12 @@
 """What is known of a CSV besides its numbers: from an index beside it, or from its own name."""
 
 import csv
-import io
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from experiments.measurements.delimited import lines
 from experiments.measurements.labels import read_label
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import UNKNOWN, canonical
@@ -83,7 +83,7 @@ def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
     """By the time and size of the file too, for it may be written anew."""
     found: dict[str, Entry] = {}
     try:
-        for row in csv.DictReader(io.StringIO(load(index), newline="")):
+        for row in csv.DictReader(lines(load(index), index)):
             found.setdefault(row.get("case") or "", {name: text or "" for name, text in row.items() if name})
     except csv.Error as error:
         raise InputError(f"{index}: not a CSV: {error}") from None

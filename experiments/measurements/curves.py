@@ -1,7 +1,6 @@
 """CSV files of measured curves: size_bytes and time_us, and whatever else stands beside them."""
 
 import csv
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from experiments.measurements import columns
 from experiments.measurements.about import About, about
 from experiments.measurements.columns import IDENTITY, Cells, Identity
+from experiments.measurements.delimited import lines
 from experiments.measurements.loading import load
 from experiments.measurements.measurement import COLLECTIVE, UNKNOWN, Curve, Measurements, Point, tally
 from experiments.measurements.networks import network_by_words
@@ -85,7 +85,7 @@ def _skipped(table: _Table) -> Iterator[str]:
 
 
 def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    reader = csv.reader(lines(text, path), skipinitialspace=True)
     header = [name.strip() for name in next((row for row in reader if row), [])]
     missing = [name for name in columns.REQUIRED if name not in header]
     if missing:

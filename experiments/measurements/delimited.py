@@ -1,0 +1,20 @@
+"""The lines of a CSV: a bounded number of them, one at a time, since a copy of a large text takes much memory."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from topologies.errors import InputError
+
+MOST_LINES = 100_000
+"""Lines of a CSV: so many rows are read in about two seconds."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+def lines(text: str, path: Path) -> Iterator[str]:
+    """The lines in the text of the CSV at `path`, with their ends. Raises InputError if there are too many."""
+    count = text.count("\n") or text.count("\r")
+    count += not text.endswith(("\n", "\r"))
+    if count > MOST_LINES:
+        raise InputError(f"{path} has {count} lines: expected at most {MOST_LINES}, split it by collective")
+    return (line[0] for line in _LINE.finditer(text))
