@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from topologies.builder import TopologyBuilder
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import assumption, join_by_nvswitch
-from topologies.readers.nccl_parts import Part, Parts, busid_of, class_of
+from topologies.readers.nccl_parts import Part, Parts, busid_of, class_of, first_of
 from topologies.readers.xml_elements import Element
 
 MOST = 1024
@@ -39,6 +39,12 @@ class Nvlinks:
     """Why each kind of link was taken."""
     dangling: int = 0
     """Links to GPUs that are not in the file."""
+    own: dict[str, _Pair] = field(default_factory=dict)
+    """Links of GPUs to themselves."""
+    turned: list[str] = field(default_factory=list)
+    """What was made of links of GPUs to themselves."""
+    doubtful: list[str] = field(default_factory=list)
+    """Links to a bus id that several GPUs have."""
 
     def lead_to_cpu(self, gpu: str) -> bool:
         """Whether a GPU has links to its CPU besides PCIe."""
@@ -50,6 +56,8 @@ class Nvlinks:
             yield assumption("XGMI" if name.startswith("xgmi") else "NVLink", name, reason)
         if self.dangling:
             yield f"{self.dangling} links lead to GPUs that are not in the file, as of a job on some of them: left out"
+        for found in (self.turned, self.doubtful):
+            yield from first_of(found)
 
 
 def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
@@ -67,9 +75,16 @@ def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
                 name, reason = _xgmi_of(gpu) if element.tag == "xgmi" else _nvlink_of(gpu, given)
                 links.reasons.setdefault(name, reason)
                 _add_link(links, parts, part, element, name)
-    for (one, other), pair in links.pairs.items():
+    _turn_own(links)
+    doubtful = {part.name for part in parts.gpus if (part.host, busid_of(part.element, "busid")) in parts.doubtful}
+    for (one, other), pair in list(links.pairs.items()):
         back = links.pairs.get((other, one))
-        if back is None or back.count != pair.count:
+        if back is not None and back.count == pair.count:
+            continue
+        if doubtful & {one, other}:
+            del links.pairs[one, other]
+            links.doubtful.append(f"links from {one} to {other}, of which several GPUs have the bus id, are left out")
+        else:
             listed = f"{back.count} (line {back.element.line})" if back else "none"
             raise pair.element.mistake("count", f"{pair.count} to {other} in all, which has {listed} back")
     return links
@@ -94,6 +109,19 @@ def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
             builder.connect(part.name, part.cpu, bandwidth=total, latency=latency, kind="nvlink", assumed=True)
 
 
+def _turn_own(links: Nvlinks) -> None:
+    """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if there is just one."""
+    for name, own in links.own.items():
+        lonely = [one for (one, other) in links.pairs if other == name and (name, one) not in links.pairs]
+        alike = [one for one in lonely if links.pairs[one, name].count == own.count]
+        said = f"{name} has {own.count} links to itself"
+        if len(alike) == 1:
+            links.pairs[name, alike[0]] = own
+            links.turned.append(f"{said}: taken for those to {alike[0]}, which has as many to it")
+        else:
+            links.turned.append(f"{said}: left out")
+
+
 def _add(totals: dict[str, float], part: Part, bandwidth: float) -> None:
     totals[part.name] = totals.get(part.name, 0.0) + bandwidth
 
@@ -103,6 +131,8 @@ def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: 
     target = _target(parts, part, element)
     if target is None:
         links.dangling += count
+    elif target is part:
+        links.own.setdefault(part.name, _Pair(element, kind)).count += count
     elif isinstance(target, Part):
         links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
     else:
@@ -122,7 +152,7 @@ def _target(parts: Parts, part: Part, element: Element) -> Part | str | None:
     if key in parts.switches:
         return "nvswitch"
     found = parts.by_busid.get(key)
-    if found is not None and (found.kind != "gpu" or found is part):
+    if found is not None and found.kind != "gpu":
         raise element.mistake("target", "it is the busid of another GPU")
     return found
 

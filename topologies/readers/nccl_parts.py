@@ -83,11 +83,25 @@ class Parts:
     """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
     classless: bool = False
     """Whether no <pci> says what it is, so that all that nothing is plugged into are taken for GPUs."""
+    repeated: dict[str, list[str]] = field(default_factory=dict)
+    """What the file gives twice though there is one of it: sentences by the sort of it."""
+    doubtful: set[tuple[int, str]] = field(default_factory=set)
+    """The bus ids that several devices have."""
 
     @property
     def gpus(self) -> list[Part]:
         """The GPUs, in the order of the file."""
         return [part for part in self.devices if part.kind == "gpu"]
+
+    def notes(self) -> Iterator[str]:
+        """What is given twice: the first of each sort, and how many more there are."""
+        for found in self.repeated.values():
+            yield from first_of(found)
+
+
+def first_of(notes: list[str]) -> list[str]:
+    """The first note, which says how many more there are; a large file may have thousands of a sort."""
+    return [f"{notes[0]} (and {len(notes) - 1} more)"] if len(notes) > 1 else notes
 
 
 def survey(root: Element) -> Parts:
@@ -159,10 +173,11 @@ class _Surveyor:
                 raise net.mistake("name", "it is a name like mlx5_0")
             if alike[part.host, name] > 1:
                 name = f"{name}:{net.whole('port', 0, 255, 0)}"
-            name = self._prefixed(part.host, name)
+            name = self._of_its_own(self._prefixed(part.host, name), net, "net", "net device")
             self._take("device", name, net, "name")
             if net.attributes.get("dev"):
-                self._take("net", (part.host, net.whole("dev", 0, 9999)), net, "dev")
+                number = net.whole("dev", 0, 9999)
+                self._repeat("dev", (part.host, number), net, f"dev {number} of a net device")
             self.parts.ports.append(Port(name, part, net))
 
     def _part(self, host: int, element: Element, above: str, cpu: str) -> Part | None:
@@ -172,17 +187,45 @@ class _Surveyor:
         if element.tag != "pci":
             return None
         busid, kind = busid_of(element, "busid"), _kind(element, self.parts)
-        self._take("pci", (host, busid), element, "busid")
+        if self._repeat("pci", (host, busid), element, f"bus id {busid}"):
+            self.parts.doubtful.add((host, busid))
         if kind == "nvswitch":
             self.parts.switches.add((host, busid))
         if kind in ("nvswitch", "other"):
             return None
         name = f"gpu{self._number(element)}" if kind == "gpu" else busid
-        part = self.parts.by_busid[host, busid] = self._named(name, kind, host, element, above, cpu)
+        part = self._named(name, kind, host, element, above, cpu)
+        first = self.parts.by_busid.setdefault((host, busid), part)
+        if kind == "gpu" and first.kind != "gpu":
+            self.parts.by_busid[host, busid] = part
         return part
 
+    def _repeat(self, sort: str, key: object, element: Element, what: str) -> bool:
+        """Note that another element has what is there only once; whether one has."""
+        first = self.taken.setdefault((sort, key), element)
+        if first is element:
+            return False
+        again = f"{what} is on line {first.line} and again on line {element.line}: taken for two devices"
+        self.parts.repeated.setdefault(sort, []).append(again)
+        return True
+
+    def _of_its_own(self, name: str, element: Element, sort: str, what: str = "") -> str:
+        """A name, with a number behind it if an element of that sort has it already; noted if `what` says of what."""
+        number, plain = 1, name
+        while (sort, name) in self.taken:
+            number += 1
+            name = f"{plain}#{number}"
+        self.taken[sort, name] = element
+        if what and number > 1:
+            first = self.taken[sort, plain].line
+            again = f"{what} {plain} is on line {first} and again on line {element.line}: the second is called {name}"
+            self.parts.repeated.setdefault(sort, []).append(again)
+        return name
+
     def _named(self, name: str, kind: str, host: int, element: Element, above: str, cpu: str) -> Part:
-        part = Part(self._prefixed(host, name), kind, host, element, above, cpu)
+        name = self._prefixed(host, name)
+        name = name if kind == "gpu" else self._of_its_own(name, element, "name")
+        part = Part(name, kind, host, element, above, cpu)
         self._take("device", part.name, part.gpu or element, "dev")
         return part
 

@@ -164,6 +164,7 @@ def _socket(cpu: Element) -> tuple[str, str]:
 
 
 def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
+    yield from parts.notes()
     if parts.classless:
         yield f"no <pci> says what it is: all {len(parts.gpus)} are taken for GPUs, though NICs may be among them"
     if not parts.described:
