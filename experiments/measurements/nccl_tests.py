@@ -33,8 +33,8 @@ def looks_like_log(text: str) -> bool:
 
 def parse_log(text: str, source: str) -> Measurements:
     """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
-    parts = processes(text)
-    found = _alone(parts, source) if parts else _job(text, source)
+    count, parts = processes(text)
+    found = _alone(count, parts, source) if parts else _job(text, source)
     network = network_of(text)
     return replace(found, curves=tuple(replace(curve, network=network) for curve in found.curves))
 
@@ -62,7 +62,7 @@ def _curves(run: Run, source: str, skipped: Skipped, unfinished: int | None) -> 
         yield from curves(run, run.header, rows, f"{source}:{run.header.line}", skipped)
 
 
-def _alone(parts: Sequence[str], source: str) -> Measurements:
+def _alone(count: int, parts: Sequence[str], source: str) -> Measurements:
     """The curves of processes that were no job, and one failure for all of them."""
     found, refused = [], []
     for part in parts:
@@ -71,10 +71,12 @@ def _alone(parts: Sequence[str], source: str) -> Measurements:
         except InputError as error:
             refused.append(str(error))
     alike = [replace(curve, alone=True) for one in found for curve in one.curves]
-    failure = alone(source, len(parts), max((curve.ranks or 1 for curve in alike), default=1))
+    failure = alone(source, count, max((curve.ranks or 1 for curve in alike), default=1))
     if not alike:
         raise nothing("; ".join(dict.fromkeys(refused)), (failure,))
     skipped = dict.fromkeys([line for one in found for line in one.skipped] + refused)
+    if count > len(parts):
+        skipped[f"all processes after the first {len(parts)}: not read"] = None
     others = (other for one in found for other in one.failures)
     return Measurements(tuple(alike), tuple(skipped), (failure, *others))
 

@@ -26,6 +26,8 @@ _ONCE = (
 )
 """What stands in the lines that each process prints once a test."""
 _HEADER, _FOOTER = "algbw", "Avg bus"
+MOST = 64
+"""Processes whose lines are read."""
 
 
 class Process(NamedTuple):
@@ -36,24 +38,25 @@ class Process(NamedTuple):
     tag: str
 
 
-def processes(text: str) -> tuple[str, ...]:
-    """The text of each process of a log, the lines of the other processes blank; empty where it is one job's log."""
+def processes(text: str) -> tuple[int, tuple[str, ...]]:
+    """The number of processes of a log, and the text of each of the first ones, the lines of the other processes blank;
+    none where it is one job's log."""
     if text.count("Pid") < 2:
-        return ()
+        return 0, ()
     lines = text.split("\n")
     found = _listed(lines)
     if len(found) < 2:
-        return ()
+        return 0, ()
     tags = [process.tag for process in found]
     tagged = len(set(tags)) == len(tags) and all(tags)
     if not tagged and not _interleaved(lines, len(found)):
-        return ()
+        return 0, ()
     owners = _by_tag(lines, tags) if tagged else _by_order(lines, len(found))
-    parts: list[list[str]] = [[] for _ in found]
+    parts: list[list[str]] = [[] for _ in found[:MOST]]
     for line, owner in zip(lines, owners, strict=True):
         for number, part in enumerate(parts):
             part.append(line if owner in (None, number) else "")
-    return tuple("\n".join(part) for part in parts)
+    return len(found), tuple("\n".join(part) for part in parts)
 
 
 def _listed(lines: Sequence[str]) -> list[Process]:

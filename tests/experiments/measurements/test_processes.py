@@ -4,6 +4,7 @@ import pytest
 
 from experiments.diagnosis import compare, diagnose
 from experiments.measurements import Curve, Measurements
+from experiments.measurements.processes import MOST
 from nccl_logs import FOOTER, HEADER, PLACES, SIZES, TIMES, UNITS, log, parse
 
 FORM = "#  Rank  0 Group  0 Pid {0:6d} on      node1 device  0 [0x0{1}] NVIDIA H100"
@@ -75,6 +76,13 @@ def test_two_tests_of_two_processes_are_four_curves() -> None:
     assert [curve.collective for curve in found.curves] == ["all_reduce", "broadcast"] * 2
     assert times(found) == [pytest.approx(own, rel=1e-3) for own in (OWN[0], OWN[0], OWN[1], OWN[1])]
     assert len(found.failures) == 1
+
+
+def test_of_very_many_processes_the_first_ones_are_read() -> None:
+    found = parse(interleaved(*map(process, range(MOST + 6))))
+    assert len(found.curves) == MOST
+    assert found.failures[0].text.startswith("70 processes of 1 rank each and no job of 70")
+    assert found.skipped == ("all processes after the first 64: not read",)
 
 
 def jobs(curves: tuple[Curve, ...]) -> list[bool]:
