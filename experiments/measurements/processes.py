@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,17 +25,18 @@ _ONCE = (
     "Collective test concluded",
 )
 """What stands in the lines that each process prints once a test."""
+_NUMBER = re.compile("[0-9]+")
 _HEADER, _FOOTER = "algbw", "Avg bus"
 MOST = 64
 """Processes whose lines are read."""
 
 
-class Process(NamedTuple):
-    """A process by its host and number, and what its launcher puts before each of its lines."""
+class _Device(NamedTuple):
+    """A line of a list of devices: what its launcher puts before it, its rank, and its process by host and number."""
 
-    host: str
-    pid: str
     tag: str
+    rank: str
+    process: tuple[str, str]
 
 
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
@@ -44,43 +45,54 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
     if text.count("Pid") < 2:
         return 0, ()
     lines = text.split("\n")
-    found = _listed(lines)
-    if len(found) < 2:
+    tags = _tags(lines)
+    count = len(tags) or _interleaved(lines)
+    if count < 2:
         return 0, ()
-    tags = [process.tag for process in found]
-    tagged = len(set(tags)) == len(tags) and all(tags)
-    if not tagged and not _interleaved(lines, len(found)):
-        return 0, ()
-    owners = _by_tag(lines, tags) if tagged else _by_order(lines, len(found))
-    parts: list[list[str]] = [[] for _ in found[:MOST]]
+    owners = _by_tag(lines, tags) if tags else _by_order(lines, count)
+    parts: list[list[str]] = [[] for _ in range(min(count, MOST))]
     for line, owner in zip(lines, owners, strict=True):
         for number, part in enumerate(parts):
             part.append(line if owner in (None, number) else "")
-    return len(found), tuple("\n".join(part) for part in parts)
+    return count, tuple("\n".join(part) for part in parts)
 
 
-def _listed(lines: Sequence[str]) -> list[Process]:
-    """The processes that list themselves as rank 0 before the first test ends; none if any process does not."""
-    first: dict[tuple[str, str], Process] = {}
-    every: set[tuple[str, str]] = set()
-    for line in lines:
-        if _FOOTER in line:
-            break
-        if found := _DEVICE.search(line):
-            rank, pid, host = found.groups()
-            every.add((host, pid))
-            if rank == "0":
-                first.setdefault((host, pid), Process(host, pid, line[: found.start()]))
-    return list(first.values()) if every == first.keys() else []
+def _devices(lines: Iterable[str]) -> list[_Device]:
+    found = ((line, _DEVICE.search(line)) for line in lines)
+    return [_Device(line[: at.start()], at[1], (at[3], at[2])) for line, at in found if at]
 
 
-def _interleaved(lines: Sequence[str], count: int) -> bool:
-    """Whether rows of one size come from several processes once all have started: a test that runs again after one
-    that died prints each size once."""
+def _tags(lines: Sequence[str]) -> list[str]:
+    """The launcher's tags, if several processes have one each and each lists itself as rank 0; else none.
+
+    A tag ends with the number of a process, and stands before every header and footer: a time stamp does not.
+    """
+    devices = _devices(lines)
+    tags = list(dict.fromkeys(device.tag for device in devices))
+    numbers = {numbers[-1] for tag in tags if (numbers := _NUMBER.findall(tag))}
+    first = {device.tag for device in devices if device.rank == "0"}
+    own = [line for line in lines if _HEADER in line or _FOOTER in line]
+    tagged = all(line.startswith(tuple(tags)) for line in own)
+    return tags if len(numbers) == len(tags) > 1 and first == set(tags) and tagged else []
+
+
+def _interleaved(lines: Sequence[str]) -> int:
+    """The number of processes that list themselves as rank 0 before the first test ends, 0 if one of them is no job of
+    its own, or if the later ones ran after the first had died.
+
+    Once all have listed themselves, several rows of one size come; or there is a footer for each.
+    """
+    ends = [number for number, line in enumerate(lines) if _FOOTER in line]
+    found = _devices(lines[: ends[0]] if ends else lines)
+    first = {device.process for device in found if device.rank == "0"}
+    if len(first) < 2 or first != {device.process for device in found}:
+        return 0
+    every = {device.process for device in _devices(lines) if device.rank == "0"}
     last = max(number for number, line in enumerate(lines) if _DEVICE.search(line))
-    end = next((number for number, line in enumerate(lines) if number > last and _FOOTER in line), len(lines))
-    sizes = Counter(found[1] for line in lines[last:end] if (found := _ROW.match(line)))
-    return bool(sizes) and 1 < max(sizes.values()) <= count
+    rest = lines[last : next((end for end in ends if end > last), len(lines))]
+    sizes = Counter(row[1] for line in rest if (row := _ROW.match(line)))
+    together = 1 < max(sizes.values(), default=0) <= len(first)
+    return len(first) if together or len(ends) == len(every) else 0
 
 
 def _by_tag(lines: Sequence[str], tags: Sequence[str]) -> Iterator[int | None]:

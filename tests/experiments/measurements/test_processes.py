@@ -85,6 +85,22 @@ def test_of_very_many_processes_the_first_ones_are_read() -> None:
     assert found.skipped == ("all processes after the first 64: not read",)
 
 
+@pytest.mark.parametrize("tag", ["[1,{}]<stdout>:", "{}: "])
+def test_processes_that_write_one_after_the_other_are_known_by_their_tags(tag: str) -> None:
+    blocks = [interleaved(process(number), tag=tag.replace("{}", str(number))) for number in range(2)]
+    found = parse("".join(blocks))
+    assert jobs(found.curves) == [True, True]
+    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+    assert [failure.kind for failure in found.failures] == ["without MPI"]
+
+
+@pytest.mark.parametrize("tags", [("[job@7,0]<stdout>:", "[job@8,0]<stdout>:"), ("10:00:01 ", "10:00:07 ")])
+def test_other_tags_name_no_process(tags: tuple[str, str]) -> None:
+    blocks = [interleaved(process(number), tag=tag) for number, tag in enumerate(tags)]
+    text = "".join(blocks).replace("10:00:01 # Avg", "10:00:02 # Avg")
+    assert jobs(parse(text).curves) == [False, False]
+
+
 def jobs(curves: tuple[Curve, ...]) -> list[bool]:
     return [curve.alone for curve in curves]
 
