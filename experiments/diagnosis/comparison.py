@@ -71,9 +71,9 @@ def machine(curve: Curve) -> tuple[object, ...]:
 
 
 def _placed(group: Sequence[Curve]) -> list[Curve]:
-    """Without curves of one document of which nothing says that they are of one machine."""
-    documents = Counter(_LINE.sub("", curve.source) for curve in group)
-    return [curve for curve in group if curve.hosts or documents[_LINE.sub("", curve.source)] == 1]
+    """Without curves of one log of which nothing says that they are of one machine."""
+    logs = Counter(_LINE.sub("", curve.source) for curve in group if _LINE.search(curve.source))
+    return [curve for curve in group if curve.hosts or logs[_LINE.sub("", curve.source)] < 2]
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:

@@ -5,12 +5,12 @@ import re
 SLINGSHOT, EFA, INFINIBAND, ROCE, TCP = NETWORKS = ("Slingshot", "EFA", "InfiniBand", "RoCE", "TCP")
 
 _PROVIDERS = {"cxi": SLINGSHOT, "efa": EFA, "verbs": INFINIBAND, "tcp": TCP, "sockets": TCP}
-_PROVIDER = re.compile(r"(?:[Pp]rovider is |FI_PROVIDER(?:=| set by environment to )['\"]?)(\w{1,20})")
+_PROVIDER = re.compile(r"(?:[Pp]rovider(?: is |: ?)|FI_PROVIDER(?:=| set by environment to )['\"]?)(\w{1,20})")
 _EVIDENCE = (
     (SLINGSHOT, re.compile(r"\bFI_CXI_[A-Z]|MPICH Slingshot|\bcxi[0-9]\b")),
     (EFA, re.compile(r"\bFI_EFA_[A-Z]")),
     (ROCE, re.compile(r"NET/IB : Using [^\n]{0,200}/RoCE")),
-    (INFINIBAND, re.compile(r"NET/IB : Using|Using network IB|\bNCCL_IB_(?:HCA|SL|TIMEOUT|QPS_PER_CONNECTION)\b")),
+    (INFINIBAND, re.compile(r"NET/IB : Using|Using network IB|\bNCCL_IB_(?!DISABLE)[A-Z]")),
     (TCP, re.compile(r"NET/Socket : Using|Using network Socket")),
 )
 _MARKS = ("rovider", "PROVIDER", "FI_", "cxi", "Slingshot", "NET/", "Using network", "NCCL_IB_")

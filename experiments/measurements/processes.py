@@ -11,6 +11,7 @@ from typing import NamedTuple
 _DEVICE = re.compile(
     r"#\s{0,9}Rank\s{1,9}([0-9]{1,7})\s[^#\n]{0,99}?\bPid\s{1,9}([0-9]{1,9})\s{1,9}on\s{1,90}(\S{1,255})"
 )
+_COMMUNICATOR = re.compile(r"([\w.-]{1,255}):([0-9]{1,9}):[0-9]{1,9}\b.{0,99}\brank 0 nranks 1\b")
 _ROW = re.compile(r"\s{0,20}([0-9]{1,18})\s{1,20}[0-9]{1,18}\s{1,20}[a-z]")
 _ONCE = (
     "nccl-tests version",
@@ -42,7 +43,7 @@ class _Device(NamedTuple):
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
     """The number of processes of a log, and the text of each of the first ones, the lines of the other processes blank;
     none where it is one job's log."""
-    if text.count("Pid") < 2:
+    if text.count("Pid") < 2 and text.count("nranks 1") < 2:
         return 0, ()
     lines = text.split("\n")
     tags = _tags(lines)
@@ -60,6 +61,12 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
 def _devices(lines: Iterable[str]) -> list[_Device]:
     found = ((line, _DEVICE.search(line)) for line in lines)
     return [_Device(line[: at.start()], at[1], (at[3], at[2])) for line, at in found if at]
+
+
+def _alone(lines: Iterable[str]) -> list[_Device]:
+    """The processes that NCCL itself says are of one rank, for logs without lists of devices."""
+    found = (_COMMUNICATOR.search(line) for line in lines if "nranks 1" in line)
+    return [_Device("", "0", (at[1], at[2])) for at in found if at]
 
 
 def _tags(lines: Sequence[str]) -> list[str]:
@@ -83,12 +90,13 @@ def _interleaved(lines: Sequence[str]) -> int:
     Once all have listed themselves, several rows of one size come; or there is a footer for each.
     """
     ends = [number for number, line in enumerate(lines) if _FOOTER in line]
-    found = _devices(lines[: ends[0]] if ends else lines)
+    listed = _devices if _devices(lines) else _alone
+    found = listed(lines[: ends[0]] if ends else lines)
     first = {device.process for device in found if device.rank == "0"}
     if len(first) < 2 or first != {device.process for device in found}:
         return 0
-    every = {device.process for device in _devices(lines) if device.rank == "0"}
-    last = max(number for number, line in enumerate(lines) if _DEVICE.search(line))
+    every = {device.process for device in listed(lines) if device.rank == "0"}
+    last = max(number for number, line in enumerate(lines) if listed([line]))
     rest = lines[last : next((end for end in ends if end > last), len(lines))]
     sizes = Counter(row[1] for line in rest if (row := _ROW.match(line)))
     together = 1 < max(sizes.values(), default=0) <= len(first)

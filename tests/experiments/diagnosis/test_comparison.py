@@ -73,6 +73,8 @@ def test_a_document_without_hosts_may_be_of_two_machines(healthy: Curve, spoil: 
     slow = replace(spoil(healthy, range(28), 3), source="page.txt:90")
     assert compare([replace(healthy, source="page.txt:10"), slow]) == ()
     assert compare([replace(healthy, source="other.txt:10"), slow])
+    cells = [replace(curve, source="a word of a CSV") for curve in (healthy, slow)]
+    assert compare(cells)
 
 
 def test_logs_name_the_hosts_of_each_test() -> None:

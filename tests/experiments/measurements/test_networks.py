@@ -24,6 +24,8 @@ INFO = "node1:42:50 [0] NCCL INFO "
         (f"{INFO}NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "RoCE"),
         (f"{INFO}NCCL_IB_HCA set by environment to mlx5", "InfiniBand"),
         (f"{INFO}Using network Socket", "TCP"),
+        (f"{INFO}NCCL_IB_DISABLE set by environment to 1", ""),
+        (f"{INFO}NET/IB : No device found.", ""),
         (f"NCCL_IB_HCA=mlx5\n{INFO}NET/OFI Selected Provider is cxi (found 4 nics)", "Slingshot"),
         ("cd /home/me/slingshot/profile/aws-ofi-nccl", ""),
     ],

@@ -85,6 +85,18 @@ def test_of_very_many_processes_the_first_ones_are_read() -> None:
     assert found.skipped == ("all processes after the first 64: not read",)
 
 
+def test_nccls_own_lines_tell_where_there_is_no_list_of_devices() -> None:
+    lines = [[line for line in process(number) if "Rank" not in line] for number in range(3)]
+    for number, own in enumerate(lines):
+        own.insert(
+            2, f"node1:{4200 + number}:{4300 + number} [0] NCCL INFO comm 0x55 rank 0 nranks 1 cudaDev 0 busId 1b000"
+        )
+    found = parse(interleaved(*lines))
+    assert [curve.ranks for curve in found.curves] == [1, 1, 1]
+    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:3]]
+    assert found.failures[0].kind == "without MPI"
+
+
 @pytest.mark.parametrize("tag", ["[1,{}]<stdout>:", "{}: "])
 def test_processes_that_write_one_after_the_other_are_known_by_their_tags(tag: str) -> None:
     blocks = [interleaved(process(number), tag=tag.replace("{}", str(number))) for number in range(2)]
