@@ -13,9 +13,13 @@ FASTEST = 10e12
 
 
 def doubts(curves: Iterable[Curve]) -> Iterator[str]:
-    """A line for each curve with such times: its file, the first size, what is impossible there, how many more."""
+    """A line for each curve with such times: its file, the first size, what is impossible there, how many more.
+
+    Times in place of one rank are left out: it has nothing to do.
+    """
     for curve in curves:
-        wrong = [line for point in (*curve.points, *curve.in_place) if (line := _doubt(curve, point))]
+        points = curve.points if curve.ranks == 1 else (*curve.points, *curve.in_place)
+        wrong = [line for point in points if (line := _doubt(curve, point))]
         if wrong:
             asked = "which nothing does: is its time in microseconds?"
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

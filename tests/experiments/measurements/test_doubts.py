@@ -30,6 +30,12 @@ def test_what_many_pairs_move_together_is_more() -> None:
     assert said(Point(2**30, 5e-5), collective="send_recv", ranks=None) != []
 
 
+@pytest.mark.parametrize(("ranks", "count"), [(1, 0), (2, 1)])
+def test_one_rank_does_nothing_in_place(ranks: int, count: int) -> None:
+    curve = Curve("all_reduce", ranks, 1, (Point(2**30, 1.0),), (Point(2**30, 2e-7),), "runs.csv")
+    assert len(list(doubts([curve]))) == count
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared measurements are not here")
 def test_no_real_machine_is_doubted() -> None:
     assert list(doubts(read_all([SHARED]).curves)) == []
