@@ -16,6 +16,7 @@ from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
+from experiments.measurements.measurement import COLLECTIVE
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
@@ -141,7 +142,8 @@ def _total(results: Sequence[Diagnosis], failures: Sequence[Failure]) -> str:
 def _text(one: Diagnosis, full: bool) -> Iterator[str]:
     curve = one.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
-    about = ", ".join(word for word in (curve.collective, ranks, curve.algorithm, curve.protocol) if word)
+    kind = "" if curve.kind == COLLECTIVE else curve.kind
+    about = ", ".join(word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word)
     yield f"{about}, {Path(curve.source).name}: {one.verdict}"
     yield from (f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings)
     if not full:
@@ -197,6 +199,7 @@ def _record(one: Diagnosis) -> dict[str, object]:
     return {
         "source": one.curve.source,
         "collective": one.curve.collective,
+        "kind": one.curve.kind,
         "ranks": one.curve.ranks,
         "nodes": one.curve.nodes,
         "abnormal": one.abnormal,

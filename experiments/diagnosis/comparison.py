@@ -12,6 +12,7 @@ import numpy as np
 from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
 from experiments.measurements import UNKNOWN, Curve
+from experiments.measurements.measurement import COLLECTIVE
 from experiments.measurements.setups import labels, noted
 from experiments.output import counted
 from topologies.topology import Floats
@@ -105,4 +106,6 @@ def _span(low: float, high: float) -> str:
 
 
 def _subject(curve: Curve) -> str:
-    return f"{curve.collective}, {counted(curve.ranks, 'rank')}" if curve.ranks else curve.collective
+    kind = "" if curve.kind == COLLECTIVE else f", {curve.kind}"
+    ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
+    return f"{curve.collective}{kind}{ranks}"

@@ -134,6 +134,17 @@ def test_processes_that_were_no_job_are_one_finding(tmp_path: Path, capsys: pyte
     assert "try: build nccl-tests with make MPI=1" in printed
 
 
+def test_a_latency_and_a_bandwidth_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "osu.txt"
+    latency = "# OSU MPI Latency Test v7.4\n# Size          Latency (us)\n1024                    2.00\n"
+    bandwidth = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1024                 3000.00\n"
+    path.write_text(latency + bandwidth)
+    assert run(path) == 0
+    printed = capsys.readouterr().out
+    assert "send_recv, latency, 2 ranks, osu.txt:2: " in printed
+    assert "send_recv, bandwidth, 2 ranks, osu.txt:5: " in printed
+
+
 def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
     run(files[1], machine=Machine("star"), plot=tmp_path / "one.svg")
     assert (tmp_path / "one.svg").read_text().count("<svg") == 1
