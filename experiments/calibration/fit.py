@@ -60,6 +60,11 @@ class Fit:
         return np.asarray(np.log(self.model.points.seconds / self.predicted))
 
     @property
+    def typical_residuals(self) -> Floats:
+        """Those of a machine on which no number of nodes has anything of its own."""
+        return np.asarray(np.log(self.model.points.seconds / self.model.predict(self.model.typically(self.inner))))
+
+    @property
     def profile(self) -> Profile:
         """The parameters as what a simulation takes."""
         return self.model.profile(self.inner, "the fit", "")

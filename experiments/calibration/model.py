@@ -179,6 +179,13 @@ class Model:
         own = np.array([self.value(inner, f"network {what} at {count} nodes") for count in self.sessions])
         return np.asarray(self.shared @ own)
 
+    def typically(self, inner: Floats) -> Floats:
+        """The parameters without what numbers of nodes have of their own."""
+        changed = inner.copy()
+        for count in self.sessions:
+            changed[[self.index[f"network {what} at {count} nodes"] for what in ("α", "1/β")]] = 0.0
+        return changed
+
     def direct(self) -> Floats:
         """From the parameters as the fit counts them to those that are called so, shape (parameters, parameters): what
         numbers of nodes have of their own is counted beyond what fewer nodes have, so that a prior holds each alone."""

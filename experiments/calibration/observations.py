@@ -89,8 +89,7 @@ def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple
     ignored = bool(word) and (not curve.algorithm or bool(ran))
     instead: tuple[tuple[str, ...], ...] = tuple((name,) for name in known if ignored and not ran and len(known) > 1)
     instead += (known + others,) if others else ()
-    nodes = min(curve.nodes or curve.ranks, curve.ranks)
-    nodes = -(-curve.ranks // -(-curve.ranks // nodes))
+    nodes = _nodes(curve, curve.ranks)
     told = library.told(curve.protocol)
     return Series(
         curve.source,
@@ -108,6 +107,19 @@ def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple
         instead,
         curve.library,
     )
+
+
+def _nodes(curve: Curve, ranks: int) -> int:
+    """How many nodes took part; without that in the file as many as ranks. Raises InputError where they cannot have
+    had the ranks, so many on each and the rest on the last."""
+    nodes = curve.nodes or ranks
+    if nodes > ranks:
+        raise InputError(
+            f"{curve.source}: {nodes} nodes for {ranks} ranks: there is a rank or more on each, correct it"
+        )
+    if -(-ranks // -(-ranks // nodes)) != nodes:
+        raise InputError(f"{curve.source}: {ranks} ranks cannot fill {nodes} nodes alike: correct one of the two")
+    return nodes
 
 
 class Points:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
-from experiments.calibration import labels
+from experiments.calibration import labels, machines
 from experiments.calibration.calibrate import LEAST, LINKED, Calibration, calibrate, document, library_of, points
 from experiments.calibration.libraries import Library, library
-from experiments.calibration.observations import Series
+from experiments.calibration.observations import Points, Series
+from experiments.calibration.outliers import Outlier, outliers
 from experiments.calibration.table import as_nodes
 from experiments.calibration.transfer import linked, port
 from experiments.commands.machine import Machine
@@ -50,6 +51,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     curves = chosen_curves(measurements.curves, choice.only, choice.forced)
     if not curves:
         raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it")
+    machines.check(curves)
     chosen = library(choice.library) if choice.library else library_of(curves)
     built = machine_for(machine.topology if machine else "nodes")
     if links:
@@ -59,15 +61,15 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         raise InputError(f"--links {links[0]}: all runs are on one node, and links are between nodes: leave it out")
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves, in_place=choice.in_place)):
+    for line in (*doubts(curves), *setups.warnings(curves, in_place=choice.in_place), *_uneven(measured)):
         output.note(line)
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     called = choice.name or (out.stem if out else "profile")
     ignored = labels.of_fit(found.fit)
     ignored += labels.fallen_back(curves, chosen, found.fit.profile, built)
-    for one in ignored:
-        output.note(_ignored(one))
+    for line in (*map(_ignored, ignored), *map(_unlike, outliers(found.fit))):
+        output.note(line)
     profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)), ignored)
     if out:
         write(profile, out)
@@ -114,6 +116,22 @@ def machine_for(topology: str) -> Callable[[int, int], Topology]:
 
 def _built(machine: Machine, ranks: int, per_node: int) -> Topology:
     return machine.laid_out(ranks, -(-ranks // per_node))(ranks)
+
+
+def _uneven(measured: Points) -> Iterator[str]:
+    """A line for each curve whose nodes have different numbers of ranks."""
+    for curve in measured.curves:
+        if curve.ranks % curve.nodes:
+            last = curve.ranks - curve.per_node * (curve.nodes - 1)
+            where = f"{output.counted(curve.ranks, 'rank')} on {output.counted(curve.nodes, 'node')}"
+            yield f"{curve.name}: {where} are taken as {curve.per_node} on each and {last} on the last"
+
+
+def _unlike(one: Outlier) -> str:
+    """A curve that the fit does not explain in words."""
+    how = f"{one.factor:.3g} times slower" if one.factor > 1 else f"{1 / one.factor:.3g} times faster"
+    said = f"{one.curve.name}: {one.curve.collective} on {output.counted(one.curve.ranks, 'rank')} is {how}"
+    return f"{said} than the fit of all curves says, in the median of its sizes: diagnose it, or leave it out"
 
 
 def _ignored(label: Ineffective) -> str:

@@ -185,3 +185,58 @@ def test_profiles_that_are_shipped_simulate(name: str, capsys: pytest.CaptureFix
     (row,) = json.loads(capsys.readouterr().out)
     assert 1e-6 < row["time_s"] < 1
     assert find(name).errors["sizes"].points > 20
+
+
+def test_runs_of_several_machines_are_refused_with_what_takes_one(tmp_path: Path, simctl: Simctl) -> None:
+    rows = runs(tmp_path / "rows.csv").read_text().splitlines()[1:]
+    for name, device in (("old_a", "Tesla V100-SXM2-16GB"), ("new_a", "NVIDIA H100 80GB HBM3"), ("new_b", "H100")):
+        lines = "\n".join(f"{row},{device}" for row in rows)
+        (tmp_path / f"{name}.csv").write_text(f"{HEADER.strip()},device\n{lines}\n")
+    line = line_of(simctl("calibrate", *sorted(tmp_path.glob("*_*.csv"))))
+    said = "runs of 2 machines (H100, V100): a profile is of one, take each alone: --only new, --only old"
+    assert line.endswith(said)
+
+
+def test_families_of_an_index_are_several_machines(tmp_path: Path, simctl: Simctl) -> None:
+    index = "case,family,collective,ranks,nodes,nccl_or_mpi_version,algorithm\n"
+    for family in ("F1", "F2"):
+        index += f"{family.lower()}_x,{family} of a cluster,all_reduce,4,4,MPI 1,ring\n"
+        (tmp_path / f"{family.lower()}_x.csv").write_text("size_bytes,time_us\n1024,10\n4096,11\n65536,12\n")
+    (tmp_path / "index.csv").write_text(index)
+    assert "runs of 2 machines (F1, F2): a profile is of one" in line_of(simctl("calibrate", tmp_path))
+    assert "3 points to fit" in line_of(simctl("calibrate", tmp_path, "--family", "F1"))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "said"),
+    [(16, 99, "99 nodes for 16 ranks: there is a rank or more on each"), (9, 4, "9 ranks cannot fill 4 nodes alike")],
+)
+def test_nodes_that_cannot_have_had_the_ranks_are_refused(
+    ranks: int, nodes: int, said: str, tmp_path: Path, simctl: Simctl
+) -> None:
+    wrong = tmp_path / "wrong.csv"
+    sizes = (4**k for k in range(4, 14))
+    wrong.write_text(HEADER + "".join(f"all_reduce,ring,{ranks},{nodes},{size},{size},MPI\n" for size in sizes))
+    assert said in line_of(simctl("calibrate", wrong))
+
+
+def test_a_last_node_that_is_not_full_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = runs(tmp_path / "runs.csv", (10,)).read_text().replace(",10,10,", ",10,3,").splitlines()
+    (tmp_path / "runs.csv").write_text("\n".join(rows[:6]) + "\n")
+    assert calibrate.run([tmp_path / "runs.csv"], calibrate.Choice(), None, "csv") == 0
+    assert "10 ranks on 3 nodes are taken as 4 on each and 2 on the last" in capsys.readouterr().err
+
+
+def test_a_curve_that_is_ten_times_too_slow_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However the fit puts it down to its number of nodes."""
+    text = runs(tmp_path / "runs.csv", (4, 8, 16)).read_text().splitlines()
+    slow = [line.split(",") for line in text if ",8,8," in line]
+    rest = [line for line in text if ",8,8," not in line]
+    (tmp_path / "runs.csv").write_text("\n".join(rest) + "\n")
+    slowed = "".join(",".join([*row[:5], str(10 * float(row[5])), row[6]]) + "\n" for row in slow)
+    (tmp_path / "slow.csv").write_text(HEADER + slowed)
+    assert calibrate.run([tmp_path], calibrate.Choice(), None, "csv") == 0
+    (named,) = [line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line]
+    assert "slow.csv: all_reduce on 8 ranks is" in named
+    factor = float(named.partition(" is ")[2].partition(" times")[0])
+    assert 8 < factor < 12

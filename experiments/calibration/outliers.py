@@ -1,0 +1,30 @@
+"""Curves that a fit of all curves does not explain: each of them is several times too slow or too fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.fit import Fit
+from experiments.calibration.observations import Series
+
+FACTOR = 2.0
+"""From which factor on, in the median of its sizes, a curve is named."""
+
+
+class Outlier(NamedTuple):
+    """A curve and measured over predicted seconds, the median of its sizes."""
+
+    curve: Series
+    factor: float
+
+
+def outliers(found: Fit) -> Iterator[Outlier]:
+    """Curves that are off by FACTOR or more, where the fit may not put that down to their number of nodes alone."""
+    model = found.model
+    for c, curve in enumerate(model.points.curves):
+        factor = float(np.exp(np.median(found.typical_residuals[model.points.curve == c])))
+        if max(factor, 1 / factor) >= FACTOR:
+            yield Outlier(curve, factor)
