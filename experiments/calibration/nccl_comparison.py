@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.document import Calibrated
 from simulator.nccl_model import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
+from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -49,12 +51,24 @@ def _generation(words: str) -> str:
 
 
 def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple: of `node` in a job on one node, else
-    of `network`. Raises InputError if it has none."""
+    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple in a job on as many nodes with as
+    many ranks: of `node` on one node, else of `network`, or `node` where that is less. Raises InputError if it has
+    none."""
     kind = "node" if curve.nodes == 1 else "network"
     if kind not in profile.protocols.get("Simple", {}):
         raise InputError(f"{profile.profile} has no Simple of links of kind {kind}: NCCL's own model has no bandwidth")
-    return predict(curve, generation, profile.protocols["Simple"][kind].bandwidth)
+    return predict(curve, generation, _job_bandwidth(profile.simulated(), curve))
+
+
+def _job_bandwidth(profile: Profile, curve: Series) -> float:
+    """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as there, inside
+    as on one node."""
+    simple = next(one for one in profile.protocols if one.name == "Simple")
+    inside = simple.links["node"].bandwidth if "node" in simple.links and curve.per_node > 1 else np.inf
+    if curve.nodes == 1:
+        return inside
+    job = profile.apply(as_nodes(curve.ranks, curve.per_node), simple, curve.algorithms[0])
+    return float(min(inside, *job.medium_bandwidth[job.link_kinds.are("network")]))
 
 
 def predict(curve: Series, generation: str, bandwidth: float) -> Floats:

@@ -12,6 +12,7 @@ import pytest
 
 from experiments.calibration.nccl_comparison import asked, generations, held_out, matched, of_profile, predict
 from experiments.calibration.observations import Points, Series
+from experiments.calibration.table import as_nodes
 from experiments.cli import main
 from experiments.commands import validate_profile
 from experiments.measurements import Curve
@@ -88,12 +89,19 @@ def test_what_can_be_asked_for() -> None:
         assert "\n" not in str(error.value)
 
 
-def test_a_profile_gives_the_bandwidth_of_simple_by_the_nodes_of_a_job() -> None:
+def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None:
+    """With the network as crowded, and its ports as shared, as they are there; but no faster than inside a node."""
     profile = find("mn5_acc")
-    for nodes, kind in ((1, "node"), (4, "network")):
-        rate = profile.protocols["Simple"][kind].bandwidth
+    network, node = (profile.protocols["Simple"][kind].bandwidth for kind in ("network", "node"))
+    crowd = profile.crowding["network"].model_copy(update={"nodes": 2.0, "bandwidth": 0.5, "apart": [], "most": 8.0})
+    shared = crowd.model_copy(update={"per_node": 1.0, "shared": -1.0, "bandwidth": 0.0})
+    jobs = [(crowd, 1, node), (crowd, 2, network), (crowd, 4, network / 2**0.5), (crowd, 16, network / 2)]
+    jobs += [(shared, 16, network), (shared, 8, min(2 * network, node)), (shared, 2, min(8 * network, node))]
+    for crowding, nodes, rate in jobs:
+        changed = profile.model_copy(update={"crowding": {"network": crowding}})
         curve = measured(16, nodes)
-        assert of_profile(profile, curve, "hopper").tolist() == predict(curve, "hopper", rate).tolist()
+        expected = predict(curve, "hopper", rate)
+        assert of_profile(changed, curve, "hopper") == pytest.approx(expected, rel=1e-9)
     other = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
     with pytest.raises(InputError, match="mn5_acc has no Simple of links of kind network"):
         of_profile(other, measured(), "hopper")
@@ -101,8 +109,11 @@ def test_a_profile_gives_the_bandwidth_of_simple_by_the_nodes_of_a_job() -> None
 
 def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
     """A ring as NCCL's own model says, twice as slow at the largest size; and sends to the next rank."""
-    profile = find("mn5_acc").protocols["Simple"]["network"].bandwidth
-    times = measured(4, 2, profile, algorithms=("ring",)).seconds * [1, 1, 1, 2] * 1e6
+    profile = find("mn5_acc").simulated()
+    simple = next(one for one in profile.protocols if one.name == "Simple")
+    ring = profile.apply(as_nodes(4, 2), simple, "ring")
+    rate = float(ring.medium_bandwidth[ring.link_kinds.are("network")].min())
+    times = measured(4, 2, rate, algorithms=("ring",)).seconds * [1, 1, 1, 2] * 1e6
     rows = [f"all_reduce,ring,,4,2,{size:.0f},{time},{name},{device}" for size, time in zip(SIZES, times, strict=True)]
     rows += [f"send_recv,,,4,2,{size:.0f},{10 + size / 1e4},{name},{device}" for size in SIZES]
     path.write_text(HEADER + "\n".join(rows) + "\n")
