@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import json
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
+import pretended_ranks
 from experiments.commands import measure as command
 from experiments.commands.measure import Request, run
 from experiments.measurements import read
 from experiments.runner import launch as launching
-from experiments.runner.environment import MPIRUN, SRUN, TORCHRUN
 from experiments.runner.results import read_rows
 from topologies.errors import InputError
-
-PRETENDS = """
-import sys, threading
-from multiprocessing.connection import Connection
-import numpy as np
-from dataclasses import asdict
-from experiments.runner.failures import Complaint
-from experiments.runner.plan import Plan
-from experiments.runner.results import row_of
-pipe, rank, plan = Connection(int(sys.argv[1])), int(sys.argv[2]), Plan.from_json(sys.argv[3])
-about = {"device": "cpu", "library": "none", "source": "here"}
-for point in plan.points:
-    if point.algorithm == "naive":
-        pipe.send({"failed": Complaint(f"in {point}", "ValueError: no")})
-        threading.Event().wait()
-    row = row_of(plan, point, np.full((2, 3), 1e-3), 5 * (point.algorithm == "tree"), 1, about)
-    if rank == 0: pipe.send({"row": asdict(row)})
-pipe.send({"done": rank})
-threading.Event().wait()
-"""
 
 
 @pytest.fixture(autouse=True)
 def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "WORKER", PRETENDS)
-    monkeypatch.setattr(command, "find_spec", lambda name: ModuleSpec(name, None))
-    for name in ("MASTER_ADDR", *TORCHRUN, *SRUN, *MPIRUN):
-        monkeypatch.delenv(name, raising=False)
+    pretended_ranks.pretend(monkeypatch)
 
 
 def measured(out: Path) -> list[tuple[str, int, int]]:
