@@ -1,5 +1,6 @@
 """Input that may not be read, and an installation that may not be written to."""
 
+import importlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -89,3 +90,62 @@ def test_input_that_may_not_be_read_gets_one_line_that_names_it(place: str, fold
         assert denied in err, (line, err)
         assert "ermission denied" in err or "is not readable" in err, (line, err)
     assert not (folder / "new.yaml").exists()
+
+
+PACKAGES = ("topologies", "simulator", "experiments")
+INSTALLED = """
+from pathlib import Path
+import experiments
+assert Path(experiments.__file__).is_relative_to(Path("../site").resolve())
+from experiments.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Path]:
+    """The packages, and a home for caches and settings, in folders that nobody may write to."""
+    for package in PACKAGES:
+        origin = Path(str(importlib.import_module(package).__file__)).parent
+        shutil.copytree(origin, tmp_path / "site" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    folders = [
+        tmp_path / "home",
+        *(path for path in (tmp_path / "site").rglob("*") if path.is_dir()),
+        tmp_path / "site",
+    ]
+    for folder in folders:
+        folder.chmod(0o555)
+    yield tmp_path
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("options", "notes"),
+    [
+        ((), ()),
+        pytest.param(("--engine", "compiled"), ("note: compiled code is not cached: ",), marks=pytest.mark.exhaustive),
+    ],
+    ids=["interpreted", "compiled"],
+)
+def test_an_installation_that_may_not_be_written_to_works(
+    options: tuple[str, ...], notes: tuple[str, ...], site: Path
+) -> None:
+    before = sorted(site.rglob("*"))
+    home = str(site / "home")
+    places = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"), home)
+    done = bound_by_permissions.run(
+        site / "work",
+        f"sys.path.insert(0, {str(site / 'site')!r})\n{INSTALLED}",
+        *("run", "--p", "4", "--timeline", "line.png", *options),
+        **places,
+        SIMCTL_CACHE_DIR=f"{home}/cache",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "verdict" in done.stdout
+    said = [line for line in done.stderr.splitlines() if not line.startswith("built and proven")]
+    assert len(said) == len(notes), done.stderr
+    assert all(line.startswith(note) for line, note in zip(said, notes, strict=True))
+    assert sorted(site.rglob("*")) == sorted([*before, site / "work" / "line.png"])
