@@ -324,13 +324,13 @@ def contended(nodes, came, sender, node_start, node_cause):
 
 
 def idle(
-    main, last, rank, kind, nbytes, indptr, indices, ready, finish, node_start, node_cause, sent, others,
+    end, main, last, rank, kind, nbytes, indptr, indices, ready, finish, node_start, node_cause, sent, others,
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap,
     node_indptr, ranks, fair, store_and_forward,
 ):  # fmt: skip
     """What fills the gaps before the computations `main`, in order of their start, of each rank, and the gap between
     its final computation and the end of its operation `last`, or -1: seconds of transfers, of contention and of
-    computations, shape (ranks, 3). Also returns when each rank has nothing left to do.
+    computations up to `end`, shape (ranks, 3). Also returns when each rank has nothing left to do.
 
     The `edge`s of an operation are the times at which it passes from queueing to the wire and back, from ready on: on
     the way of the bytes that arrived last, then at its work at the end of the route. A computation has two.
@@ -352,7 +352,7 @@ def idle(
         while occupant >= 0 and until > since:
             holder = np.searchsorted(node_indptr, occupant, side="right") - 1
             if rank[holder] != rank[i]:
-                total += until - max(since, node_start[occupant])
+                total += max(0.0, min(until, end) - max(since, node_start[occupant]))
             until, occupant = node_start[occupant], node_cause[occupant]
         return total
 
@@ -398,7 +398,7 @@ def idle(
         edge[edges] = finish[i]
         for e in range(edges, 0, -1):
             since = max(edge[e - 1], begin)
-            passed = max(0.0, edge[e] - since)
+            passed = max(0.0, min(edge[e], end) - since)
             if kind[i] != TRANSFER:
                 seconds[worker, 2] += passed
             elif e % 2 == 0 or passed == 0.0:

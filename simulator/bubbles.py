@@ -42,8 +42,8 @@ class Bubbles:
         return np.asarray(self.seconds[:, :DRAIN].sum(axis=1))
 
 
-def bubbles(timeline: Timeline, lane: int = 0) -> Bubbles:
-    """Attribute each gap of `lane` of every rank to what its end was waiting for.
+def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
+    """Attribute each gap of `lane` of every rank to what its end was waiting for, as far as it is before `end` seconds.
 
     From the start of the computation that ends a gap the walk goes back from predecessor to predecessor, the last that
     finished, until one that was ready when the gap began. After a rank's last computation the walk starts at the last
@@ -55,13 +55,13 @@ def bubbles(timeline: Timeline, lane: int = 0) -> Bubbles:
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
     computing = np.isin(np.arange(schedule.ranks), schedule.rank[main])
     seconds, free = kernel(_kernels.idle, len(schedule))(
-        main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind, schedule.nbytes,
+        end, main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind, schedule.nbytes,
         schedule.indptr, schedule.indices, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause,
         timeline.sent, contended_share(timeline), routed.route, routed.route_indptr, routed.route_links,
         topology.latency, topology.link_indptr, topology.link_media, topology.medium_bandwidth, topology.medium_gap,
         routed.node_indptr, schedule.ranks, timeline.sharing == "fair", timeline.store_and_forward,
     )  # fmt: skip
-    drain = np.where(computing, timeline.makespan - free, 0.0)
+    drain = np.where(computing, np.maximum(min(timeline.makespan, end) - free, 0.0), 0.0)
     return Bubbles(np.column_stack((seconds, drain)))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.bubbles import CAUSES, Bubbles, bubbles
 from simulator.schedule import COMPUTE as COMPUTATION
@@ -79,7 +78,7 @@ def measure(plan: Plan, timeline: Timeline) -> Measures:
         restarting=restarting,
         exposed=exposed,
         hidden=hidden,
-        bubbles=Bubbles(_idle(timeline, counted.end)[: plan.workers]),
+        bubbles=_idle(plan, timeline, counted.end),
         staleness=_staleness(plan, timeline),
     )
 
@@ -109,30 +108,10 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
     return np.asarray(np.diff(ends, prepend=0.0))
 
 
-def _idle(timeline: Timeline, end: float) -> Floats:
-    """Idle seconds of every rank up to `end` by cause: those of the run, less those after `end`. To see these alone,
-    make every main lane busy from its first computation to `end`. For a rank that has computed nothing by then, its
-    first gap counts in proportion."""
-    found = bubbles(timeline, COMPUTE).seconds
-    if end >= timeline.makespan:
-        return found
-    schedule = timeline.schedule
-    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE))
-    begins = np.full(schedule.ranks, np.inf)
-    np.minimum.at(begins, schedule.rank[main], timeline.start[main])
-    first = bubbles(_busy(timeline, main, timeline.makespan), COMPUTE).seconds
-    begun = main[timeline.start[main] < end]
-    after = bubbles(_busy(timeline, begun, end), COMPUTE).seconds
-    before = np.maximum(np.subtract(found, after - first), 0.0)
-    late = first * (end / np.where(begins > 0, begins, np.inf))[:, None]
-    return np.where((begins < end)[:, None], before, late)
-
-
-def _busy(timeline: Timeline, operations: npt.NDArray[np.integer], until: float) -> Timeline:
-    """The timeline, in which `operations` finish at `until` or later."""
-    finish = timeline.finish.copy()
-    finish[operations] = np.maximum(finish[operations], until)
-    return replace(timeline, finish=finish)
+def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
+    """Bubbles of the workers up to `end`, without the rounding of differences."""
+    seconds = bubbles(timeline, COMPUTE, end).seconds[: plan.workers]
+    return Bubbles(np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds))
 
 
 def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:

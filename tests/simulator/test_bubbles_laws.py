@@ -65,6 +65,20 @@ def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int)
     assert found.stall + found.seconds[:, 3] == pytest.approx(found.total)
 
 
+@given(cases, st.integers(0, 1), st.floats(0, 1.5))
+def test_up_to_an_end_the_causes_add_up_to_the_idle_time_before_it(
+    case: tuple[Random, int], lane: int, share: float
+) -> None:
+    random, ranks = case
+    timeline = simulate(*drawn(random, ranks), "reference")
+    end = share * timeline.makespan
+    found = bubbles(timeline, lane, end)
+    for rank in range(ranks):
+        busy = main_lane(timeline, rank, lane)
+        before = sum(max(0.0, min(until, end) - min(start, end)) for start, until in busy)
+        assert found.total[rank] == pytest.approx(min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9)
+
+
 @given(cases)
 def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(case: tuple[Random, int]) -> None:
     random, ranks = case
@@ -103,7 +117,7 @@ class Piece(NamedTuple):
     node: int = -1
 
 
-def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
+def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
     schedule = timeline.schedule
     seconds = np.zeros((schedule.ranks, len(CAUSES)))
@@ -112,37 +126,39 @@ def walked(timeline: Timeline, lane: int = 0) -> Bubbles:
         free, own = 0.0, main[schedule.rank[main] == rank]
         for operation in own[np.argsort(timeline.start[own], kind="stable")]:
             if timeline.start[operation] > free:
-                add(timeline, waits(timeline, int(operation), free), free, seconds[rank])
+                add(timeline, waits(timeline, int(operation), free), (free, end), seconds[rank])
             free = max(free, float(timeline.finish[operation]))
         mine = taking_part(timeline, int(rank))
         last = int(mine[np.flatnonzero(timeline.finish[mine] == timeline.finish[mine].max())[-1]])
         if timeline.finish[last] > free:
-            add(timeline, chain(pieces(timeline, last), waits(timeline, last, free)), free, seconds[rank])
+            add(timeline, chain(pieces(timeline, last), waits(timeline, last, free)), (free, end), seconds[rank])
             free = float(timeline.finish[last])
-        seconds[rank, DRAIN] += timeline.makespan - free
+        seconds[rank, DRAIN] += max(0.0, min(timeline.makespan, end) - free)
     return Bubbles(seconds)
 
 
-def add(timeline: Timeline, found: Iterable[Piece], begin: float, seconds: Floats) -> None:
-    """What of the pieces is after `begin`, by cause."""
+def add(timeline: Timeline, found: Iterable[Piece], window: tuple[float, float], seconds: Floats) -> None:
+    """What of the pieces is within the window, by cause."""
+    begin, end = window
     for cause, since, until, node in found:
         clipped = max(since, begin)
-        passed = max(0.0, until - clipped)
+        passed = max(0.0, min(until, end) - clipped)
         if node < 0 or not passed:
             seconds[cause] += passed
         else:
-            behind_others = min(passed, contention(timeline, node, clipped))
+            behind_others = min(passed, contention(timeline, node, clipped, end))
             seconds[CONTENTION] += behind_others
             seconds[TRANSFER] += passed - behind_others
 
 
-def contention(timeline: Timeline, node: int, since: float) -> float:
-    """From `since` on: how long a node waited while other ranks' operations held what it waited for."""
+def contention(timeline: Timeline, node: int, since: float, end: float) -> float:
+    """From `since` to `end`: how long a node waited while other ranks' operations held what it waited for."""
     rank, total = sender(timeline, node), 0.0
     while timeline.node_cause[node] >= 0 and timeline.node_start[node] > since:
         occupant = int(timeline.node_cause[node])
         if sender(timeline, occupant) != rank:
-            total += float(timeline.node_start[node]) - max(since, float(timeline.node_start[occupant]))
+            until = min(float(timeline.node_start[node]), end)
+            total += max(0.0, until - max(since, float(timeline.node_start[occupant])))
         node = occupant
     return total
 
@@ -197,16 +213,17 @@ def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterato
 
 @pytest.mark.parametrize("chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"])
 @pytest.mark.parametrize("rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join)
-@given(case=cases, lane=st.integers(0, 1))
+@given(case=cases, lane=st.integers(0, 1), share=st.sampled_from([0.0, 0.3, 0.7, 1.0, np.inf]))
 def test_the_kernel_finds_what_the_walk_finds(
-    chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int
+    chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int, share: float
 ) -> None:
     random, ranks = case
     timeline = simulate(*drawn(random, ranks), "reference", **rules)
+    end = share * (timeline.makespan or 1.0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("simulator.bubbles.kernel", chosen)
-        found = bubbles(timeline, lane)
-    assert found.seconds.tolist() == walked(timeline, lane).seconds.tolist()
+        found = bubbles(timeline, lane, end)
+    assert found.seconds.tolist() == walked(timeline, lane, end).seconds.tolist()
 
 
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
