@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from experiments.measurements.tags import streams
+
 _DEVICE = re.compile(
     r"#\s{0,9}Rank\s{1,9}([0-9]{1,7})\s[^#\n]{0,99}?\bPid\s{1,9}([0-9]{1,9})\s{1,9}on\s{1,90}(\S{1,255})"
 )
@@ -32,6 +34,10 @@ MOST = 64
 """Processes whose lines are read."""
 
 
+Pieces = dict[int | None, str]
+"""What each process wrote in a line, by its number; under None what may be of any."""
+
+
 class _Device(NamedTuple):
     """A line of a list of devices: what its launcher puts before it, its rank, and its process by host and number."""
 
@@ -50,11 +56,11 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
     count = len(tags) or _interleaved(lines)
     if count < 2:
         return 0, ()
-    owners = _by_tag(lines, tags) if tags else _by_order(lines, count)
+    owned = _by_tag(lines, tags) if tags else _by_order(lines, count)
     parts: list[list[str]] = [[] for _ in range(min(count, MOST))]
-    for line, owner in zip(lines, owners, strict=True):
+    for pieces in owned:
         for number, part in enumerate(parts):
-            part.append(line if owner in (None, number) else "")
+            part.append(pieces.get(number, pieces.get(None, "")))
     return count, tuple("\n".join(part) for part in parts)
 
 
@@ -74,6 +80,7 @@ def _tags(lines: Sequence[str]) -> list[str]:
 
     A tag ends with the number of a process, and stands before every header and footer: a time stamp does not.
     """
+    lines = [piece for line in lines for piece in streams(line)]
     devices = _devices(lines)
     tags = list(dict.fromkeys(device.tag for device in devices))
     numbers = {numbers[-1] for tag in tags if (numbers := _NUMBER.findall(tag))}
@@ -103,9 +110,13 @@ def _interleaved(lines: Sequence[str]) -> int:
     return len(first) if together or len(ends) == len(every) else 0
 
 
-def _by_tag(lines: Sequence[str], tags: Sequence[str]) -> Iterator[int | None]:
+def _by_tag(lines: Sequence[str], tags: Sequence[str]) -> Iterator[Pieces]:
     for line in lines:
-        yield next((number for number, tag in enumerate(tags) if line.startswith(tag)), None)
+        yield {_tagged(piece, tags): piece for piece in streams(line)}
+
+
+def _tagged(piece: str, tags: Sequence[str]) -> int | None:
+    return next((number for number, tag in enumerate(tags) if piece.startswith(tag)), None)
 
 
 @dataclass
@@ -134,7 +145,7 @@ class _Order:
         return number
 
 
-def _by_order(lines: Sequence[str], count: int) -> Iterator[int | None]:
+def _by_order(lines: Sequence[str], count: int) -> Iterator[Pieces]:
     """Without tags nobody knows which process a line is of: the first of its kind is taken as the first one's."""
     order = _Order(count)
-    return map(order.owner, lines)
+    return ({order.owner(line): line} for line in lines)

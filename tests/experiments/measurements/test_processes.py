@@ -106,6 +106,14 @@ def test_processes_that_write_one_after_the_other_are_known_by_their_tags(tag: s
     assert [failure.kind for failure in found.failures] == ["without MPI"]
 
 
+def test_lines_of_two_processes_may_be_glued() -> None:
+    lines = interleaved(process(0), process(1), tag="[1,{}]<stdout>:").splitlines()
+    glued = "\n".join(one + other for one, other in zip(lines[::2], lines[1::2], strict=True)) + "\n"
+    found = parse(glued)
+    assert jobs(found.curves) == [True, True]
+    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+
+
 @pytest.mark.parametrize("tags", [("[job@7,0]<stdout>:", "[job@8,0]<stdout>:"), ("10:00:01 ", "10:00:07 ")])
 def test_other_tags_name_no_process(tags: tuple[str, str]) -> None:
     blocks = [interleaved(process(number), tag=tag) for number, tag in enumerate(tags)]
