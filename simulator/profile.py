@@ -205,7 +205,7 @@ class Profile:
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         beside = self.beside(schedule, topology, algorithm)
         machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
-        runs = (Run(name, run(_over(routed, machine)), beside) for name, machine in machines.items())
+        runs = (Run(name, run(over(routed, machine)), beside) for name, machine in machines.items())
         return min(runs, key=lambda found: found.seconds)
 
     def beside(self, schedule: Schedule, topology: Topology, algorithm: Algorithm) -> dict[str, float]:
@@ -265,7 +265,7 @@ def _works(topology: Topology) -> npt.NDArray[np.bool_]:
     return np.asarray(~topology.in_network[topology.placement].astype(np.bool_))
 
 
-def _over(routed: Routed, machine: Topology) -> Routed:
+def over(routed: Routed, machine: Topology) -> Routed:
     """The same routes on a machine whose links cost something else."""
     return replace(routed, topology=machine, reduction=machine.reduction[machine.placement[: len(routed.reduction)]])
 

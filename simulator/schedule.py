@@ -104,12 +104,19 @@ class Schedule:
         return longest[longest > 0]
 
     def scaled(self, nbytes: float) -> Schedule:
-        """The same for V = `nbytes`; every column but one is shared. Messages without slots keep their size."""
+        """The same for V = `nbytes`; every column but one is shared, and so is what was computed of them. Messages
+        without slots keep their size."""
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
-        return replace(self, nbytes_total=nbytes, nbytes=moved)
+        changed = replace(self, nbytes_total=nbytes, nbytes=moved)
+        vars(changed).update({name: vars(self)[name] for name in _SIZELESS if name in vars(self)})
+        return changed
 
     def predecessors(self, operation: int) -> Ints:
         """The operations that `operation` waits for."""
         return self.indices[self.indptr[operation] : self.indptr[operation + 1]]
+
+
+_SIZELESS = ("remote", "successors", "steps")
+"""What is computed of a schedule once, whatever its size."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.calibration.fit import Fit
 from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Series, series
+from experiments.calibration.observations import Series, forced, series
 from experiments.calibration.prediction import Predicted, predict
 from experiments.calibration.table import Machine
 from experiments.measurements import Curve
@@ -32,10 +32,11 @@ def of_fit(found: Fit) -> list[Ineffective]:
 
 
 def fallen_back(curves: Iterable[Curve], library: Library, profile: Profile, machine: Machine) -> list[Ineffective]:
-    """The labels of curves that the profile's machine cannot simulate, and that take as long as what it can."""
+    """The labels of curves that were not fitted, as the machine cannot simulate what they are called, and that take as
+    long as what it can."""
     told: dict[tuple[str, str, str], list[Series]] = {}
     for curve in curves:
-        if curve.algorithm.lower() in library.unsure and (one := _chosen(curve, library)) is not None:
+        if forced(curve).lower() in library.unsure and (one := _chosen(curve, library)) is not None:
             told.setdefault((one.collective, one.forced, one.library), []).append(one)
     found = [label for alike in told.values() for label in _fallen_back(alike, library, profile, machine)]
     return list(_everywhere(found, []))
@@ -47,7 +48,7 @@ def _chosen(curve: Curve, library: Library) -> Series | None:
         one = series(replace(curve, algorithm=""), library)
     except InputError:
         return None
-    return replace(one, forced=curve.algorithm) if len(one.sizes) >= LEAST else None
+    return replace(one, forced=forced(curve)) if len(one.sizes) >= LEAST else None
 
 
 def _fallen_back(alike: list[Series], library: Library, profile: Profile, machine: Machine) -> list[Ineffective]:

@@ -67,7 +67,9 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     called = choice.name or (out.stem if out else "profile")
     ignored = labels.of_fit(found.fit)
-    ignored += labels.fallen_back(curves, chosen, found.fit.profile, built)
+    fitted = {one.name for one in measured.curves}
+    others = [one for one in chosen_curves(measurements.curves, choice.only, False) if one.source not in fitted]
+    ignored += labels.fallen_back(others, chosen, found.fit.profile, built)
     for line in (*map(_ignored, ignored), *map(_unlike, outliers(found.fit))):
         output.note(line)
     profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)), ignored)

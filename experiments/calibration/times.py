@@ -1,0 +1,140 @@
+"""What a collective takes under a profile at many sizes: one schedule, and as few simulations as tell.
+
+A large schedule is simulated at the smallest and at the largest size at which a protocol may be the fastest. Where the
+critical path of one of them is that of the other too, sizes between have it as well, and its counts say how long they
+take. Else the size in the middle is simulated, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from simulator.collectives import Algorithm
+from simulator.critical_path import sensitivities
+from simulator.engines import run
+from simulator.profile import Profile, Protocol, over
+from simulator.routed import Routed, route
+from simulator.schedule import Schedule
+from topologies.topology import Floats, Topology
+
+LARGE = 100_000
+"""Operations from which a simulation takes long."""
+NEAR = 1.5
+"""How many times as long as the fastest a protocol may seem and still be simulated."""
+SAME = 1e-6
+"""By how much, relatively, the time of a path and that of a simulation may differ if it is its critical path."""
+
+
+class Counts(NamedTuple):
+    """A critical path: how often it has α of each link and g of each medium, bytes in units of V over each medium, and
+    merged and copied by each rank."""
+
+    latency: Floats
+    gap: Floats
+    crossed: Floats
+    merged: Floats
+    copied: Floats
+
+    def seconds(self, routed: Routed, nbytes: float) -> float:
+        """How long it takes with V = `nbytes` on a machine."""
+        machine = routed.topology
+        apiece = self.crossed @ (1 / machine.medium_bandwidth) + self.merged @ routed.reduction
+        return float(
+            self.latency @ machine.latency
+            + self.gap @ machine.medium_gap
+            + nbytes * (apiece + self.copied @ routed.copy)
+        )
+
+
+def times(
+    profile: Profile, algorithm: Algorithm, topology: Topology, ranks: int, sizes: Sequence[float]
+) -> dict[float, tuple[float, str]]:
+    """Seconds and the fastest protocol by size in bytes; nothing without sizes."""
+    if not sizes:
+        return {}
+    schedule, topology = _built(algorithm, topology, ranks)
+    if len(schedule) > LARGE:
+        return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
+    runs = {size: profile.simulate(schedule.scaled(size), topology, algorithm) for size in sizes}
+    return {size: (found.seconds, found.protocol) for size, found in runs.items()}
+
+
+def _built(algorithm: Algorithm, topology: Topology, ranks: int) -> tuple[Schedule, Topology]:
+    if algorithm.fit is None:
+        return algorithm.build(ranks, 1.0), topology
+    fitted = algorithm.fit(topology, ranks, 1.0)
+    return fitted.schedule, fitted.topology
+
+
+class _Large:
+    """A schedule of many operations, routed once, and the critical paths that its simulations had."""
+
+    def __init__(self, profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology) -> None:
+        self.profile, self.algorithm, self.topology = profile, algorithm, topology
+        self.routed = route(schedule, topology)
+        self.paths: list[Counts] = []
+        self.known: dict[tuple[str, float], float] = {}
+
+    def times(self, sizes: Sequence[float]) -> dict[float, tuple[float, str]]:
+        """As :func:`times`, of ascending sizes."""
+        protocols = self.profile.protocols
+        self.simulate(protocols[0], sizes[0])
+        self.simulate(protocols[-1], sizes[-1])
+        seem = {size: {one.name: self.seems(one, size) for one in protocols} for size in sizes}
+        found: dict[float, dict[str, float]] = {size: {} for size in sizes}
+        for one in protocols:
+            near = [size for size in sizes if seem[size][one.name] <= NEAR * min(seem[size].values())]
+            for size, seconds in self.between(one, near).items():
+                found[size][one.name] = seconds
+        beside = {size: sum(self.beside(size).values()) for size in sizes}
+        best = {size: min(by, key=lambda name: by[name]) for size, by in found.items()}
+        return {size: (beside[size] + found[size][name], name) for size, name in best.items()}
+
+    def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
+        """Seconds of ascending sizes, by simulations of as many of them as tell the others."""
+        ends = list(dict.fromkeys((*sizes[:1], *sizes[-1:])))
+        return self.inside(protocol, sizes, {size: self.simulate(protocol, size) for size in ends})
+
+    def inside(self, protocol: Protocol, sizes: Sequence[float], known: dict[float, float]) -> dict[float, float]:
+        """Seconds of all sizes; the first and the last are known."""
+        if len(sizes) <= 2:
+            return known
+        ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
+        for path in self.paths:
+            if all(abs(path.seconds(ends[size], size) / known[size] - 1) < SAME for size in ends):
+                return {size: path.seconds(self.machine(protocol, size), size) for size in sizes} | known
+        middle = len(sizes) // 2
+        known |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
+        halves = (self.inside(protocol, part, known) for part in (sizes[: middle + 1], sizes[middle:]))
+        return {size: seconds for half in halves for size, seconds in half.items()}
+
+    def seems(self, protocol: Protocol, size: float) -> float:
+        """Seconds of the longest path known."""
+        machine = self.machine(protocol, size)
+        return max(path.seconds(machine, size) for path in self.paths)
+
+    def simulate(self, protocol: Protocol, size: float) -> float:
+        """Seconds of a simulation, whose critical path is kept; no size is simulated twice."""
+        if (protocol.name, size) not in self.known:
+            self.known[protocol.name, size] = self._simulated(protocol, size)
+        return self.known[protocol.name, size]
+
+    def _simulated(self, protocol: Protocol, size: float) -> float:
+        machine = self.machine(protocol, size)
+        timeline = run(replace(machine, schedule=self.routed.schedule.scaled(size)))
+        counted = sensitivities(timeline)
+        crossed, merged, copied = (
+            column / size for column in (counted.inverse_bandwidth, counted.reduction, counted.copy)
+        )
+        self.paths.append(Counts(counted.latency, counted.gap, crossed, merged, copied))
+        return timeline.makespan
+
+    def machine(self, protocol: Protocol, size: float) -> Routed:
+        """The routes on the machine as a protocol finds it."""
+        return over(self.routed, self.profile.apply(self.topology, protocol, self.algorithm.name, size))
+
+    def beside(self, size: float) -> dict[str, float]:
+        """Seconds of what no link does."""
+        return self.profile.beside(self.routed.schedule.scaled(size), self.topology, self.algorithm)

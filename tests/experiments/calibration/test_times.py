@@ -1,0 +1,73 @@
+"""A large schedule is simulated at a few sizes, and takes as long at the others as simulations say."""
+
+import numpy as np
+import pytest
+
+from experiments.calibration.libraries import MPI
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Points, Series
+from experiments.calibration.table import as_nodes
+from experiments.calibration.times import times
+from simulator.collectives import find
+from simulator.engines import run as simulate
+from simulator.profile import Profile
+from simulator.routed import Routed
+from simulator.timeline import Timeline
+
+SIZES = [float(4**k) for k in range(2, 15)]
+
+
+def machine() -> Profile:
+    """MPI where its priors say, with some crowding."""
+    blank = Series("", "all_reduce", ("halving_doubling",), 8, 2, np.array(SIZES), np.ones(len(SIZES)))
+    model = Model(Points([blank]), MPI)
+    return model.profile(model.start, "made up", "nodes")
+
+
+@pytest.mark.parametrize(
+    "name", ["ring", "halving_doubling", "recursive_doubling", "binary_tree", "neighbor_exchange", "pairwise"]
+)
+def test_few_simulations_say_what_all_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, algorithm, topology = machine(), find(name), as_nodes(8, 4)
+    every = times(profile, algorithm, topology, 8, SIZES)
+    runs: list[Routed] = []
+
+    def counted(routed: Routed) -> Timeline:
+        runs.append(routed)
+        return simulate(routed)
+
+    monkeypatch.setattr("experiments.calibration.times.run", counted)
+    monkeypatch.setattr("experiments.calibration.times.LARGE", 0)
+    few = times(profile, algorithm, topology, 8, SIZES)
+    assert few.keys() == every.keys()
+    for size in SIZES:
+        assert few[size][0] == pytest.approx(every[size][0], rel=1e-4)
+    assert len(runs) < len(SIZES) * len(profile.protocols)
+
+
+def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its ranks do the same, so that one path is critical at every size."""
+    runs: list[Routed] = []
+
+    def counted(routed: Routed) -> Timeline:
+        runs.append(routed)
+        return simulate(routed)
+
+    monkeypatch.setattr("experiments.calibration.times.run", counted)
+    monkeypatch.setattr("experiments.calibration.times.LARGE", 0)
+    found = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
+    assert list(found) == SIZES
+    assert len(runs) <= 2 + 2 * len(machine().protocols)
+
+
+def test_without_sizes_there_is_nothing() -> None:
+    assert times(machine(), find("ring"), as_nodes(4, 1), 4, []) == {}
+
+
+def test_a_scaled_schedule_keeps_what_is_known_of_its_order() -> None:
+    schedule = find("ring").build(8, 1.0)
+    steps, successors = schedule.steps, schedule.successors
+    scaled = schedule.scaled(64.0)
+    assert scaled.successors is successors
+    assert scaled.remote is schedule.remote
+    assert (scaled.steps, scaled.volume) == (steps, 64 * schedule.volume)
