@@ -298,14 +298,11 @@ class ScheduleBuilder:
             raise InputError(f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}")
         reads, readers = _spread(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
         writes, writers = _spread(peer * slots + target, count, (target >= 0) & (target < self._ordered))
-        before = self._written[writes]
         self._written[writes] = self._writes + writers
         twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
         found = self._written[reads]
         race = bool(np.any((found >= self._writes) & ~(local & (found == self._writes + readers))))
         self._writes += len(rank)
-        if twice or race:
-            self._written[writes] = before
         if twice:
             raise InputError("two operations of one call overwrite the same slot: use two calls")
         if race:
