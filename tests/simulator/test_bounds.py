@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -92,6 +93,42 @@ def test_a_rooted_collective_counts_its_latency_from_the_root() -> None:
     assert ports(REDUCE, centred, workers=5)[0] == 3
     assert ports(ALL_GATHER, centred, workers=5)[0] == 4
     assert ports(SEND_RECV, centred, workers=5)[0] == 3, "from the end to the root: 4 hops to the right, 3 back"
+
+
+@pytest.mark.parametrize("first", [0, 150, 299])
+def test_the_farthest_two_of_many_ranks_are_at_the_ends_of_a_line(first: int) -> None:
+    # Rank 0 at an end or in the middle of 300 devices: 299 links from end to end.
+    line = shapes.line(300, bandwidth=1.0, latency=1.0)
+    turned = replace(line, placement=np.roll(line.placement, -first))
+    for collective in (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL):
+        assert ports(collective, turned, workers=300)[0] == 299
+    assert ports(BROADCAST, turned, workers=300)[0] == max(first, 299 - first)
+    assert ports(SCATTER, turned, workers=300)[0] == max(first, 299 - first)
+
+
+def test_the_farthest_two_of_few_ranks_are_found_in_either_direction() -> None:
+    # Rank 2 hears from all others after 1 s, and is heard after 10 s.
+    builder = TopologyBuilder("slow to speak")
+    gpus = [builder.device(f"gpu{k}") for k in range(4)]
+    for one, other in permutations(range(4), 2):
+        builder.link(gpus[one], gpus[other], bandwidth=1.0, latency=10.0 if one == 2 else 1.0)
+    assert ports(ALL_REDUCE, builder.build(gpus))[0] == 10
+
+
+def test_a_rank_sends_to_the_next_and_not_to_the_one_before() -> None:
+    builder = TopologyBuilder("one-way ring")
+    gpus = [builder.device(f"gpu{k}") for k in range(4)]
+    for k in range(4):
+        builder.link(gpus[k], gpus[(k + 1) % 4], bandwidth=1.0, latency=1.0)
+    assert ports(SEND_RECV, builder.build(gpus))[0] == 1
+    assert ports(SEND_RECV, builder.build(gpus[::-1]))[0] == 3
+
+
+def test_ranks_that_do_not_work_are_in_no_latency() -> None:
+    line = shapes.line(300, bandwidth=1.0, latency=1.0)
+    for workers in (3, 257, 280):
+        assert ports(ALL_REDUCE, line, workers=workers)[0] == workers - 1
+        assert ports(BROADCAST, line, workers=workers)[0] == workers - 1
 
 
 def uneven_star(slow: int) -> Topology:

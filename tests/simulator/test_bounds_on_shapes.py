@@ -144,6 +144,15 @@ def test_many_ranks_are_cut_in_half() -> None:
         assert found == ("cut of 1000 of 2000 ranks", pytest.approx(seconds))
 
 
+@pytest.mark.parametrize(("collective", "seconds"), [(BROADCAST, 10), (REDUCE, 100), (ALL_REDUCE, 100)])
+def test_the_halves_of_many_ranks_are_cut_in_the_direction_of_the_data(collective: Collective, seconds: float) -> None:
+    # Of a ring of 2000 two wires on opposite sides are slow: 0.05 B/s from the root's half, and 0.005 B/s back to it.
+    ring = shapes.ring(2000, bandwidth=1.0)
+    first = (ring.source < 1000).astype(int) - (ring.target < 1000).astype(int)
+    slow = replace(ring, medium_bandwidth=np.select([first > 0, first < 0], [0.05, 0.005], 1.0))
+    assert best(collective, slow, 2000, nbytes=1.0)[1] == pytest.approx(seconds)
+
+
 def test_links_of_many_ranks_are_counted() -> None:
     # A torus of 21 x 21: 110/21 links on the average in each dimension, over 4 links a rank.
     name, seconds = best(ALL_TO_ALL, shapes.torus(441, bandwidth=1.0), 441, nbytes=1.0)
@@ -165,6 +174,26 @@ def test_shards_pass_what_is_between_two_groups() -> None:
     # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back, merged.
     assert best(ALL_GATHER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(5))
     assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(2.5))
+
+
+@pytest.mark.parametrize(("there", "back"), [(1.0, 0.5), (0.5, 1.0)])
+def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(there: float, back: float) -> None:
+    # Three ranks on each side, all joined by 10 B/s. Two links lead there, and two others back.
+    builder = TopologyBuilder("one way each")
+    gpus = [builder.device(f"gpu{k}") for k in range(6)]
+    for one in range(6):
+        for other in range(one):
+            if (one < 3) == (other < 3):
+                builder.connect(gpus[one], gpus[other], bandwidth=10.0)
+    for one in range(2):
+        builder.link(gpus[one], gpus[one + 3], bandwidth=there)
+        builder.link(gpus[one + 4], gpus[one + 1], bandwidth=back)
+    topology = builder.build(gpus)
+    assert best(ALL_REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(12))
+    assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / there))
+    assert best(REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / back))
+    in_turns = replace(topology, placement=topology.placement[[0, 3, 1, 4, 2, 5]])
+    assert best(BROADCAST, in_turns, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / there))
 
 
 def test_two_groups_may_share_what_leads_out() -> None:

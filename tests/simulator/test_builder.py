@@ -65,6 +65,11 @@ def test_a_computation_may_update_a_slot_in_place() -> None:
     assert [waits(schedule, i) for i in range(3)] == [[], [0], [0, 1]]
 
 
+def test_a_computation_on_every_rank_may_update_a_slot_in_place() -> None:
+    builder = ScheduleBuilder(3, 1.0)
+    assert len(builder.compute([0, 1, 2], 1.0, reads=0, writes=0)) == 3
+
+
 @pytest.mark.parametrize("after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]])
 def test_operations_to_wait_for_may_be_one_or_many_for_all_or_a_row_each(after: Any) -> None:
     builder = ScheduleBuilder(3, 1.0)
@@ -111,6 +116,20 @@ def test_unequal_shares_weigh_what_they_are() -> None:
     builder.copy(0, 1, slot=[0, 1, 2], count=[1, 1, 2])
     builder.copy(1, 0, slot=4, count=2)
     assert builder.build().nbytes.tolist() == [40.0, 20.0, 20.0, 80.0]
+
+
+def test_scratch_of_another_size_than_the_slots_weighs_what_it_is() -> None:
+    builder = ScheduleBuilder(2, 80.0, slots=2, scratch=[1.0, 0.25, 0.5])
+    builder.copy(0, 1, slot=[0, 2, 3, 4])
+    builder.copy(1, 0, slot=1, count=3)
+    assert builder.build().nbytes.tolist() == [40.0, 80.0, 20.0, 40.0, 140.0]
+
+
+def test_a_computation_counts_the_slots_that_it_reads_or_writes() -> None:
+    builder = ScheduleBuilder(4, 1.0, slots=3)
+    builder.compute([0, 1, 2, 3], 1.0, reads=[0, -1, -1, 0], writes=[-1, 0, -1, 0], count=2)
+    builder.compute([0, 1, 2, 3], 1.0, reads=[1, -1, -1, 1], writes=[-1, 1, -1, 1], count=1)
+    assert builder.build().count.tolist() == [2, 2, 0, 2, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("slots", [3, 7, 10, 33, 100])

@@ -106,10 +106,21 @@ def test_a_computation_takes_finite_time_of_zero_or_more(seconds: Any) -> None:
     refusal(lambda: builder_of_three().compute([0, 1], np.asarray(seconds)))
 
 
-@pytest.mark.parametrize("lane", [-1, -2])
+@pytest.mark.parametrize("lane", [-1, -2, 1024])
 def test_a_lane_is_zero_or_more(lane: int) -> None:
     """-1 would be the reduction lane of the rank before."""
     refusal(lambda: builder_of_three().compute(1, 1.0, lane=lane))
+    refusal(lambda: builder_of_three().compute([0, 1], 1.0, lane=[0, lane]))
+
+
+def test_the_last_lane_and_the_last_channel_are_there() -> None:
+    builder = builder_of_three()
+    builder.compute(1, 1.0, lane=1023)
+    assert builder.copy(0, 1, slot=0, channel=1023).tolist() == [1]
+
+
+def test_more_slots_than_can_be_numbered_are_refused() -> None:
+    assert "at most 1073741824 slots" in refusal(lambda: ScheduleBuilder(2**17, 1.0, slots=2**14))
 
 
 @pytest.mark.parametrize("nbytes", [-1.0, NAN, INF])

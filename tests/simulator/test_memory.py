@@ -138,6 +138,24 @@ def test_an_inbox_is_held_until_it_is_merged() -> None:
     assert steps(found) == [(0, 12, 4), (7, 8, 4)]
 
 
+def test_what_a_switch_holds_is_in_no_memory() -> None:
+    # Two ranks have two slots of 2 bytes. A switch adds up slot 0 by 4 and slot 1 by 8. Both have the sum of slot 0 at 8;
+    # rank 1 has the sum of slot 1 in its scratch at 12. The switch holds no inbox, no buffer and no live value.
+    builder = TopologyBuilder("reducing star")
+    gpus = [builder.device(f"gpu{rank}") for rank in range(2)]
+    switch = builder.device("switch", "switch", in_network=True)
+    for gpu in gpus:
+        builder.connect(gpu, switch, bandwidth=0.5)
+    schedule = ScheduleBuilder(2, 4.0, slots=2, scratch=1, switches=1)
+    schedule.reduce([0, 0, 1, 1], 2, slot=[0, 1, 0, 1])
+    schedule.copy(2, [0, 1], slot=0)
+    schedule.copy(2, 1, slot=1, target=2)
+    schedule.compute(1, 1.0, reads=2)
+    found = memory(schedule.build(), builder.build([*gpus, switch]))
+    assert steps(found) == [(0, 8, 0), (4, 8, 4), (8, 10, 8), (12, 10, 6), (13, 8, 6)]
+    assert found.peaks.tolist() == [4, 6, 0]
+
+
 def test_a_copy_of_a_value_is_redundant_until_one_of_them_changes() -> None:
     # Copied by 4; rank 2 adds to rank 1's by 8: rank 0's is alone again, rank 2's is merged.
     schedule = ScheduleBuilder(3, 4.0)

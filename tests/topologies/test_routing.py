@@ -210,3 +210,13 @@ def test_absurd_latencies_do_not_wrap_around() -> None:
     builder.link(names[0], names[1], bandwidth=1e9, latency=1e4)
     builder.link(names[1], names[2], bandwidth=1e9)
     assert builder.build(names).route(0, 2) == (0,)
+
+
+def test_many_long_latencies_do_not_wrap_around_together() -> None:
+    """Each of them fits, and the sum of twenty is more femtoseconds than an int64 holds."""
+    builder = TopologyBuilder("far")
+    names = [builder.device(f"d{k}") for k in range(21)]
+    for one, other in pairwise(names):
+        builder.link(one, other, bandwidth=1e9, latency=0.5)
+    builder.link(names[0], names[20], bandwidth=1e9, latency=6.0)
+    assert builder.build(names).route(0, 20) == (20,)

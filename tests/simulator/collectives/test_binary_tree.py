@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models, semantics
+from simulator import cost_models, memory, semantics
 from simulator.collectives import find
 from simulator.collectives.binary_tree import binary_tree_all_reduce, binary_tree_broadcast, binary_tree_reduce
 from simulator.engines import simulate
 from simulator.fabric import observe
-from topologies.shapes import star
+from topologies.shapes import full_mesh, star
 
 BUILDS = {
     "binary_tree": binary_tree_all_reduce,
@@ -45,6 +45,17 @@ def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
         times = [simulate(binary_tree_reduce(ranks, v, pieces=64), star(ranks, bandwidth=1.0)).makespan for v in (1, 2)]
         assert times[1] == pytest.approx(2 * times[0])
         assert 2.0 <= times[0] < 2.4
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_each_moves_and_holds_what_its_closed_form_says(name: str, ranks: int) -> None:
+    schedule, cost = find(name).build(ranks, 3360.0), find(name).cost
+    held = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0)))
+    assert schedule.volume == pytest.approx(cost.volume(ranks, 3360.0))
+    assert schedule.steps == cost.steps(ranks)
+    assert held.peak == pytest.approx(cost.peak(ranks, 3360.0))
+    assert held.peak_redundant == pytest.approx(cost.redundant(ranks, 3360.0))
 
 
 def test_nothing_is_broadcast_before_all_is_reduced() -> None:

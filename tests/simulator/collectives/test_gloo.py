@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import semantics
+from simulator import memory, semantics
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, REDUCE, Algorithm
 from simulator.collectives.gloo import ALGORITHMS, gloo_ring_all_reduce, gloo_ring_reduce, segments
@@ -63,6 +63,17 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
     algorithm = find(f"gloo_{name}")
     timeline = simulate(algorithm.build(ranks, nbytes), star(ranks, bandwidth=1e9, latency=latency))
     assert timeline.makespan == pytest.approx(algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ranks: int) -> None:
+    schedule, cost, nbytes = algorithm.build(ranks, 840.0), algorithm.cost, 840.0
+    held = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0, latency=0.5)))
+    assert schedule.volume == pytest.approx(cost.volume(ranks, nbytes))
+    assert schedule.steps == cost.steps(ranks)
+    assert held.peak == pytest.approx(cost.peak(ranks, nbytes))
+    assert held.peak_redundant == pytest.approx(cost.redundant(ranks, nbytes))
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

@@ -222,6 +222,20 @@ def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
     assert timeline.node_cause.tolist() == [-1, -1, -1, 2]
 
 
+def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> None:
+    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at 8.
+    builder = TopologyBuilder("local")
+    names = [builder.device(name, copy=2.0) for name in ("a", "b")]
+    builder.connect(*names, bandwidth=1.0)
+    schedule = ScheduleBuilder(2, 4.0, scratch=2)
+    schedule.copy(0, 0, slot=0, target=1)
+    schedule.reduce(1, 0, slot=0, target=2)
+    timeline = run(schedule.build(), builder.build(names))
+    assert timeline.sent.tolist() == [0, 4]
+    assert timeline.finish.tolist() == [8, 8]
+    assert timeline.node_cause.tolist() == [-1, -1, 0]
+
+
 def test_an_empty_schedule_takes_no_time(run: Run) -> None:
     assert run(ScheduleBuilder(2, 1.0).build(), shapes.star(2, bandwidth=1.0)).makespan == 0
 

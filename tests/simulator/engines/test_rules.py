@@ -336,6 +336,17 @@ def test_local_work_of_one_rank_takes_turns_with_its_reductions(engine: Engine) 
     assert causes(timeline, 1) == [0]
 
 
+def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(engine: Engine) -> None:
+    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at 8.
+    schedule = ScheduleBuilder(2, 4.0, scratch=2)
+    schedule.copy(0, 0, slot=0, target=1)
+    schedule.reduce(1, 0, slot=0, target=2)
+    timeline = simulate(schedule.build(), local_machine(copy=2.0), engine)
+    assert starts(timeline, 1) == [0, 8]
+    assert timeline.finish.tolist() == [8, 8]
+    assert causes(timeline, 1) == [-1, 0]
+
+
 def test_a_copy_from_afar_needs_no_memory_bandwidth(engine: Engine) -> None:
     schedule = ScheduleBuilder(2, 4.0)
     schedule.copy(0, 1, slot=0)

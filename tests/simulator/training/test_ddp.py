@@ -219,6 +219,23 @@ def test_batch_norms_wait_for_each_other() -> None:
     )
 
 
+def test_batch_norms_exchange_two_sums_a_channel_and_a_count() -> None:
+    # Forward: all ranks gather two sums a channel and a count. Backward: a tree all-reduces two sums a channel.
+    ranks, sums = 3, 2 * 2 * 4.0
+    forward, backward = (ranks - 1) * ranks * (sums + 4), 2 * (ranks - 1) * sums
+    plain, synced = (planned(quiet(sync_batch_norm=sync), ranks).schedule.volume for sync in (False, True))
+    assert synced - plain == pytest.approx(4 * (forward + backward))
+
+
+def test_ranks_tell_each_other_which_parameters_they_used() -> None:
+    # An all-reduce by a tree of a number a parameter, after all buckets.
+    kept = planned(quiet(find_unused=True), 3).schedule
+    assert kept.volume - planned(quiet(), 3).schedule.volume == pytest.approx(2 * 2 * 4 * 4.0)
+    used = np.flatnonzero(kept.phase == kept.phases.index("all-reduce used parameters"))
+    buckets = [k for k, name in enumerate(kept.phases) if name.startswith("all-reduce bucket")]
+    assert used.min() > np.flatnonzero(np.isin(kept.phase, buckets)).max()
+
+
 def test_a_metric_makes_the_next_step_wait() -> None:
     alpha = 2.0**-6
     wide = star(2, bandwidth=1e18, latency=alpha)
@@ -226,10 +243,23 @@ def test_a_metric_makes_the_next_step_wait() -> None:
     assert waiting - plain == pytest.approx(3 * 4 * alpha)
 
 
-def test_all_wait_for_the_data_of_rank_0() -> None:
-    _, _, found = ran(quiet(prepare=3.0), 4, topology=star(4, bandwidth=1e18))
-    assert found.step == pytest.approx(MODEL.compute + 3)
-    assert found.bubbles.seconds[:, 2].tolist() == pytest.approx([3.0] * 4)
+@pytest.mark.parametrize("seconds", [0.5, 3.0])
+def test_all_wait_for_the_data_of_rank_0(seconds: float) -> None:
+    _, _, found = ran(quiet(prepare=seconds), 4, topology=star(4, bandwidth=1e18))
+    assert found.step == pytest.approx(MODEL.compute + seconds)
+    assert found.bubbles.seconds[:, 2].tolist() == pytest.approx([seconds] * 4)
+
+
+def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
+    plan, timeline, _ = ran(quiet(prepare=3.0, streams=2), 3, steps=2, slower={1: 2.0})
+    schedule = plan.schedule
+    names = np.array(schedule.phases)[schedule.phase]
+    prepared, optimized = np.flatnonzero(names == "prepare data"), np.flatnonzero(names == "optimizer")
+    assert schedule.rank[prepared].tolist() == [0, 0]
+    assert {plan.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
+    assert timeline.start[prepared].tolist() == [0, timeline.finish[optimized[schedule.rank[optimized] == 0][0]]]
+    barriers = plan.spans.first[names[plan.spans.first] == "barrier"]
+    assert timeline.ready[barriers[:3]].tolist() == [3, 0, 0]
 
 
 def test_all_wait_for_a_straggler() -> None:
@@ -242,6 +272,15 @@ def test_a_rank_without_input_takes_part_in_the_all_reduce() -> None:
     plan, _, found = ran(quiet(), 4, steps=3, batches={1: 1, 2: 2})
     assert plan.samples.tolist() == [32, 24, 16]
     assert found.computing[0] > found.computing[2] > found.computing[1]
+
+
+def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
+    plan, timeline, _ = ran(quiet(), 3, steps=2, batches={1: 1}, slower={2: 2.0})
+    names = np.array(plan.schedule.phases)[plan.schedule.phase]
+    asked = plan.spans.first[names[plan.spans.first] == "all-reduce join"]
+    optimized = timeline.finish[names == "optimizer"]
+    assert timeline.ready[asked].tolist() == [0, 0, 0, *optimized[:3]]
+    assert "all-reduce join" not in planned(quiet(), 3).schedule.phases
 
 
 def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
@@ -302,6 +341,17 @@ def test_others_wait_for_the_one_that_fails_and_not_for_a_slow_one() -> None:
     assert timeline.start[restarts].tolist() == [MODEL.forward, MODEL.forward, 100 * MODEL.forward]
 
 
+def test_the_buckets_are_described() -> None:
+    assert planned(quiet(bucket=ONE_BUCKET), 2).words[0] == "1 bucket of 16KiB"
+    assert planned(quiet(bucket=6000.0), 2).words[0] == "2 buckets of 8KiB to 8KiB"
+    assert planned(quiet(bucket=0.0), 2, model=uneven_model()).words[0] == "2 buckets of 1KiB to 4KiB"
+
+
+def uneven_model() -> Model:
+    """A layer of 1 KiB and a layer of 4 KiB."""
+    return Model("uneven", 8, tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 1024.0 * k),)) for k in (1, 4)))
+
+
 def test_somebody_has_input_for_every_step() -> None:
     with pytest.raises(InputError, match="3 steps: nobody has input for all of them"):
         planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})
@@ -311,3 +361,25 @@ def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
     plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 1)
     halved, its, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
     assert footprint(halved, its).peak - footprint(plan, timeline).peak == GRADIENTS / 2
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_needlessly(compress: bool) -> None:
+    plain, more = (
+        footprint(*ran(quiet(compress=compress), 3, model=model)[:2])
+        for model in (replace(MODEL, layers=bare(), state=0.0), replace(MODEL, state=2.0))
+    )
+    extra = 4 * 16.0 + 2 * GRADIENTS
+    assert more.resident[0] - plain.resident[0] == pytest.approx(3 * extra)
+    assert more.redundant[0] - plain.redundant[0] == pytest.approx(2 * extra)
+
+
+def bare() -> tuple[Layer, ...]:
+    """The layers without running statistics."""
+    return tuple(replace(layer, buffers=0.0) for layer in MODEL.layers)
+
+
+def test_gradients_that_are_compressed_differ_on_every_rank() -> None:
+    halved = footprint(*ran(quiet(bucket=ONE_BUCKET, compress=True), 3)[:2])
+    whole = footprint(*ran(quiet(bucket=ONE_BUCKET), 3)[:2])
+    assert whole.redundant[-1] - halved.redundant[-1] == pytest.approx(2 * GRADIENTS / 2)
