@@ -25,6 +25,12 @@ def is_exhaustive(config: pytest.Config) -> bool:
     return bool(config.option.markexpr == "exhaustive")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fuzzers", "tests/fuzz, with -m exhaustive")
+    group.addoption("--fuzz-count", type=int, help="cases of each fuzzer, with limits of time and memory")
+    group.addoption("--fuzz-seed", type=int, default=0, help="seed of the fuzzers")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if is_exhaustive(config):
         settings.load_profile("many")

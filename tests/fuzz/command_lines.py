@@ -1,0 +1,151 @@
+"""Random command lines, made of what the commands themselves declare: names, types and numbers of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cache
+from random import Random
+from typing import Any
+
+import typer
+
+from command_values import (
+    ALWAYS,
+    FAMILIES,
+    HELD_AGAINST,
+    HOSTILE,
+    LINKS,
+    OF_PROFILES,
+    ONE_LOG,
+    OWN,
+    SHAPES,
+    SILENT,
+    SWEPT,
+    VALUES,
+    Value,
+)
+
+Path = tuple[str, ...]
+"""The words that name a command."""
+HELP = "--help"
+
+
+@cache
+def commands() -> Mapping[Path, tuple[Any, ...]]:
+    """Every command with its parameters, as typer has them."""
+    from experiments.cli import app
+
+    return dict(_commands(typer.main.get_command(app), ()))
+
+
+def _commands(group: Any, above: Path) -> Iterator[tuple[Path, tuple[Any, ...]]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*above, name))
+        else:
+            yield (*above, name), tuple(command.params)
+
+
+def annotation(parameter: Any) -> Any:
+    """The type of a parameter's value."""
+    return parameter.type_descriptor.annotation
+
+
+def value_of(path: Path, parameter: Any) -> Value:
+    """Where valid values come from. Raises KeyError for a parameter that is not known here."""
+    kind = annotation(parameter)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return lambda random: str(random.choice(list(kind)).value)
+    return OWN.get((path, parameter.name)) or VALUES[parameter.name]
+
+
+def command_line(path: Path, random: Random) -> list[str]:
+    """A command with some of its options: most often all valid, and sometimes with one mistake."""
+    if random.random() < 0.01:
+        return [*path, HELP]
+    chosen = _chosen(path, random)
+    words = [*path]
+    for parameter, values in chosen:
+        words += _words(parameter, values)
+    return _damaged(words, len(path), random) if random.random() < 0.12 else words
+
+
+def _chosen(path: Path, random: Random) -> list[tuple[Any, list[str]]]:
+    """Parameters and their values; what contradicts another is mostly left out."""
+    parameters = commands()[path]
+    optional = [one for one in parameters if not one.required]
+    always = ALWAYS.get(path, ()) if random.random() < 0.95 else ()
+    some = random.sample(optional, min(len(optional), random.choice((0, 1, 2, 2, 3, 4, 6))))
+    chosen = {}
+    for one in parameters:
+        if one.required or one in some or one.name in always:
+            number = random.choice((1, 1, 2)) if one.nargs == -1 else 1
+            chosen[one.name] = (one, [value_of(path, one)(random) for _ in range(number)])
+    if random.random() < 0.9:
+        if path == ("validate",):
+            _choose_kind(chosen, random)
+        _reconcile(chosen)
+    return list(chosen.values())
+
+
+def _choose_kind(chosen: dict[str, tuple[Any, list[str]]], random: Random) -> None:
+    """A log to simulate, or a profile and its runs."""
+    files, values = chosen["files"]
+    profile = random.random() < 0.4
+    for name in ONE_LOG if profile else OF_PROFILES:
+        chosen.pop(name, None)
+    chosen["files"] = files, [*random.choice(HELD_AGAINST)] if profile else values[:1]
+
+
+def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
+    """Leave out what contradicts the rest."""
+    topology = chosen["topology"][1][0] if "topology" in chosen else None
+    shape = topology is not None and topology.partition(":")[0] in SHAPES
+    gone: tuple[str, ...] = ()
+    if "profile" in chosen or not shape:
+        gone += (*LINKS, *(("topology", "reduction") if "profile" in chosen else ()))
+    if "fit" in chosen:
+        gone += (*LINKS, *(() if shape else ("topology",)))
+    if "sweep" in chosen:
+        name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
+        chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]
+        gone += ("timeline", "bucket")
+    elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
+        gone += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
+    files = [word for name in ("files", "logs") if name in chosen for word in chosen[name][1]]
+    if files and files[0] not in SILENT:
+        gone += ("p",)
+    if FAMILIES not in files:
+        gone += ("family",)
+    if "only" in chosen and not any(chosen["only"][1][0] in file for file in files):
+        gone += ("only",)
+    for name in gone:
+        chosen.pop(name, None)
+
+
+def _named(command: str, name: str) -> Any:
+    return next(one for one in commands()[command,] if one.name == name)
+
+
+def _words(parameter: Any, values: list[str]) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return values
+    name = parameter.opts[0]
+    if parameter.is_flag:
+        return [name]
+    return [f"{name}={values[0]}"] if values[0].startswith("-") else [name, values[0]]
+
+
+def _damaged(words: list[str], start: int, random: Random) -> list[str]:
+    """One mistake: a word that is hostile, gone, doubled, or one too many."""
+    places = range(start, len(words))
+    at = random.choice(places) if places else start
+    kind = random.randrange(4)
+    if kind == 0 or not places:
+        return [*words[:at], random.choice(HOSTILE), *words[at:]]
+    if kind == 1:
+        return [*words[:at], random.choice(HOSTILE), *words[at + 1 :]]
+    if kind == 2:
+        return [*words[:at], *words[at + 1 :]]
+    return [*words, *words[at:]]

@@ -1,0 +1,166 @@
+"""Values of options that are valid, each alone, and mean little work; and some that are hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+Value = Callable[[Random], str]
+SHAPES = (
+    *("ring", "star", "full_mesh", "full_mesh_one_port", "bus", "line", "tree", "grid", "torus", "hypercube"),
+    *("nodes", "leaf_spine", "fat_tree", "dragonfly"),
+)
+LINKS = ("bandwidth", "latency", "gap")
+"""Options that describe the links of a shape."""
+HOSTILE = (
+    *("", " ", "-", "--", "-1", "0", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 40, "x" * 300, "\0", "a\nb", "é"),
+    *("\udcff", "%s", "{}", "[1]", "../..", "/", "/dev/null", "/proc/self/mem", "a,b", ",", "1,,2", "8..", "..8"),
+    *("8..2", "1..1e9", "2..64:x1", "64M", "64mib", "5B", "1e300B", "0B/s", "-5us", "1:1", "ring:", "star:x=1", ":"),
+    *("hgx_h100:nodes=0", "torus:dims=0", "torus:dims=9999x9999", "ddp:bucket=nan", "resnet50:batch=-1", "no.yaml"),
+    *("empty.txt", "binary.bin", "a_folder", "--frob", "--format", "--format=xml", "-h", "--version", "--p=0"),
+)
+
+
+def _of(*values: str) -> Value:
+    return lambda random: random.choice(values)
+
+
+def _several(*values: str, most: int = 3) -> Value:
+    return lambda random: ",".join(random.sample(values, random.randint(1, min(most, len(values)))))
+
+
+_WITH_OPTIONS = (
+    *("torus:dims=2x2", "grid:dims=2x4,periodic=yes", "tree:branching=3", "nodes:per_node=4", "full_mesh:ports=one"),
+    *("leaf_spine:ports_per_leaf=4,spines=2", "fat_tree:k=4", "dragonfly:hosts=2,routers=2,global_links=1"),
+)
+_MACHINES = (
+    *("dgx1", "hgx_h100:nodes=2", "leonardo", "mn5_acc:nodes=2", "alps:nodes=2,network=leaf_spine", "mi300x"),
+    *("pcie_box:nics=1", "hgx_h100:nodes=1,sharp=yes", "dgx_a100:nodes=1,paths=hash", "b200:nodes=2,port=hdr"),
+)
+_FILES = ("machine.yaml", "machine.json", "machine.graphml", "nccl.xml", "topo.txt", "machine.yaml:nodes=2")
+_ALGORITHMS = (
+    *("ring", "ring", "naive", "tree", "rings", "halving_doubling", "double_tree", "recursive_doubling", "chain"),
+    *("binary_tree", "nvls", "sharp", "gloo_reduce", "parameter_server", "shift", "ring_all_gather", "pairwise"),
+)
+RUNS = ("h100.csv", "log.txt", "small.csv", "latency.txt", "runs.csv", "both.log", "all.json", "logs", "families")
+FAMILIES, SILENT = "families", ("both.log", "latency.txt")
+"""A folder with an index, and files that do not say how many ranks took part."""
+PROFILES = ("mn5_acc", "h100_cluster", "abci_v100", "profile.yaml", "leonardo_cpu")
+HELD_AGAINST = (
+    ("leonardo_cpu", "small.csv"),
+    ("mn5_acc", "log.txt"),
+    ("h100_cluster", "h100.csv"),
+    ("profile.yaml", "all.json"),
+    ("abci_v100", "logs"),
+    ("profile.yaml", "both.log"),
+)
+"""Profiles, and runs of the same library."""
+SWEPT = {
+    "bucket": ("strategy", "ddp"),
+    "overlap": ("strategy", "ddp:bucket=10MiB"),
+    "batch": ("model", "resnet50"),
+    "every": ("strategy", "local_sgd"),
+    "bound": ("strategy", "ssp"),
+    "server": ("strategy", "ssgd"),
+}
+"""What a swept option is an option of."""
+ONE_LOG = ("algo", "fit", "p", "topology", "placement", "engine", *LINKS)
+OF_PROFILES = ("family", "only", "forced", "tolerance", "compare")
+"""Options of `validate` with a log, and with a profile and runs."""
+ALWAYS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("sweep",): ("p", "size"),
+    ("train",): ("model",),
+    ("measure",): ("nproc", "sizes"),
+    ("calibrate",): ("library",),
+}
+"""Options without which there is much work, or none."""
+_SIZES = ("64KiB", "1MiB", "8B", "0.5MB", "1MiB..16MiB:x4", "1KiB,2KiB", "1000B", "1GiB")
+_COUNTS = ("2", "3", "4", "5", "8", "2..6", "2,4,8", "2..8:x2", "7")
+
+VALUES: dict[str, Value] = {
+    "algo": _several(*_ALGORITHMS, most=2),
+    "p": _of(*_COUNTS),
+    "size": _of(*_SIZES),
+    "topology": _of(*SHAPES, *_WITH_OPTIONS, *_MACHINES, *_FILES),
+    "bandwidth": _of("50GB/s", "400Gbit/s", "1MB/s", "12.5GB/s", "1B/s", "1PB/s"),
+    "latency": _of("1us", "0us", "2.5ms", "100ns", "1s"),
+    "gap": _of("0us", "1us", "300ns"),
+    "reduction": _of("1TB/s", "10GB/s"),
+    "placement": _of(*["node", "round-robin"] * 4, "0,1,2,3", "3,2,1,0"),
+    "store_and_forward": _of("yes"),
+    "out": _of("out.csv", "out.csv", "table.txt", "new/out.csv"),
+    "plot": _of("plot.png", "plot.svg", "plot.pdf"),
+    "png": _of("machine.png", "machine.svg"),
+    "timeline": _of("line.png", "line.svg", "line.pdf", "line.json"),
+    "profile": _of(*PROFILES),
+    "model": _of("model.yaml", "model.yaml", "trace.json", "model.json", "resnet50:batch=8", "vgg16", "bert_base"),
+    "strategy": _of(
+        *("ddp", "ddp:algo=ring", "ddp:overlap=no,bucket=1MiB", "ddp:streams=2,accumulate=2", "ddp:find_unused=yes"),
+        *("ddp:sync_batch_norm=yes,compress=yes", "dp", "dp:scatter=no", "ssgd", "ssgd:pipelined=yes,server=sharded"),
+        *("asgd", "asgd:server=sharded", "ssp:bound=1", "ssp:bound=0", "local_sgd", "local_sgd:every=2,algo=rings"),
+        *("ddp:startup=yes", "ddp:launch=10us,slowdown=0.1", "ssgd:server=gpu,scatter=yes", "ddp:prepare=2ms"),
+    ),
+    "bucket": _of("25MiB", "0", "1KiB"),
+    "steps": _of("1", "2", "5", "9"),
+    "sweep": _of("bucket=1MiB..4MiB:x2", "overlap=yes,no", "batch=8,16", "every=1,2", "bound=0,2", "server=gpu,worker"),
+    "straggler": _of("1:1.5", "0:2", "1:1.2,0:3"),
+    "noise": _of("lognormal:0.1", "noise.txt", "lognormal:0"),
+    "slow_link": _of("1:0.5", "0:0.1"),
+    "fail": _of("rank=1,step=1,restart=30s", "rank=0,step=2,restart=1s,timeout=10s,checkpoint=1"),
+    "batches": _of("1:2", "0:1"),
+    "seed": _of("0", "1", "123456789"),
+    "target": _of(*["module.py:Net", "module.py:make"] * 3, "module.py:wrong", "torch.nn:Identity"),
+    "input": _of("2x4", "8x4", "1x4", "1x4:float64"),
+    "batch": _of("1", "4"),
+    "vocab": _of("1", "1000"),
+    "device": _of("cpu", "cpu", "cpu", "cuda"),
+    "dtype": _of("float32", "float64", "int32", "bfloat16"),
+    "optimizer": _of("sgd", "adamw"),
+    "backend": _of(*["gloo"] * 8, "nccl", "mpi"),
+    "nproc": _of("2", "2", "2,3", "1"),
+    "collectives": _several("all_reduce", "ring", "broadcast", "barrier", "all_gather", "tree", "naive"),
+    "sizes": _of("4KiB", "4KiB,8KiB", "1KiB..16KiB:x4"),
+    "repetitions": _of("1", "3"),
+    "warmup": _of("1", "2"),
+    "budget": _of("100ms", "1s"),
+    "timeout": _of("60s"),
+    "init": _of("tcp://localhost:29500"),
+    "resume": _of("yes"),
+    "files": _of(*RUNS),
+    "logs": _of(*RUNS),
+    "fit": _of("yes"),
+    "in_place": _of("yes"),
+    "forced": _of("yes"),
+    "family": _of("F01", "f02", "none"),
+    "only": _of("h100", "log", "runs", "small"),
+    "tolerance": _of("0.15", "10", "0"),
+    "compare": _of("nccl", "nccl:hopper", "nccl:ampere"),
+    "library": _of("nccl", "mpi", "gloo", "fujitsu"),
+    "name": _of("mine", "a b"),
+    "links": _of("pairs.csv", "pairs.csv", "latency.txt"),
+    "source": _of(*_FILES, "dgx1", "hgx_h100:nodes=2", "star"),
+}
+"""By the name of the parameter."""
+
+OWN: dict[tuple[tuple[str, ...], str], Value] = {
+    (("run",), "algo"): _of(*_ALGORITHMS),
+    (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
+    (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
+    (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
+    (("validate",), "algo"): _of("ring", "tree", "rings", "double_tree", "halving_doubling", "naive"),
+    (("validate",), "files"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
+    (("validate",), "p"): _of("4"),
+    (("diagnose",), "p"): _of("4"),
+    (("topo", "show"), "name"): VALUES["topology"],
+    (("topo", "show"), "p"): _of("2", "4", "8"),
+    (("topo", "import"), "out"): _of(*["m.yaml", "m.yml", "m.json", "m.graphml"] * 3, "m.xml"),
+    (("measure",), "out"): _of("measured.csv", "measured.csv", "measured.csv", "runs.csv"),
+    (("calibrate",), "files"): _of("small.csv", "small.csv", *RUNS),
+    (("calibrate",), "gap"): _of("yes"),
+    (("calibrate",), "out"): _of(*["mine.yaml", "mine.yml"] * 3, "mine.csv"),
+    (("calibrate",), "topology"): _of("nodes", "nodes", "star", "nodes:per_node=1"),
+    (("profile-model",), "dtype"): _of("fp32", "fp64", "bf16"),
+    (("profile-model",), "steps"): _of("1", "2"),
+    (("profile-model",), "out"): _of(*["net.yaml", "net.yml"] * 3, "net.json"),
+}
+"""By command and name, where a command means something else by it."""

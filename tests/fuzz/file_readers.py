@@ -1,0 +1,101 @@
+"""Every reader of files, with the first thing that a command does with what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from topologies.errors import InputError
+
+Reader = Callable[[Path], object]
+FEW = 4
+"""Curves of a file that are diagnosed."""
+SMALL = 64
+"""Ranks up to which a machine is used."""
+
+
+def _measurements(path: Path) -> None:
+    from experiments.diagnosis import compare, diagnose
+    from experiments.measurements import doubts, read, setups
+
+    curves = list(read(path).curves)
+    for curve in curves[:FEW]:
+        if curve.points:
+            diagnose(curve, None)
+    compare([curve for curve in curves[:FEW] if curve.points])
+    list(doubts(curves))
+    list(setups.warnings(curves))
+
+
+def _index(path: Path) -> None:
+    from experiments.measurements import read_all
+
+    for case in ("one", "two"):
+        path.with_name(f"{case}.csv").write_text("size_bytes,time_us\n1024,10\n4096,20\n16384,55\n")
+    read_all([path.parent])
+
+
+def _resumed(path: Path) -> None:
+    from dataclasses import asdict
+
+    from experiments import output
+    from experiments.runner.results import cells, read_rows
+
+    rows = read_rows(path)
+    output.render([asdict(row) for row in rows], cells(rows), "table")
+
+
+def _topology(path: Path) -> None:
+    from experiments.machines.facts import facts
+    from topologies.readers.files import read
+
+    machine = read(path)
+    if machine.ranks <= SMALL and len(machine.bandwidth) <= 50 * SMALL:
+        facts(machine)
+
+
+def _model(path: Path) -> None:
+    from experiments.commands.machine import Machine
+    from experiments.models.files import read
+    from experiments.training.job import Job
+    from experiments.training.strategies import find
+
+    model = read(path)
+    if len(model.layers) <= SMALL:
+        Job(model, "ddp", find("ddp"), Machine("star")).run(2)
+
+
+def _profile(path: Path) -> None:
+    from experiments.commands.machine import Machine
+    from experiments.profiles import read
+    from experiments.sweep import sweep
+    from simulator.collectives import find
+
+    profile = read(path).simulated()
+    list(sweep([find("ring")], [4], [1e6], Machine(profile.machine), profile=profile))
+
+
+def _noise(path: Path) -> None:
+    from experiments.training.conditions import parse
+
+    parse(None, str(path), None, None, 0)
+
+
+READERS: dict[str, Reader] = {
+    "measurements": _measurements,
+    "index of a folder": _index,
+    "runs to resume": _resumed,
+    "topology": _topology,
+    "model": _model,
+    "profile": _profile,
+    "noise": _noise,
+}
+
+
+def refused(reader: str, path: Path) -> str:
+    """The line with which a reader refuses a file; nothing where it reads the file."""
+    try:
+        READERS[reader](path)
+    except InputError as error:
+        return str(error) or "no word"
+    return ""

@@ -1,0 +1,180 @@
+"""Whole files of every format that the project reads: what the mutations start from."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nccl_logs
+
+ROOT = Path(__file__).parents[2]
+_OSU = (
+    "# OSU MPI Allreduce Latency Test v5.6.3\n"
+    "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+    "4                       1.73              1.20              2.10        1000\n"
+    "1024                   12.05             11.20             14.92        1000\n"
+    "1048576               980.11            970.02           1002.40         100\n"
+)
+_OSU_RATES = (
+    "# OSU MPI Multiple Bandwidth / Message Rate Test v7.5.2\n"
+    "# [ pairs: 4 ] [ window size: 64 ]\n"
+    "# Size                  MB/s        Messages/s\n"
+    "1                       8.00        8000000.00\n"
+    "1048576             20000.00          19073.49\n"
+)
+_RUNS = (
+    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
+    "backend,device,dtype,library,topology,source\n"
+    "all_reduce,ring,,2,1,4096,1,61.5,60.1,70.2,62.0,0.05,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
+    "all_reduce,,,2,1,8192,1,75.25,71.0,80.5,76.0,0.04,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
+    "barrier,,,2,1,0,0,40.0,38.0,45.0,41.0,0.1,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
+)
+_INDEX = (
+    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,nccl_or_mpi_version,algorithm,note\n"
+    "one,F01 a cluster,all_reduce,10,10,1,H100,2.21.5,ring,\n"
+    "two,F02 another,all_gather,8,2,4,A100,Open MPI 4,-,quiet\n"
+)
+_MODEL = json.dumps(
+    {
+        "name": "m",
+        "batch": 4,
+        "layers": [
+            {"name": "a", "forward": "1ms", "backward": "2ms", "parameters": {"weight": "4MB", "bias": "4kB"}},
+            {"name": "b", "forward": "100us", "backward": "0s", "parameters": "1MiB"},
+        ],
+    },
+    indent=1,
+)
+
+
+class Seed(NamedTuple):
+    """The bytes of a valid file, and the ending of its name."""
+
+    name: str
+    data: bytes
+
+    @property
+    def suffix(self) -> str:
+        return "".join(Path(self.name).suffixes[-2:]) if self.name.endswith(".gz") else Path(self.name).suffix
+
+
+@cache
+def seeds(reader: str) -> tuple[Seed, ...]:
+    """Valid files for one of the readers of :mod:`file_readers`."""
+    return tuple(_SEEDS[reader]())
+
+
+def _files(*patterns: str) -> Iterator[Seed]:
+    for pattern in patterns:
+        for path in sorted(ROOT.glob(pattern)):
+            yield Seed(path.name, path.read_bytes())
+
+
+def _measurements() -> Iterator[Seed]:
+    yield from _files("examples/*.csv", "examples/*.log", "tests/experiments/measurements/data/*.log")
+    yield Seed("gloo.csv", b"\n".join((ROOT / "examples/lab/gloo.csv").read_bytes().split(b"\n")[:40]))
+    yield Seed("log.txt", nccl_logs.log().encode())
+    yield Seed("tagged.out", "".join(f"[1,0]<stdout>: {line}\n" for line in nccl_logs.log().splitlines()).encode())
+    yield Seed("all.json", json.dumps(_document(), indent=1).encode())
+    yield Seed("latency.txt", _OSU.encode())
+    yield Seed("rates.txt", _OSU_RATES.encode())
+    yield Seed("both.log", (_OSU + nccl_logs.log()).encode())
+    yield Seed("runs.csv", _RUNS.encode())
+
+
+def _document() -> dict[str, Any]:
+    """An nccl-tests run as its option -J writes it."""
+    device = {"group": 0, "pid": 4242, "hostname": "node0", "device_hex": "0x01", "device_info": "NVIDIA H100"}
+    times = ((1024, 21.92), (131072, 40.57), (16777216, 1311.4))
+    return {
+        "version": 2,
+        "args": ["./build/all_reduce_perf", "-J", "out.json"],
+        "env": ["HOME=/", "NCCL_ALGO=Ring"],
+        "nccl_version": 22902,
+        "config": {
+            "nthreads": 1,
+            "ngpus": 1,
+            "minimum_bytes": 1024,
+            "maximum_bytes": 16777216,
+            "step_factor": 128,
+            "iterations": 20,
+            "devices": [device | {"rank": rank, "device": rank} for rank in range(4)],
+        },
+        "results": [_result(size, microseconds) for size, microseconds in times],
+        "out_of_bounds": {"count": 0, "okay": "true"},
+    }
+
+
+def _result(size: int, microseconds: float) -> dict[str, Any]:
+    rate = size / microseconds / 1e3
+    place = {"time": microseconds, "alg_bw": round(rate, 6), "bus_bw": round(1.5 * rate, 6), "nwrong": 0.0}
+    kind = {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1"}
+    return {**kind, "out_of_place": place, "in_place": place}
+
+
+def _topologies() -> Iterator[Seed]:
+    from topologies.catalogue import find
+    from topologies.readers.graph_files import to_graphml, to_json, to_yaml
+
+    yield from _files("tests/topologies/readers/data/*.*")
+    for name in ("dgx1", "star", "leonardo:nodes=2"):
+        machine = find(name).whole()
+        yield Seed("machine.yaml", to_yaml(machine).encode())
+        yield Seed("machine.json", to_json(machine).encode())
+        yield Seed("machine.graphml", to_graphml(machine).encode())
+
+
+def _models() -> Iterator[Seed]:
+    yield from _files("examples/two_layer_model.yaml", "tests/experiments/models/data/*.json.gz")
+    yield Seed("model.json", _MODEL.encode())
+    yield Seed("trace.json", json.dumps(_trace(), indent=0).encode())
+    yield Seed("trace.json.gz", gzip.compress(json.dumps(_trace()).encode(), mtime=0))
+
+
+def _trace() -> dict[str, Any]:
+    """A Kineto trace of a step of one linear layer and a relu, with a kernel."""
+    evaluate = "autograd::engine::evaluate_function: "
+    acts: tuple[tuple[str, float, float, dict[str, Any]], ...] = (
+        ("aten::linear", 0, 100, {"Sequence number": 5, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float"] * 2}),
+        ("aten::relu", 100, 10, {"Sequence number": 6, "Input Dims": [[8, 2]], "Input type": ["float"]}),
+        (f"{evaluate}ReluBackward0", 200, 20, {"Sequence number": 6}),
+        (f"{evaluate}TBackward0", 220, 50, {"Sequence number": 5, "External id": 7}),
+        (f"{evaluate}torch::autograd::AccumulateGrad", 300, 40, {}),
+        ("torch::autograd::AccumulateGrad", 301, 4, {"Input Dims": [[2, 4]], "Input type": ["float"]}),
+    )
+    form = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+    events = [form | {"name": name, "ts": at, "dur": us, "args": args} for name, at, us, args in acts]
+    step = form | {"cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 400, "dur": 20, "args": {}}
+    kernel = form | {"cat": "kernel", "name": "gemm", "tid": 7, "ts": 230, "dur": 30, "args": {"External id": 7}}
+    return {"traceEvents": [*events, step, kernel], "deviceProperties": [{"name": "NVIDIA H100"}]}
+
+
+def _profiles() -> Iterator[Seed]:
+    return _files("experiments/profiles/*.yaml")
+
+
+def _noise() -> Iterator[Seed]:
+    yield Seed("noise.txt", b"1.0\n12.5ms\n0.9e-3\n100us\n2s\n")
+
+
+def _index() -> Iterator[Seed]:
+    yield Seed("index.csv", _INDEX.encode())
+
+
+def _resumed() -> Iterator[Seed]:
+    yield Seed("runs.csv", _RUNS.encode())
+
+
+_SEEDS = {
+    "measurements": _measurements,
+    "index of a folder": _index,
+    "runs to resume": _resumed,
+    "topology": _topologies,
+    "model": _models,
+    "profile": _profiles,
+    "noise": _noise,
+}

@@ -1,0 +1,113 @@
+"""Mutated files of every format: a reader answers, or refuses in one line; nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+import file_readers
+from costs import Cost, counted
+from file_mutations import mutated
+from file_readers import READERS
+from file_seeds import seeds
+from findings import Finding, Request, place_of
+from topologies.errors import InputError
+
+SHARES = {
+    "measurements": 0.35,
+    "topology": 0.25,
+    "model": 0.15,
+    "profile": 0.1,
+    "index of a folder": 0.05,
+    "runs to resume": 0.05,
+    "noise": 0.05,
+}
+"""Of the count: the more a format can say, the more."""
+FEW = 100
+LINE = 2000
+"""Characters of a line that a person still reads."""
+
+
+class Case(NamedTuple):
+    """A file, and where it came from."""
+
+    name: str
+    path: Path
+    how: tuple[str, ...]
+
+
+def cases(reader: str, count: int, seed: int, folder: Path) -> Iterator[Case]:
+    """Mutated files one after the other, each of which takes the place of the one before."""
+    whole = seeds(reader)
+    everything = [one.data for kind in READERS for one in seeds(kind)]
+    for number in range(count):
+        random = Random(f"{seed} {reader} {number}")
+        one = whole[number % len(whole)]
+        found = mutated(one.data, everything, random)
+        path = folder / f"mutated{one.suffix}" if reader != "index of a folder" else folder / one.name
+        path.write_bytes(found.data)
+        yield Case(f"{reader} {number}, {one.name}", path, found.how)
+        path.unlink()
+
+
+def judged(reader: str, case: Case, limits: bool) -> tuple[str, Finding | None]:
+    """What became of a case ("read" or "refused"), and what is wrong with that."""
+    cost = Cost()
+    try:
+        with counted() as cost:
+            said = file_readers.refused(reader, case.path)
+    except Exception as error:
+        return "wrong", Finding(case.name, place_of(error), f"{str(error)[:150]!r}: {', '.join(case.how)}")
+    if len(said.splitlines()) > 1 and not all(line.startswith("  ") for line in said.splitlines()[1:]):
+        return "wrong", Finding(case.name, "a refusal of several lines", said)
+    if len(said) > LINE:
+        return "wrong", Finding(case.name, "a refusal too long to read", said[:LINE])
+    if limits and (excess := cost.excess()):
+        return "wrong", Finding(case.name, "too dear", f"{excess}: {', '.join(case.how)}")
+    return "refused" if said else "read", None
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("reader", READERS)
+def test_a_mutated_file_is_read_or_refused(reader: str, tmp_path: Path, fuzz: Request) -> None:
+    outcomes, wrong = Counter[str](), list[Finding]()
+    for case in cases(reader, fuzz.share(SHARES[reader], FEW), fuzz.seed, tmp_path):
+        outcome, finding = judged(reader, case, fuzz.limits)
+        outcomes[outcome] += 1
+        if finding:
+            wrong.append(finding.kept(case.path, fuzz.folder))
+    fuzz.say(f"{reader}: {dict(outcomes)}")
+    assert not wrong, Finding.listed(wrong)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_seed_is_read(reader: str, tmp_path: Path) -> None:
+    """Else all its mutations would be refused for the same reason."""
+    for one in seeds(reader):
+        path = tmp_path / one.name
+        path.write_bytes(one.data)
+        if reader == "model" and one.name.startswith("ddp"):
+            continue
+        assert file_readers.refused(reader, path) == "", one.name
+
+
+def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path) -> None:
+        if b"1e400" in path.read_bytes():
+            raise OverflowError("too large")
+        raise InputError("no number of the right size")
+
+    monkeypatch.setitem(READERS, "noise", broken)
+    outcomes = [judged("noise", case, limits=False) for case in cases("noise", 200, 0, tmp_path)]
+    assert {outcome for outcome, _ in outcomes} == {"wrong", "refused"}
+    assert {found.kind for _, found in outcomes if found} == {"OverflowError at "}
+
+
+def test_a_seed_makes_the_same_files(tmp_path: Path) -> None:
+    made = [[case.path.read_bytes() for case in cases("profile", 20, seed, tmp_path)] for seed in (1, 1, 2)]
+    assert made[0] == made[1] != made[2]
