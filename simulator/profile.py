@@ -177,7 +177,7 @@ class Profile:
 
     def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
-        kinds = {kind for kind in dict.fromkeys(topology.link_kinds) if _has_rate(topology, kind)}
+        kinds = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
         unknown = sorted(kinds - protocol.links.keys())
         if unknown:
             raise InputError(

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.calibration.libraries import RINGS, Library, Prior
 from experiments.calibration.observations import Flags, Points
 from experiments.calibration.parameters import NEGLIGIBLE, parameters
-from experiments.calibration.paths import TOLERANCE, Costs, Paths
+from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.table import ALL, BETWEEN, Known, Machine, Place, Rows, Table, as_nodes, reach
 from simulator.crowding import Apart, Crowding, alike
 from simulator.profile import ALONE, Cost, Exchanges, Memory, Profile, Protocol
@@ -20,8 +20,6 @@ from topologies.topology import Floats
 
 NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated again."""
-SURE = 2
-"""How often in a row the known paths of a large schedule must explain its simulations, which then end."""
 
 
 class Model:
@@ -234,12 +232,11 @@ class Model:
         return wrong
 
     def _explore(self, place: Place, inner: Floats, doubt: float) -> float:
-        if place.paths.wrong < doubt or (place.paths.large and place.paths.sure >= SURE):
+        if place.paths.wrong < doubt:
             return 0.0
         if place.paths.large:
             ends = (0, place.sizes[0]), (len(self.library.protocols) - 1, place.sizes[-1])
             place.paths.wrong = max(self._wrong(place, inner, number, float(size)) for number, size in ends)
-            place.paths.sure = place.paths.sure + 1 if place.paths.wrong < TOLERANCE else 0
         else:
             place.paths.wrong = max(self._settle(place, inner, float(size)) for size in place.sizes)
         return place.paths.wrong

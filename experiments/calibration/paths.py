@@ -42,7 +42,7 @@ class Costs(NamedTuple):
 class Paths:
     """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by kind and bytes merged,
     the bytes in units of V: shape (3 * kinds + 1,). `wrong` is by how much, relatively and at most, those known were
-    when points were last simulated, and `sure` how often in a row they were all there is."""
+    when points were last simulated."""
 
     def __init__(self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]) -> None:
         self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
@@ -55,7 +55,6 @@ class Paths:
         self.long: dict[tuple[float, float], float] = {}
         self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
         self.wrong = 1.0
-        self.sure = 0
 
     def rows(self, protocol: int, nbytes: float) -> list[Floats]:
         """The paths found with a protocol at a size; those of large schedules are of all protocols and sizes."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -31,23 +31,56 @@ class Predicted(NamedTuple):
         return self.seconds / self.measured - 1
 
 
+class Job(NamedTuple):
+    """An algorithm on some ranks and nodes, by the protocols that a run was told to use, none if it chose."""
+
+    algorithm: str
+    ranks: int
+    nodes: int
+    protocols: tuple[str, ...]
+
+
 def predict(profile: Profile, library: Library, curve: Series, topology: Topology) -> list[Predicted]:
     """Simulate every size of a curve; where the library chose, the fastest of its algorithms is taken."""
-    told = tuple(one for one in profile.protocols if one.name in curve.protocols)
-    profile = replace(profile, protocols=told or profile.protocols)
-    running = {
-        float(size): library.running(curve.algorithms, float(size) / curve.elements, curve.ranks)
-        for size in curve.sizes
-    }
-    fastest: dict[float, tuple[float, str, str]] = {}
-    for name in library.all_of(curve.algorithms):
-        sizes = [size for size, names in running.items() if name in names]
-        for size, (seconds, protocol) in times(profile, find(name), topology, curve.ranks, sizes).items():
-            fastest[size] = min(fastest.get(size, (inf, "", "")), (seconds, name, protocol), key=lambda one: one[0])
-    return [
-        Predicted(float(size), float(measured), *fastest[float(size)])
-        for size, measured in zip(curve.sizes, curve.seconds, strict=True)
-    ]
+    return predict_all(profile, library, [curve], lambda _: topology)[0]
+
+
+def predict_all(
+    profile: Profile,
+    library: Library,
+    curves: Sequence[Series],
+    machine: Callable[[Job], Topology],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[list[Predicted]]:
+    """As :func:`predict`, of several curves: what is the same in them is simulated once."""
+    jobs: dict[Job, set[float]] = {}
+    for curve in curves:
+        for size in curve.sizes.tolist():
+            for job in _running(library, curve, size):
+                jobs.setdefault(job, set()).add(size)
+    found: dict[Job, dict[float, tuple[float, str]]] = {}
+    for done, (job, sizes) in enumerate(jobs.items()):
+        progress(done, len(jobs))
+        told = tuple(one for one in profile.protocols if one.name in job.protocols)
+        simulated = replace(profile, protocols=told or profile.protocols)
+        found[job] = times(simulated, find(job.algorithm), machine(job), job.ranks, sorted(sizes))
+    progress(len(jobs), len(jobs))
+    return [_rows(library, curve, found) for curve in curves]
+
+
+def _rows(library: Library, curve: Series, found: Mapping[Job, Mapping[float, tuple[float, str]]]) -> list[Predicted]:
+    rows = []
+    for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
+        best = min(_running(library, curve, size), key=lambda job: found[job][size][0])
+        seconds, protocol = found[best][size]
+        rows.append(Predicted(size, measured, seconds, best.algorithm, protocol))
+    return rows
+
+
+def _running(library: Library, curve: Series, size: float) -> list[Job]:
+    """What may have run at a size."""
+    names = library.running(curve.algorithms, size / curve.elements, curve.ranks)
+    return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 
 
 def errors(rows: list[Predicted]) -> Floats:

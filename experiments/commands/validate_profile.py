@@ -15,7 +15,7 @@ from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrate import LEAST, calibrate, error, points
 from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series
-from experiments.calibration.prediction import Predicted, errors, predict
+from experiments.calibration.prediction import Job, Predicted, errors, predict_all
 from experiments.commands.calibrate import chosen_curves, error_table, machine_for
 from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
@@ -23,7 +23,7 @@ from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
 from experiments.profiles.document import Calibrated, Error
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary, parse_number
 
 WORST = 5
@@ -118,13 +118,13 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
 def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated, kind = profile.simulated(), library(profile.library)
-    machine, progress, judged = Machine(profile.machine), output.Progress("curves"), []
-    for done, curve in enumerate(measured.curves):
-        progress(done, len(measured.curves))
-        topology = machine.laid_out(curve.ranks, curve.nodes)(curve.ranks)
-        judged.append((curve, predict(simulated, kind, curve, topology)))
-    progress(len(judged), len(judged))
-    return judged
+    machine, progress = Machine(profile.machine), output.Progress("algorithms and numbers of ranks")
+
+    def laid_out(job: Job) -> Topology:
+        return machine.laid_out(job.ranks, job.nodes)(job.ranks)
+
+    rows = predict_all(simulated, kind, measured.curves, laid_out, progress)
+    return list(zip(measured.curves, rows, strict=True))
 
 
 def _beside(profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str) -> list[Floats]:
