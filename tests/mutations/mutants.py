@@ -1,0 +1,153 @@
+"""Single-line mutations of a source file: a comparison flipped, a sign changed, a statement left out."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+CORE = ("simulator", "simulator/collectives", "simulator/cost_models", "simulator/engines", "simulator/training")
+"""Folders whose files are mutated, with `topologies` (its readers are tested by fuzzing)."""
+_PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
+    *((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)),
+)
+SWAPPED = dict(_PAIRS) | {two: one for one, two in _PAIRS}
+SWAPPED |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitXor: ast.BitAnd}
+_NAMES = (("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all"), ("floor", "ceil"))
+RENAMED = dict(_NAMES) | {two: one for one, two in _NAMES}
+_DELETED = (ast.Raise, ast.AugAssign, ast.Continue, ast.Break)
+_KEPT = (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom)
+"""What is mutated in no part: messages, and what is imported."""
+SMALL = 1000
+"""Integers up to which one more or less is a mutation: greater ones are limits of effort and constants of hashes."""
+
+
+class Mutant(NamedTuple):
+    """One change of one line; `before` and `after` are the line without its indentation."""
+
+    path: str
+    line: int
+    operator: str
+    before: str
+    after: str
+    text: str
+    """The whole file with the change."""
+
+    @property
+    def change(self) -> tuple[str, str, str]:
+        """What stays the same when other lines of the file change."""
+        return self.path, self.before, self.after
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.operator}\n    - {self.before}\n    + {self.after}"
+
+
+def mutants(path: str, source: str) -> list[Mutant]:
+    """Every mutation of `source`, in the order of its lines.
+
+    >>> [(mutant.line, mutant.operator, mutant.after) for mutant in mutants("x.py", "a = b < c\\na[d] += e")]
+    [(1, 'Lt', 'a = (b <= c)'), (2, 'delete', 'pass'), (2, 'Add=', 'a[d] -= e')]
+    >>> [mutant.after for mutant in mutants("x.py", "if not a:\\n    b = max(c, 1)")]
+    ['if (a):', 'b = min(c, 1)', 'b = max(c, (2))', 'b = max(c, (0))']
+    """
+    lines = source.splitlines(keepends=True)
+    found: dict[str, Mutant] = {}
+    for node, operator, replacement in _changes(ast.parse(source)):
+        if node.lineno != node.end_lineno:
+            continue
+        number = node.lineno - 1
+        line = lines[number].encode()
+        after = (line[: node.col_offset] + replacement.encode() + line[node.end_col_offset :]).decode()
+        text = "".join([*lines[:number], after, *lines[number + 1 :]])
+        if after != lines[number]:
+            mutant = Mutant(path, node.lineno, operator, lines[number].strip(), after.strip(), text)
+            found.setdefault(text, mutant)
+    return sorted(found.values(), key=lambda mutant: mutant.line)
+
+
+def draw(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Up to `count` lines, equally likely each, and one mutation of each of them."""
+    lines: dict[tuple[str, int], list[Mutant]] = defaultdict(list)
+    for mutant in mutants:
+        lines[mutant.path, mutant.line].append(mutant)
+    random = Random(seed)
+    return [random.choice(lines[line]) for line in random.sample(sorted(lines), min(count, len(lines)))]
+
+
+def core_files(root: Path) -> list[str]:
+    """The files that are mutated, from the root of the tree."""
+    folders = [root / folder for folder in (*CORE, "topologies")]
+    return sorted(str(path.relative_to(root)) for folder in folders for path in folder.glob("*.py"))
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
+    """A node of one line, the operator, and what replaces the node's text."""
+    for node in _nodes(tree):
+        test = getattr(node, "test", None)
+        if isinstance(test, ast.expr) and not isinstance(test, ast.UnaryOp):
+            yield test, "not", f"(not {_in_brackets(test)})"
+        if isinstance(node, _DELETED) or _is_effect(node):
+            yield node, "delete", "pass"  # type: ignore[misc]
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node, "return", "return None"
+        if isinstance(node, ast.AugAssign) and type(node.op) in SWAPPED:
+            changed = deepcopy(node)
+            changed.op = SWAPPED[type(node.op)]()  # type: ignore[assignment]
+            yield node, f"{type(node.op).__name__}=", ast.unparse(changed)
+        if isinstance(node, ast.expr):
+            for operator, changed_text in _expressions(node):
+                yield node, operator, changed_text
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but annotations, messages, what is imported, and `strict`, with which a program checks itself."""
+    yield node
+    if isinstance(node, _KEPT):
+        return
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and getattr(child, "arg", "") != "strict":
+                    yield from _nodes(child)
+
+
+def _is_effect(node: ast.AST) -> bool:
+    """Whether a statement calls something or writes into something: without a plain name nothing else would run."""
+    if isinstance(node, ast.Expr):
+        return not isinstance(node.value, ast.Constant)
+    return isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple)
+
+
+def _in_brackets(node: ast.expr) -> str:
+    return f"({ast.unparse(node)})" if isinstance(node, ast.BoolOp | ast.Compare | ast.UnaryOp) else ast.unparse(node)
+
+
+def _expressions(node: ast.expr) -> Iterator[tuple[str, str]]:
+    """The operator and the new text of each change of one expression."""
+    changed = deepcopy(node)
+    if isinstance(changed, ast.Compare):
+        for place, operator in enumerate(changed.ops):
+            if type(operator) in SWAPPED:
+                changed.ops[place] = SWAPPED[type(operator)]()  # type: ignore[call-overload]
+                yield type(operator).__name__, f"({ast.unparse(changed)})"
+                changed.ops[place] = operator
+    elif isinstance(changed, ast.BinOp | ast.BoolOp) and type(changed.op) in SWAPPED:
+        operator_name = type(changed.op).__name__
+        changed.op = SWAPPED[type(changed.op)]()  # type: ignore[assignment]
+        yield operator_name, f"({ast.unparse(changed)})"
+    elif isinstance(changed, ast.UnaryOp):
+        yield type(changed.op).__name__, f"({ast.unparse(changed.operand)})"
+    elif isinstance(changed, ast.Constant) and isinstance(changed.value, bool):
+        yield str(changed.value), str(not changed.value)
+    elif isinstance(changed, ast.Constant) and isinstance(changed.value, int) and changed.value <= SMALL:
+        yield "+1", f"({changed.value + 1})"
+        yield "-1", f"({changed.value - 1})"
+    elif isinstance(changed, ast.Name) and changed.id in RENAMED:
+        yield changed.id, RENAMED[changed.id]
+    elif isinstance(changed, ast.Attribute) and changed.attr in RENAMED:
+        yield changed.attr, f"{ast.unparse(changed.value)}.{RENAMED[changed.attr]}"
