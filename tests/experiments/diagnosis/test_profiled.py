@@ -38,8 +38,21 @@ def test_few_elements_run_what_the_library_takes_instead() -> None:
 
 
 def test_what_no_machine_here_can_run_is_not_expected() -> None:
-    assert expected("mn5_acc", "all_reduce", "nvls", 16, 4) is None
+    assert expected("abci_v100", "all_reduce", "nvls", 16, 4) is None
     assert expected("mn5_acc", "barrier", "", 16, 4) is None
+
+
+def test_a_label_that_is_known_to_have_no_effect_expects_what_ran_instead() -> None:
+    """On MareNostrum 5 NCCL leaves NVLSTree for a ring, and NVLS for the faster of ring and tree."""
+    ring, tree, nvls, fallen = (
+        expected("mn5_acc", "all_reduce", name, 16, 4) for name in ("ring", "tree", "nvls", "NVLSTree")
+    )
+    assert ring is not None
+    assert tree is not None
+    assert nvls is not None
+    assert fallen is not None
+    assert fallen.seconds.tolist() == ring.seconds.tolist()
+    assert nvls.seconds.tolist() == np.minimum(ring.seconds, tree.seconds).tolist()
 
 
 def test_what_one_algorithm_pays_is_in_no_bound() -> None:
