@@ -166,7 +166,7 @@ def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     assert times["LL"][0] < times["Simple"][0]
 
 
-@pytest.mark.parametrize(("ranks", "count", "per_node"), [(9, 4, 3), (4, 8, 1), (8, 8, 1), (10, 4, 3), (8, 1, 8)])
+@pytest.mark.parametrize(("ranks", "count", "per_node"), [(9, 3, 3), (8, 8, 1), (10, 4, 3), (10, 3, 4), (8, 1, 8)])
 def test_nodes_of_any_size_are_the_same_to_fit_and_profile(ranks: int, count: int, per_node: int) -> None:
     from experiments.calibration.observations import series
     from experiments.commands.machine import Machine
