@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.timelines.tracks import rank_name
-from simulator.contention import Wait
 from simulator.schedule import Schedule
+from simulator.waits import Wait
 from topologies.units import format_seconds
 
 SHOWN = 8

@@ -1,9 +1,6 @@
-"""Whose messages share a link: the share of a wait that other ranks cause, and who waits on which link behind whom."""
+"""How long transfers wait on their links, and for how much of that other ranks are the cause."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +10,8 @@ from simulator.timeline import Occupancy, Timeline
 from topologies._compile import kernel
 from topologies.topology import Floats
 
-if TYPE_CHECKING:
-    from simulator.critical_path import Segment
-
-
 ROUNDING = 1e-9
 """Shares of the bytes on a link below this are rounding."""
-
-
-class Wait(NamedTuple):
-    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or a rank's merging, behind messages of
-    the ranks `behind`, the longest wait first."""
-
-    where: str
-    waiter: int
-    behind: tuple[int, ...]
-    seconds: float
 
 
 def waited(timeline: Timeline) -> tuple[Floats, Floats]:
@@ -94,7 +77,7 @@ def contended_share(timeline: Timeline) -> Floats:
 
 def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
     """For each row of `held`: the bytes that all rows of its group carry between its start and its end."""
-    total, rate = np.zeros(len(group)), _rate(held)
+    total, rate = np.zeros(len(group)), mean_rate(held)
     order = np.argsort(group, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ():
         start, end = held.start[rows], held.start[rows] + held.seconds[rows]
@@ -106,44 +89,6 @@ def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
     return total
 
 
-def _rate(held: Occupancy) -> Floats:
+def mean_rate(held: Occupancy) -> Floats:
     """Mean bytes per second of each row; 0 for messages that take no time."""
     return np.divide(held.nbytes, held.seconds, out=np.zeros(len(held.nbytes)), where=held.seconds > 0)
-
-
-def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
-    """Who waits for other ranks on the critical path, on which link and behind whom; the longest wait first."""
-    schedule = timeline.schedule
-    found: dict[tuple[str, int], dict[int, float]] = {}
-    for segment in path:
-        if segment.contended and segment.seconds > 0:
-            behind = found.setdefault((_place(timeline, segment), int(schedule.rank[segment.waiter])), {})
-            for rank, seconds in _occupants(timeline, segment).items():
-                behind[rank] = behind.get(rank, 0.0) + seconds
-    longest_first = [
-        Wait(where, waiter, tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))), sum(behind.values()))
-        for (where, waiter), behind in found.items()
-    ]
-    return sorted(longest_first, key=lambda wait: -wait.seconds)
-
-
-def _place(timeline: Timeline, segment: Segment) -> str:
-    if segment.part in ("serialisation", "gap"):
-        return timeline.routed.topology.medium_names[segment.where]
-    return f"merging on rank {segment.where}"
-
-
-def _occupants(timeline: Timeline, segment: Segment) -> dict[int, float]:
-    """Seconds of a contended segment by the rank that caused them."""
-    if segment.operation != segment.waiter:
-        return {int(timeline.schedule.rank[segment.operation]): segment.seconds}
-    held, i = timeline.occupancy, segment.operation
-    start, end = timeline.start[i], timeline.sent[i]
-    mine = held.medium[held.operation == i]
-    shared = np.flatnonzero(np.isin(held.medium, mine) & (held.start < end) & (held.start + held.seconds > start))
-    sender = timeline.schedule.rank[held.operation[shared]]
-    overlap = np.minimum(held.start + held.seconds, end)[shared] - np.maximum(held.start, start)[shared]
-    nbytes = np.bincount(sender, _rate(held)[shared] * overlap)
-    nbytes[timeline.schedule.rank[i]] = 0.0
-    ranks = np.flatnonzero(nbytes)
-    return dict(zip(ranks.tolist(), (nbytes[ranks] / (nbytes.sum() or 1.0) * segment.seconds).tolist(), strict=True))

@@ -16,10 +16,10 @@ from experiments.sweep import Case, Row, judge
 from experiments.terms import claimed, footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.collectives import find
-from simulator.contention import waits
 from simulator.critical_path import Segment, critical_path, parts, worth
 from simulator.profile import Profile
 from simulator.timeline import Timeline
+from simulator.waits import waits
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_bytes
 

@@ -11,7 +11,6 @@ import numpy as np
 from experiments.commands.machine import Machine
 from experiments.sweep import DEFAULT, Rules
 from simulator import semantics
-from simulator.contention import Wait, waits
 from simulator.critical_path import Segment, critical_path, worth
 from simulator.memory import Memory
 from simulator.schedule import COMPUTE as COMPUTATION
@@ -23,6 +22,7 @@ from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting
 from simulator.training.run import train
+from simulator.waits import Wait, waits
 from topologies.degraded import slowed
 from topologies.topology import Topology
 

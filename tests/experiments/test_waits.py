@@ -4,7 +4,7 @@ import pytest
 
 from experiments.waits import SHOWN, wait_cells, wait_records
 from simulator.builder import ScheduleBuilder
-from simulator.contention import Wait
+from simulator.waits import Wait
 
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 

@@ -12,11 +12,12 @@ from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.builder import ScheduleBuilder
 from simulator.collectives.rings import fit_all_reduce
-from simulator.contention import Wait, contended_share, waited, waits
+from simulator.contention import contended_share, waited
 from simulator.critical_path import critical_path, parts, worth
 from simulator.engines import simulate
 from simulator.schedule import Schedule
 from simulator.timeline import Timeline
+from simulator.waits import Wait, waits
 from topologies import shapes
 from topologies.catalogue import find as machine
 from topologies.topology import Topology
