@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WANTED = 0.9
 SLOW = 2.0
 """Seconds above which a test is left out, uncompiled as it is."""
-NEAR = 30.0
+NEAR = 40.0
 """Seconds of tests that a mutant meets before the laws."""
 MODULES = (
     *("numpy", "scipy.sparse.csgraph", "scipy.optimize", "networkx", "simpy", "numba", "yaml", "pydantic"),

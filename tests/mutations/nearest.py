@@ -21,7 +21,9 @@ def nearest(root: Path, path: str) -> list[str]:
     ]
     closest = min((far.get(test, 0) for test in tests), default=0)
     near = [test for test in tests if _is_named(test, path) or far[test] <= max(1, closest)]
-    return [path, *sorted(near, key=lambda test: (not _is_named(test, path), far.get(test, 0))), *_tests(root, LAWS)]
+    folder = str(Path("tests", path).parent)
+    near.sort(key=lambda test: (not _is_named(test, path), far.get(test, 0), str(Path(test).parent) != folder))
+    return [path, *near, *_tests(root, LAWS)]
 
 
 def _steps(root: Path, path: str) -> dict[str, int]:

@@ -139,8 +139,8 @@ def test_an_inbox_is_held_until_it_is_merged() -> None:
 
 
 def test_what_a_switch_holds_is_in_no_memory() -> None:
-    # Two ranks have two slots of 2 bytes. A switch adds up slot 0 by 4 and slot 1 by 8. Both have the sum of slot 0
-    # at 8; rank 1 has the sum of slot 1 in its scratch at 12. The switch holds no inbox, no buffer and no live value.
+    # Two ranks have two slots of 2 bytes. A switch adds up slot 0 by 4 and slot 1 by 8. Both have the sum of slot 0 at
+    # 8, and rank 1 has the sum of slot 1 in its scratch at 12. The switch holds no inbox, no buffer and no live value.
     builder = TopologyBuilder("reducing star")
     gpus = [builder.device(f"gpu{rank}") for rank in range(2)]
     switch = builder.device("switch", "switch", in_network=True)

@@ -13,6 +13,7 @@ from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, Fitted
 from simulator.collectives.in_network import nvls_all_reduce, sharp_all_reduce
 from simulator.engines import simulate
+from simulator.fabric import Fabric
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
@@ -137,6 +138,59 @@ def test_sharp_joins_leaves_by_a_spine() -> None:
     semantics.check(fitted.schedule, ALL_REDUCE)
     assert fitted.schedule.switches == 4, "80 NICs on three leaves, and a spine"
     assert fitted.cost.volume(320, 1.0) == pytest.approx(fitted.schedule.volume / 2**20)
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        ("sharp", reducing_star(4)),
+        ("sharp", cluster("pcie_box", 40, network="leaf_spine", sharp=True)),
+        ("nvls", reducing_star(4, node=0)),
+        ("nvls", cluster("hgx_h100", 2)),
+        ("nvls", cluster("hgx_h100", 2, sharp=True)),
+    ],
+    ids=["sharp on a switch", "sharp on two levels", "nvls in a node", "nvls between nodes", "nvls and sharp"],
+)
+def test_each_moves_and_holds_what_its_closed_form_says(name: str, machine: Topology) -> None:
+    ranks, nbytes = machine.ranks, 2.0**20
+    fitted = fit(name, machine, ranks, nbytes)
+    held = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
+    assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(ranks, nbytes))
+    assert fitted.schedule.steps == fitted.cost.steps(ranks)
+    assert held.peak >= fitted.cost.peak(ranks, nbytes) == nbytes
+    assert held.redundant[-1] == pytest.approx(fitted.cost.redundant(ranks, nbytes))
+
+
+@given(st.integers(2, 6), st.integers(1, 4), st.floats(0, 2), st.floats(0, 2))
+def test_sharp_on_a_switch_takes_its_closed_form(ranks: int, pieces: int, latency: float, gap: float) -> None:
+    # Switches are the last ranks of the schedule.
+    machine = reducing_star(ranks, latency, gap)
+    switch = np.int32(machine.device_names.index("switch"))
+    machine = replace(machine, placement=np.append(machine.placement, switch))
+    timeline = simulate(sharp_all_reduce(ranks, 24.0, pieces=pieces), machine)
+    cost = cost_models.sharp(pieces)
+    fabric = Fabric(latency, gap, 1.0, 0.0, "peer", uniform=True)
+    assert cost.holds(fabric) == ""
+    assert timeline.makespan == pytest.approx(cost.time(fabric, ranks, 24.0))
+
+
+def test_closed_forms_by_hand() -> None:
+    # 0.5 s of latency, 2 B/s and 8 bytes among four ranks: a rank sends 8 bytes and its share.
+    fabric = Fabric(0.5, 0.0, 2.0, 0.0, "switch", uniform=True)
+    assert cost_models.nvls(8).time(fabric, 4, 8.0) == 3 + 5
+    assert cost_models.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
+    assert cost_models.sharp(4, 3).holds(fabric) == "two levels of switches"
+    assert cost_models.sharp(4).holds(fabric) == "switch ports"
+    assert cost_models.sharp(4, 2).volume(6, 1.0) == 2 * (6 + 2)
+    assert cost_models.sharp(4, 1).volume(6, 1.0) == 2 * 6
+
+
+def test_the_switches_that_take_part_are_named() -> None:
+    assert fit("sharp", reducing_star(4), 4, 64.0).chosen == ("switches that reduce: switch (1)",)
+    (words,) = fit("nvls", cluster("hgx_h100", 2, sharp=True), 16, 2.0**20).chosen
+    assert words.startswith("switches that reduce: node0.nvswitch")
+    assert words.endswith(" ... (10)")
+    assert words.count(",") == 7
 
 
 def test_machines_without_such_switches_are_refused() -> None:

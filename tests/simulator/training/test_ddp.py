@@ -96,11 +96,12 @@ def test_slow_links_leave_the_communication_of_the_first_bucket_on() -> None:
     assert step(quiet(bucket=0.0), 4, topology=star(4, bandwidth=512.0)) == pytest.approx(expected)
 
 
-def test_one_worker_computes_alone() -> None:
-    plan, timeline, found = ran(DDP(sync_batch_norm=True, metric=True), 1)
+@pytest.mark.parametrize("algo", ["rings", "nvls", "sharp", "parameter_server_apart"])
+def test_one_worker_computes_alone(algo: str) -> None:
+    plan, timeline, found = ran(DDP(algo=algo, sync_batch_norm=True, metric=True), 1)
     assert timeline.makespan == MODEL.compute
     assert found.samples_per_s == 8 / MODEL.compute
-    assert plan.schedule.volume == 0
+    assert (plan.schedule.ranks, plan.schedule.volume) == (1, 0)
 
 
 @pytest.mark.parametrize("algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"])
