@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--times", type=Path, help="a file to keep how long tests take, for the next run")
+    parser.add_argument("--times", type=Path, help="a file to keep how long tests take; delete it when tests change")
     parser.add_argument("--file", action="append", help="all mutants of this file, like simulator/bounds.py")
     options = parser.parse_args()
     known = equivalents()

@@ -17,10 +17,11 @@ def nearest(root: Path, path: str) -> list[str]:
     """Files to run for a mutant of `path`, the nearest first, the laws last."""
     far = _steps(root, path)
     tests = [
-        test for floor in FLOORS for test in _tests(root, f"tests/{floor}") if _is_named(test, path) or test in far
+        test for floor in FLOORS for test in _tests(root, f"tests/{floor}") if test in far or _is_named(test, path)
     ]
+    tests = [test for test in tests if Path(test).name not in OWN or _is_named(test, path)]
     closest = min((far.get(test, 0) for test in tests), default=0)
-    near = [test for test in tests if _is_named(test, path) or far[test] <= max(1, closest)]
+    near = [test for test in tests if _is_named(test, path) or far[test] <= closest + 1]
     folder = str(Path("tests", path).parent)
     near.sort(key=lambda test: (not _is_named(test, path), far.get(test, 0), str(Path(test).parent) != folder))
     return [path, *near, *_tests(root, LAWS)]
@@ -39,11 +40,15 @@ def _steps(root: Path, path: str) -> dict[str, int]:
             continue
         found[used] = steps
         for user in users.get(used, []):
-            if Path(used).name.startswith("_") or user == str(Path(used).parent / "__init__.py"):
+            if _is_private(used) or user == str(Path(used).parent / "__init__.py"):
                 waiting.appendleft((steps, user))
             else:
                 waiting.append((steps + 1, user))
     return found
+
+
+def _is_private(file: str) -> bool:
+    return Path(file).name.startswith("_") and Path(file).name != "__init__.py"
 
 
 def _is_named(test: str, path: str) -> bool:

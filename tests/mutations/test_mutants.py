@@ -59,6 +59,10 @@ def test_who_imports_a_file_by_way_of_its_package_is_near() -> None:
     assert "tests/topologies/test_units.py" not in nearest(ROOT, "simulator/collectives/ring.py")
 
 
+def test_who_imports_a_part_of_a_strategy_by_way_of_the_strategy_is_near() -> None:
+    assert "tests/simulator/training/test_ddp.py" in nearest(ROOT, "simulator/training/communicator.py")
+
+
 def test_every_equivalent_mutant_is_still_there_and_has_a_reason() -> None:
     known = equivalents()
     paths = {path for path, _, _ in known}

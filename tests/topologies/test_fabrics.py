@@ -37,6 +37,11 @@ def test_switches_are_of_no_node_and_reduce_if_asked(join: Join, in_network: boo
 
 
 @pytest.mark.parametrize("join", JOINS)
+def test_switches_do_not_reduce_unless_asked(join: Join) -> None:
+    assert not built(join, 5, 4).in_network.any()
+
+
+@pytest.mark.parametrize("join", JOINS)
 def test_figures_reach_every_link(join: Join) -> None:
     topology = built(join, 9, 4, Wires(3e9, 1e-6, 5e-7, "ethernet", 2e-6, assumed=True))
     to_port = (topology.source < 36) | (topology.target < 36)

@@ -146,6 +146,12 @@ def test_a_rank_without_a_device_is_refused(pair: tuple[int, int]) -> None:
         ring(4, bandwidth=1e9).route(*pair)
 
 
+def test_of_many_ranks_the_one_without_a_device_is_named() -> None:
+    for rank in (-1, 4):
+        with pytest.raises(InputError, match=f"rank {rank} has no device: ring has 4 ranks"):
+            ring(4, bandwidth=1e9).routes(np.array([0, 1, rank]), np.array([1, 2, 3]))
+
+
 def test_one_way_streets_lead_round() -> None:
     builder = TopologyBuilder("roundabout")
     names = [builder.device(f"d{k}") for k in range(5)]
