@@ -15,7 +15,7 @@ NAMED = 6
 """Ranks that are named of those behind which a rank waits."""
 
 
-def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: int = 1) -> list[list[str]]:
+def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: float = 1) -> list[list[str]]:
     """A line a wait, seconds a step: the link, the time, and who waits behind whom."""
     lines = [[f"  {wait.where}", format_seconds(wait.seconds / steps), _who(wait, schedule)] for wait in waits[:SHOWN]]
     rest = waits[SHOWN:]

@@ -16,8 +16,9 @@ def walk(
     """Back from the finish of `operation` to time zero along what was waited for: the predecessor that finished last,
     the hop that arrived last, the occupant of a medium or lane.
 
-    A transfer that waits is the waiter of all that its occupants do while it waits: their segments are contention where
-    the occupant has another rank. Under fair sharing `others` is the share of a wait that other ranks cause.
+    A transfer that waits is the waiter of all that its occupants do while it waits: that is contention where the
+    occupant has another rank. What an occupant did before the waiter came is the occupant's own. Under fair sharing
+    `others` is the share of a wait that other ranks cause.
 
     Returns the columns of `critical_path.Path`.
     """
@@ -44,23 +45,34 @@ def walk(
                 slowest = link_media[k]
         return slowest
 
-    def cross(i, medium, waiter):
+    def do(part, duration, i, where, amount, waiter, waited):
+        """What an operation did while another one waited for the last `waited` seconds of it, or more."""
+        if rank[i] == rank[waiter] or waited >= duration:
+            add(part, duration, i, where, amount, waiter, rank[i] != rank[waiter])
+        elif waited <= 0.0:
+            add(part, duration, i, where, amount, i, False)
+        else:
+            late = amount * (waited / duration)
+            add(part, waited, i, where, late, waiter, True)
+            add(part, duration - waited, i, where, amount - late, i, False)
+
+    def cross(i, medium, waiter, waited):
         """The bytes and the gap of a transfer on a medium."""
-        contended = rank[i] != rank[waiter]
-        add(_SERIALISATION, nbytes[i] / bandwidth[medium], i, medium, nbytes[i], waiter, contended)
-        add(_GAP, gap[medium], i, medium, 1.0, waiter, contended)
+        taken = nbytes[i] / bandwidth[medium]
+        do(_SERIALISATION, taken, i, medium, nbytes[i], waiter, waited)
+        do(_GAP, gap[medium], i, medium, 1.0, waiter, waited - taken)
 
     def fly(i, at):
         """The latency of a link on the way."""
         add(_LATENCY, latency[route_links[at]], i, route_links[at], 1.0, i, False)
 
-    def serve(i, waiter):
+    def serve(i, waiter, waited):
         """A computation, or the work at the end of a transfer."""
         part, amount, where, cost = _COMPUTE, seconds[i], rank[i], 1.0
         if kind[i] != COMPUTE:
             amount, where = nbytes[i], peer[i]
             part, cost = (_REDUCTION, reduction[where]) if reduces[i] else (_COPY, copy[where])
-        add(part, amount * cost, i, where, amount, waiter, rank[i] != rank[waiter])
+        do(part, amount * cost, i, where, amount, waiter, waited)
 
     def last_hop(i):
         """The place on the route of the hop whose bytes arrive last, its medium, and when they arrive."""
@@ -80,7 +92,7 @@ def walk(
         slowest, medium, _ = last_hop(i)
         for at in range(end - 1, slowest - 1, -1):
             fly(i, at)
-        cross(i, medium, i)
+        cross(i, medium, i, 0.0)
         return node_indptr[i] + slowest - begin
 
     def crossings(i, medium):
@@ -156,15 +168,16 @@ def walk(
         before, link = node_start[node_indptr[i] + hop - 1], route_links[route_indptr[route[i]] + hop - 1]
         return before + (held(i, longest(i, link)) if store_and_forward else 0.0) + latency[link]
 
-    def wait(node, i, occupant, holder, waiter):
-        """What the occupant of a medium or a lane did there while a node of i, and the waiter with it, waited."""
+    def wait(node, i, occupant, holder, waiter, waited):
+        """What the occupant of a medium or a lane did there while a node of i waited, and the waiter in the end."""
         begin, end = links_of(holder)
         at = begin + occupant - node_indptr[holder]
         if at < end:
             link = route_links[route_indptr[route[i]] + node - node_indptr[i]]
-            cross(holder, shared(route_links[at], link, holder, node_start[occupant], node_start[node]), waiter)
+            medium = shared(route_links[at], link, holder, node_start[occupant], node_start[node])
+            cross(holder, medium, waiter, waited)
         else:
-            serve(holder, waiter)
+            serve(holder, waiter, waited)
 
     i, node = operation, _NONE  # at the start of the node, or without one at the finish of the operation
     waiter, since = operation, np.inf  # who waits for the node to start, and since when
@@ -174,13 +187,13 @@ def walk(
             node = node_indptr[i + 1] - 1
             arrived = node - node_indptr[i] < hops
             if not arrived:
-                serve(i, i)
+                serve(i, i, 0.0)
         elif node_cause[node] >= 0:
             if since >= node_start[node]:
                 waiter, since = i, came(i, hop, hops)
             occupant = node_cause[node]
             holder = np.searchsorted(node_indptr, occupant, side="right") - 1
-            wait(node, i, occupant, holder, waiter)
+            wait(node, i, occupant, holder, waiter, node_start[node] - since)
             i, node = holder, occupant
             continue
         elif hop == 0:
@@ -191,7 +204,7 @@ def walk(
             at = route_indptr[route[i]] + hop - 1
             fly(i, at)
             if store_and_forward:
-                cross(i, longest(i, route_links[at]), i)
+                cross(i, longest(i, route_links[at]), i, 0.0)
             node -= 1
         if arrived:
             node = flow(i) if fair else arrive(i)

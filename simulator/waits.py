@@ -28,8 +28,9 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
     found: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
         if segment.contended and segment.seconds > 0:
-            behind = found.setdefault((_place(timeline, segment), int(schedule.rank[segment.waiter])), {})
-            for rank, seconds in _occupants(timeline, segment).items():
+            where, seconds_by_rank = _occupants(timeline, segment)
+            behind = found.setdefault((where, int(schedule.rank[segment.waiter])), {})
+            for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
     longest_first = [
         Wait(where, waiter, tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))), sum(behind.values()))
@@ -38,23 +39,26 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
     return sorted(longest_first, key=lambda wait: -wait.seconds)
 
 
-def _place(timeline: Timeline, segment: Segment) -> str:
+def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, float]]:
+    """Where a contended segment was waited for, and its seconds by the rank that caused them."""
+    names, sender = timeline.routed.topology.medium_names, int(timeline.schedule.rank[segment.operation])
+    if segment.operation == segment.waiter:
+        medium, shares = _sharers(timeline, segment.operation)
+        return names[medium], {rank: share * segment.seconds for rank, share in shares.items()}
     if segment.part in ("serialisation", "gap"):
-        return timeline.routed.topology.medium_names[segment.where]
-    return f"merging on rank {segment.where}"
+        return names[segment.where], {sender: segment.seconds}
+    return f"merging on rank {segment.where}", {sender: segment.seconds}
 
 
-def _occupants(timeline: Timeline, segment: Segment) -> dict[int, float]:
-    """Seconds of a contended segment by the rank that caused them."""
-    if segment.operation != segment.waiter:
-        return {int(timeline.schedule.rank[segment.operation]): segment.seconds}
-    held, i = timeline.occupancy, segment.operation
-    start, end = timeline.start[i], timeline.sent[i]
-    mine = held.medium[held.operation == i]
-    shared = np.flatnonzero(np.isin(held.medium, mine) & (held.start < end) & (held.start + held.seconds > start))
-    sender = timeline.schedule.rank[held.operation[shared]]
-    overlap = np.minimum(held.start + held.seconds, end)[shared] - np.maximum(held.start, start)[shared]
-    nbytes = np.bincount(sender, mean_rate(held)[shared] * overlap)
-    nbytes[timeline.schedule.rank[i]] = 0.0
-    ranks = np.flatnonzero(nbytes)
-    return dict(zip(ranks.tolist(), (nbytes[ranks] / (nbytes.sum() or 1.0) * segment.seconds).tolist(), strict=True))
+def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
+    """The medium of a flow's route on which other ranks send most meanwhile, and their shares of these bytes."""
+    held, rank = timeline.occupancy, timeline.schedule.rank
+    start, end = timeline.start[flow], timeline.sent[flow]
+    overlap = np.minimum(held.start + held.seconds, end) - np.maximum(held.start, start)
+    shared = np.isin(held.medium, held.medium[held.operation == flow]) & (overlap > 0)
+    rows = np.flatnonzero(shared & (rank[held.operation] != rank[flow]))
+    nbytes = mean_rate(held)[rows] * overlap[rows]
+    medium = int(np.argmax(np.bincount(held.medium[rows], nbytes)))
+    mine = held.medium[rows] == medium
+    by_rank = np.bincount(rank[held.operation[rows[mine]]], nbytes[mine])
+    return medium, {other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()}

@@ -83,7 +83,7 @@ CAUSE_KEYS = ("transfer", "contention", "slower_peer", "drain")
 
 def text(found: Run, what_if: WhatIf) -> str:
     """What people read."""
-    row, waiting = found.row, wait_cells(found.waits, found.timeline.schedule, found.plan.steps)
+    row, waiting = found.row, wait_cells(found.waits, found.timeline.schedule, found.measures.window.steps)
     blocks = [
         f"{found.title}: {format_seconds(row.step_s)} a step",
         align(_summary(found)),

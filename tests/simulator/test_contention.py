@@ -66,14 +66,14 @@ def test_messages_of_the_same_rank_between_others_are_serialisation() -> None:
 
 def test_who_came_later_did_not_wait_for_what_was_over() -> None:
     # At rank 0's port: 4 s of rank 1, 4 s of rank 2, and rank 1 again from 8 to 12, whose message is ready at 6: it
-    # waits for rank 2 alone. Rank 2 waited for rank 1 before.
+    # waits for the last 2 s of rank 2 alone. Rank 2 waited for rank 1 before.
     schedule = ScheduleBuilder(4, 1.0)
     schedule.signal(1, 0, nbytes=4.0)
     schedule.signal(2, 0, nbytes=4.0)
     schedule.signal(1, 0, nbytes=4.0, after=schedule.compute(1, 6.0))
     by_part, waiting = found(simulate(schedule.build(), star()))
-    assert by_part == {"serialisation": 4, "contention": 8}
-    assert [(wait.waiter, wait.behind) for wait in waiting] == [(1, (2,)), (2, (1,))]
+    assert by_part == {"serialisation": 4 + 2, "contention": 2 + 4}
+    assert waiting == [Wait("switch->gpu0", 2, (1,), 4.0), Wait("switch->gpu0", 1, (2,), 2.0)]
 
 
 def test_any_channel_of_the_same_rank_is_serialisation() -> None:
@@ -102,6 +102,14 @@ def test_a_flow_waits_for_the_senders_that_share_its_links() -> None:
     assert share[4] == 1, "rank 2 sends one message"
     assert 0 < share[0] < 1
     assert {wait.waiter for wait in waits(timeline, path)} == {timeline.schedule.rank[path[0].operation]}
+
+
+def test_a_flow_waits_on_the_link_that_others_share() -> None:
+    # All three ports are as fast: it is the one into rank 0 that ranks 1 and 2 share.
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal([1, 2], 0, nbytes=4.0)
+    _, waiting = found(simulate(schedule.build(), shapes.star(3, bandwidth=1.0), sharing="fair"))
+    assert [(wait.where, wait.behind) for wait in waiting] in ([("switch->gpu0", (1,))], [("switch->gpu0", (2,))])
 
 
 def test_flows_of_one_rank_have_no_contention() -> None:
@@ -164,6 +172,17 @@ def test_waits_of_transfers_by_the_definition(rule: dict[str, Any], seed: int, r
             first = timeline.routed.node_indptr[i]
             expected = sum(timeline.node_start[first + hop] - came[hop] for hop in range(hops))
         assert every[i] == pytest.approx(expected, abs=1e-9 * timeline.makespan)
+
+
+@pytest.mark.parametrize("rule", [{}, {"store_and_forward": True}], ids="".join)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_no_transfer_has_more_contention_on_the_path_than_it_waits(rule: dict[str, Any], seed: int, ranks: int) -> None:
+    timeline = drawn(seed, ranks, rule)
+    on_path = np.zeros(len(timeline.schedule))
+    for segment in critical_path(timeline):
+        if segment.contended and segment.part in ("serialisation", "gap"):
+            on_path[segment.waiter] += segment.seconds
+    assert (on_path <= waited(timeline)[1] + 1e-9 * timeline.makespan).all()
 
 
 @pytest.mark.parametrize("rule", RULES, ids="".join)
