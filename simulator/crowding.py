@@ -22,11 +22,15 @@ class Apart(NamedTuple):
 
 
 class Crowding(NamedTuple):
-    """How links of a kind slow down as a job grows: α and 1/β are as measured at `nodes` nodes, and go with the number
-    of nodes to the power of `latency` and of `bandwidth`, up to `most` nodes, the most that were measured: beyond, they
-    stay as they are there. Besides, some numbers of nodes are slower or faster of their own, as they were measured in
-    another allocation of the machine, and others the more so the nearer they are. 1/β is that of jobs of `per_node`
-    ranks a node, and goes with their number to the power of `shared`: -1 where each has a port of its own."""
+    """How links of a kind slow down as a job grows.
+
+    α and 1/β are as measured at `nodes` nodes. They grow with the number of nodes to the power of `latency` and of
+    `bandwidth`. Both powers end at `most` nodes, the most that were measured.
+    `apart` corrects single numbers of nodes that were measured in another allocation. A number in between, or beyond,
+    gets a mix of these corrections, which fades with the distance in log(nodes).
+    1/β is that of jobs of `per_node` ranks a node. It grows with their number to the power of `shared`: -1 where each
+    rank has a port of its own.
+    """
 
     nodes: float = 1.0
     latency: float = 0.0

@@ -107,7 +107,7 @@ def _respelt(text: str, units: dict[str, float]) -> str:
         return ""
     number, prefix, word, _ = match.groups()
     unit = "B" if word == "B" or word.lower().startswith("byte") else "bit"
-    return f"write {number}{prefix.upper().replace('K', 'k')}{unit}/s"
+    return f"write {float(number):.12g}{prefix.upper().replace('K', 'k')}{unit}/s"
 
 
 def parse_whole(text: str) -> int:

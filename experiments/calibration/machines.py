@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from experiments.measurements import Curve, setups
 from topologies.errors import InputError
 
-_GPU = re.compile(r"\b(?:[ABHPV]\d{2,3}|G[HB]\d{3}|MI\d{3}[AX]?|L4|L40S?|T4|\d{4} ?Ti)\b")
+_GPU = re.compile(
+    r"\b(?:[ABHPV]\d{2,3}[GS]?|A\d{4}|G[HB]\d{3}|MI\d{3}[AX]?|gfx\d{3}|L4|L40S?|T4|\d{4} ?Ti|[2-5]0[5-9]0)\b"
+)
 SHOWN = 4
 """Machines that a refusal names."""
 

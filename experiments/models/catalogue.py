@@ -107,7 +107,7 @@ def find(text: str) -> Model:
 
 def _exists(path: str) -> bool:
     try:
-        return Path(path).exists()
+        return bool(path) and Path(path).exists()
     except (OSError, ValueError):
         return False
 

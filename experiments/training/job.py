@@ -132,6 +132,12 @@ class Run:
         return waits(self.timeline, self.path)
 
     @property
+    def _steps(self) -> float:
+        """Steps of the whole run; without a fixed order of updates, p updates are a step."""
+        updates = self.plan.updates
+        return len(updates.worker) / self.plan.workers if updates and len(updates.worker) else self.plan.steps
+
+    @property
     def title(self) -> str:
         """What ran where, in words."""
         job, model = self.job, self.job.model
@@ -192,7 +198,7 @@ class Run:
             contention_s=float(causes[1]),
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
-            volume_B=self.timeline.schedule.volume / self.plan.steps,
+            volume_B=self.timeline.schedule.volume / self._steps,
             peak_B=memory.peak if memory else None,
             redundant_B=memory.peak_redundant if memory else None,
             staleness=float(found.staleness.mean()) if len(found.staleness) else 0.0,

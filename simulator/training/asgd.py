@@ -204,7 +204,7 @@ class _Run:
     of the step."""
 
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
-        setting.check_size(options.size(setting))
+        setting.check_size(options.size(setting), repeats=False)
         self.servers, self.setting, self.bound = _Servers(options, model, setting), setting, bound
         self.builder = self.servers.builder()
         self.factors = setting.conditions.factors(setting.steps, setting.ranks)

@@ -73,7 +73,7 @@ class LocalSGD(Strategy):
     def size(self, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of the parameters has `large` of them."""
         average, after = large + 2 * setting.ranks, -setting.steps % self.every
-        return Size(3 * setting.ranks + average / self.every, average * after / self.every)
+        return Size(3 * setting.ranks + average / self.every, average * after / self.every, self.every)
 
     def _averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""

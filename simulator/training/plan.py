@@ -41,10 +41,14 @@ class Setting:
         if failure and failure.step >= self.steps:
             raise InputError(f"a worker fails in step {failure.step}: the steps are 0 to {self.steps - 1}")
 
-    def check_size(self, size: Size, *, exact: bool = True) -> None:
-        """Raise InputError if steps of this `size` are more than a run may have; if that is not `exact` but at least,
-        only if a single step is."""
-        check_size(size, *(self.steps, self.conditions.repeated(self.steps)) if exact else (1,))
+    def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
+        """Raise InputError if the steps have more operations than a run may have.
+
+        A `size` that is not `exact` is a lower bound: then only a single step is checked. A strategy that `repeats`
+        runs the steps since the checkpoint again after a failure.
+        """
+        repeated = self.conditions.repeated(self.steps) if repeats else 0
+        check_size(size, *(self.steps, repeated) if exact else (1,))
 
 
 class Spans(NamedTuple):

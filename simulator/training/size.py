@@ -19,10 +19,12 @@ PIECES = 16
 
 
 class Size(NamedTuple):
-    """Operations of each step, and those that come once."""
+    """Operations of each step, and those that come once. Other numbers of steps have the same where `every` divides
+    them, and no more of those that come once."""
 
     step: float
     once: float = 0.0
+    every: int = 1
 
 
 def check_size(size: Size, steps: int, repeated: int = 0) -> None:
@@ -32,6 +34,7 @@ def check_size(size: Size, steps: int, repeated: int = 0) -> None:
     if total <= MOST_OPERATIONS:
         return
     fewer = int((MOST_OPERATIONS - size.once) // size.step) - repeated
+    fewer -= fewer % size.every
     if 1 <= fewer < steps:
         take = f"take {fewer} step{'s' * (fewer > 1)}"
         raise InputError(f"{steps} steps have {total:.3g} operations, a run at most {MOST_OPERATIONS}: {take}")

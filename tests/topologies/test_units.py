@@ -484,3 +484,10 @@ def test_a_range_that_has_its_end_says_nothing(parse: Parse, text: str, caplog: 
     with caplog.at_level("INFO", logger="simctl"):
         parse(text)
     assert not caplog.messages
+
+
+def test_the_spelling_that_is_offered_is_right() -> None:
+    for text in ("1e3GB/s", "400Gb", "2.50gbit/s", "50gBps"):
+        with pytest.raises(InputError, match="write") as refused:
+            parse_bandwidth(text)
+        assert parse_bandwidth(str(refused.value).rpartition(" ")[2]) > 0

@@ -199,6 +199,17 @@ def test_what_a_step_costs_leaves_out_the_drain(
     )
 
 
+def test_bytes_a_step_are_of_as_many_updates_as_workers(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 0 serves, rank 1 has two batches, rank 2 has three; a push and a pull of 4 MB each, p updates a step."""
+    found = report(replace(request_, strategy="asgd", p="3", steps=3, batches="1:2"), capsys)
+    plan = replace(request_, strategy="asgd", p="3", steps=3, batches="1:2")
+    run_ = next(iter(plan.variants(plan.job())))[1].run(3)
+    assert run_.plan.updates is not None
+    updates = len(run_.plan.updates.worker)
+    assert updates == 3 + 2 + 3
+    assert found["summary"]["volume_B"] == pytest.approx(run_.timeline.schedule.volume * 3 / updates)
+
+
 def test_a_shipped_model_is_on_the_devices_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     request = Request("resnet50:batch=2", "ddp", Machine("dgx1"), "2")
     assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)

@@ -30,7 +30,7 @@ def planned(strategy: Strategy, ranks: int, steps: int) -> tuple[Plan, Size]:
     checked: list[Size] = []
 
     class Checked(Setting):
-        def check_size(self, size: Size, *, exact: bool = True) -> None:
+        def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
             checked.append(size)
 
     topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(1e9, 0.0))
@@ -97,6 +97,26 @@ def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
     with pytest.raises(InputError, match=r"take 1 step$"):
         check_size(Size(1e7), 2)
     check_size(Size(MOST_OPERATIONS / 4), 4)
+    with pytest.raises(InputError, match="take 160 steps"):
+        check_size(Size(1e5, 5e4, every=10), 1000)
+
+
+def test_the_steps_that_local_sgd_is_advised_fit() -> None:
+    topology = machine("star").build(1000, 0, Figures(1e9, 0.0))
+    strategy = LocalSGD(every=8, algo="gloo_ring")
+    with pytest.raises(InputError, match=r"take \d+ steps") as refused:
+        strategy.plan(MODEL, Setting(topology, 1000, 800))
+    steps = int(refused.value.args[0].split()[-2])
+    setting = Setting(topology, 1000, steps)
+    setting.check_size(strategy.size(setting, 8 * 1000 * 999.0))
+
+
+def test_a_strategy_that_repeats_no_step_is_not_refused_for_repeating() -> None:
+    conditions = Conditions(failure=Failure(rank=0, step=9, restart=1.0, timeout=1.0, checkpoint=2))
+    setting = Setting(machine("star").build(2, 0, Figures(1e9, 0.0)), 2, 10, conditions)
+    setting.check_size(Size(MOST_OPERATIONS / 10), repeats=False)
+    with pytest.raises(InputError, match="10 steps have .*: take 8 steps"):
+        setting.check_size(Size(MOST_OPERATIONS / 10))
 
 
 @pytest.mark.parametrize(
