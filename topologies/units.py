@@ -233,8 +233,8 @@ def format_bytes(nbytes: float, binary: bool | None = None) -> str:
 
     >>> format_bytes(67108864), format_bytes(64e6), format_bytes(1000 / 3)
     ('64MiB', '64MB', '333.3B')
-    >>> format_bytes(64e6, binary=True), format_bytes(67108864, binary=False)
-    ('61.04MiB', '67.11MB')
+    >>> format_bytes(64e6, binary=True), format_bytes(67108864, binary=False), format_bytes(2**30 - 1, binary=True)
+    ('61.04MiB', '67.11MB', '1GiB')
     """
     exact = "" if binary is False else _exact_binary(nbytes)
     if binary is None:
@@ -242,7 +242,11 @@ def format_bytes(nbytes: float, binary: bool | None = None) -> str:
     if not binary or not math.isfinite(nbytes):
         return _si(nbytes, "B")
     power, prefix = _power(nbytes)
-    return exact if exact and len(exact) <= _WIDEST else f"{nbytes / 2**power:.4g}{prefix}B"
+    if exact and len(exact) <= _WIDEST:
+        return exact
+    if float(f"{nbytes / 2**power:.4g}") >= 1024:
+        power, prefix = _power(2.0 ** (power + 10))
+    return f"{nbytes / 2**power:.4g}{prefix}B"
 
 
 def in_binary(sizes: Iterable[float]) -> bool:
@@ -256,7 +260,7 @@ def in_binary(sizes: Iterable[float]) -> bool:
 
 
 def _power(nbytes: float) -> tuple[int, str]:
-    return next(((power, prefix) for power, prefix in _BINARY if nbytes >= 2**power), (0, ""))
+    return next(((power, prefix) for power, prefix in _BINARY if nbytes * (1 + 1e-12) >= 2**power), (0, ""))
 
 
 def _exact_binary(nbytes: float) -> str:
@@ -273,8 +277,8 @@ def _exact_binary(nbytes: float) -> str:
 def format_seconds(seconds: float) -> str:
     """Seconds for people.
 
-    >>> format_seconds(2.5e-5), format_seconds(0.0)
-    ('25us', '0s')
+    >>> format_seconds(2.5e-5), format_seconds(0.0), format_seconds(69271.4)
+    ('25us', '0s', '69271s')
     """
     return _si(seconds, "s")
 
@@ -297,5 +301,7 @@ def _si(value: float, unit: str) -> str:
     if unit != "s" and exponent < 0:
         exponent = 0
     if unit == "s" and exponent > 0:
+        if 1e4 <= abs(value) < 1e6:
+            return f"{value:.0f}s"
         exponent = 0
     return f"{value / 1000.0**exponent:.4g}{'fpnum kMGTP'[exponent + 5].strip()}{unit}"

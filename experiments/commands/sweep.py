@@ -24,7 +24,7 @@ FIGURES = (".png", ".svg", ".pdf")
 MOST_RANKS = 131_072
 USUAL_RANKS = "2..64"
 NAMED = 8
-"""Points without a row that are named, of each kind; how many more there are follows."""
+"""Reasons that are named why points have no row, and numbers of ranks of each."""
 
 
 def run(
@@ -57,8 +57,11 @@ def run(
         show(asdict(row))
     if not rows:
         raise InputError(str(missing[0]))
-    for line in ignored(profile, algorithms, ranks):
-        output.note(line)
+    for algorithm in algorithms:
+        for line in ignored(
+            profile, [algorithm], dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name)
+        ):
+            output.note(line)
     if out:
         parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
         parameters |= {"profile": profile.name} if profile else {}
@@ -144,10 +147,14 @@ def _verdict(rows: Sequence[Row], missing: Sequence[Missing]) -> int:
 
 
 def _name(what: str, points: Sequence[Missing]) -> None:
-    for point in points[:NAMED]:
-        output.note(f"{what} {point}")
-    if len(points) > NAMED:
-        output.note(f"{what} {len(points) - NAMED} more")
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for point in points:
+        reasons.setdefault((point.algorithm, point.why), []).append(point.ranks)
+    for (algorithm, why), ranks in list(reasons.items())[:NAMED]:
+        some = ", ".join(map(str, dict.fromkeys(ranks[:NAMED]))) + (", ..." if len(ranks) > NAMED else "")
+        output.note(f"{what} {algorithm}, {some} ranks: {why}")
+    if len(reasons) > NAMED:
+        output.note(f"{what} {output.counted(len(points), 'point')} in all")
 
 
 def parse_algorithms(text: str) -> list[Algorithm]:

@@ -55,7 +55,10 @@ def run(
         output.note(f"skipped {line}")
     if not fit and machine.is_unnamed:
         usual = f"{machine.topology}, links of {LINKS['bandwidth']} and {LINKS['latency']}"
-        output.note(f"predicted for a default machine ({usual}), not yours: name yours with --topology, or give --fit")
+        output.note(
+            f"predicted for default links ({usual}), not yours: give --bandwidth and --latency, "
+            "a machine as --topology, or --fit"
+        )
     output.say(_render(results, machine, how))
     return 0
 

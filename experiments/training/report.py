@@ -114,7 +114,7 @@ def _summary(found: Run) -> list[list[str]]:
         ],
         ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
         ["  peak memory", memory_cell(row.peak_B), "the fullest rank"],
-        ["  redundant", memory_cell(row.redundant_B), "all ranks together, at the worst moment"],
+        ["  redundant", memory_cell(row.redundant_B), "the peak amount of duplicate data over all ranks"],
     ]
     if len(found.measures.staleness):
         lines.append(["  staleness", f"{row.staleness:.2f}", _stale(found)])

@@ -145,7 +145,7 @@ def test_validate_without_a_fit_predicts_every_size() -> None:
 
 
 def test_validate_says_that_nobody_named_the_machine(command: Simctl) -> None:
-    said = "note: predicted for a default machine (star, links of 50GB/s and 1us), not yours"
+    said = "note: predicted for default links (star, links of 50GB/s and 1us), not yours"
     assert said in command("validate", str(LOG)).stderr
     for given in (["--fit"], ["--bandwidth", "49GB/s"], ["--topology", "star:latency=2us"]):
         assert command("validate", str(LOG), *given).stderr == ""

@@ -96,11 +96,26 @@ def test_a_failed_check_counts_more_than_a_point_that_fails(simctl: Simctl, monk
     assert len(done.stderr.splitlines()) == 2
 
 
+def test_a_reason_is_named_once_for_all_numbers_of_ranks(simctl: Simctl) -> None:
+    done = simctl("sweep", "--algo", "ring,nvls", "--topology", "star", "--p", "2..4")
+    why = "nvls needs switches in a node that reduce, and topology 'star' has none"
+    assert done.returncode == 0
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"note: skipped nvls, 2, 3, 4 ranks: {why}")
+
+
+def test_what_cannot_be_built_takes_no_time(simctl: Simctl) -> None:
+    done = simctl("sweep", "--p", "30000")
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert "take fewer ranks" in line
+
+
 def test_many_points_that_fail_are_counted(simctl: Simctl) -> None:
     done = simctl("sweep", *HGX, "--p", "32..50")
     assert len(table(done.stdout)) == 2
     assert len(done.stderr.splitlines()) == command.NAMED + 1
-    assert done.stderr.splitlines()[-1] == "note: failed 10 more"
+    assert done.stderr.splitlines()[-1] == "note: failed 18 points in all"
 
 
 def test_a_sweep_of_which_all_points_fail_is_one_mistake(simctl: Simctl) -> None:
