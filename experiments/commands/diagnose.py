@@ -16,7 +16,7 @@ from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
-from experiments.measurements.measurement import COLLECTIVE
+from experiments.measurements.measurement import COLLECTIVE, NO_FOOTER
 from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
@@ -112,7 +112,8 @@ def _render(
         return output.to_json({"curves": [_record(one) for one in results], "differences": between, "failures": failed})
     if how == "csv":
         return output.to_csv([*(row for one in results for row in _rows(one)), *map(_failed, failures)]).rstrip("\n")
-    blocks = ["\n".join(_text(one, len(results) <= FEW)) for one in results]
+    died = {one.source for one in failures}
+    blocks = ["\n".join(_text(one, len(results) <= FEW, one.curve.source in died)) for one in results]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
     others = [*_between(differences), *_failures(failures), _total(results, failures)]
     return "\n".join([parted, *others] if results else others).lstrip("\n")
@@ -139,13 +140,16 @@ def _total(results: Sequence[Diagnosis], failures: Sequence[Failure]) -> str:
     return f"\n{sick} of {output.counted(len(results), 'curve')} abnormal{failed}"
 
 
-def _text(one: Diagnosis, full: bool) -> Iterator[str]:
+def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:
+    """The lines of one curve; `died`: a finding says already that its test did not end."""
     curve = one.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
     kind = "" if curve.kind == COLLECTIVE else curve.kind
     about = ", ".join(word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word)
     yield f"{about}, {Path(curve.source).name}: {one.verdict}"
     yield from (f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings)
+    if NO_FOOTER in curve.notes and not died:
+        yield f"  note: {NO_FOOTER}"
     if not full:
         return
     if curve.capped:
@@ -205,6 +209,7 @@ def _record(one: Diagnosis) -> dict[str, object]:
         "abnormal": one.abnormal,
         "verdict": one.verdict,
         "capped": one.curve.capped,
+        "notes": list(one.curve.notes),
         "findings": [
             found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]} for found in one.findings
         ],

@@ -22,15 +22,15 @@ def died(run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bo
     name = (run.started or next(iter(run.named), "") or "a test").removesuffix("_perf")
     why = f": {' '.join(run.failed.split())[:_LONGEST]}" if run.failed else ""
     if run.header is None:
-        if run.failed:
+        if run.failed or (run.announced and not run.header_lost):
             yield Failure(DIED, source, f"{name} ended before its table{why}")
         return
     where = f"{source}:{run.header.line}"
     reached = max((point.size for curve in curves for point in (*curve.points, *curve.in_place)), default=0)
     if bare:
         yield Failure(DIED, where, f"{name} has a table header and no rows{why}")
-    elif not run.closed and (run.failed or (not last and _stopped(run, reached))):
-        yield Failure(DIED, where, f"{name} ended after {format_bytes(reached)}{why or _asked(run)}")
+    elif not run.closed and (run.failed or _stopped(run, reached)):
+        yield Failure(DIED, where, f"{name} ended after {format_bytes(reached)}{why or _asked(run, last)}")
 
 
 def alone(source: str, count: int, ranks: int) -> Failure:
@@ -48,5 +48,6 @@ def _stopped(run: Run, reached: int) -> bool:
     return not run.capped and run.largest is not None and run.step is not None and run.step.up(reached) <= run.largest
 
 
-def _asked(run: Run) -> str:
-    return f" of {format_bytes(run.largest)}, and the next test follows" if run.largest else ""
+def _asked(run: Run, last: bool) -> str:
+    follows = "the log ends there" if last else "the next test follows"
+    return f" of {format_bytes(run.largest)}, and {follows}" if run.largest else ""

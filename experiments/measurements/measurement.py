@@ -32,6 +32,9 @@ KINDS = (
 """What a benchmark measures: the time of a collective; the time of one message, of one pair of ranks or of several at
 once; or size over the bandwidth of many messages in flight."""
 
+NO_FOOTER = "no footer below the table: the log may be cut short"
+"""The note of a curve of nccl-tests whose test does not say that it ended."""
+
 _SHORT = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all"}
 _SHORT |= {"bc": "broadcast", "bcast": "broadcast", "sr": "send_recv", "p2p": "send_recv"}
 _NAMES = _SHORT | {name.replace("_", ""): name for name in COLLECTIVES}

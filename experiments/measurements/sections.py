@@ -13,12 +13,12 @@ from experiments.measurements.table import Header, find_header
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
     r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL version|rccl-tests|[Ff]ailure|CANCELLED"
-    r"|Exited with|signal|MPI_ABORT|Segmentation fault"
+    r"|Exited with|signal|MPI_ABORT|Segmentation fault|Killed|job killed|BAD TERMINATION"
 )
 _FAILURE = re.compile(r"Test (?:[A-Z]{1,9} )?failure")
 _DIED = re.compile(
     r"CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
-    r"|MPI_ABORT was invoked|Segmentation fault"
+    r"|MPI_ABORT was invoked|Segmentation fault|\bKilled\b|job killed|BAD TERMINATION"
 )
 _ITERATIONS = re.compile(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s")
 _RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
@@ -32,12 +32,16 @@ _ROW = re.compile(
 )
 _LONGEST_ROW = 4096
 _PLACES = ("out-of-place", "in-place")
-_PREAMBLE = ("nThread", "Using devices", "nccl-tests version", "Collective test starting")
+_BEGINS = ("nThread", "nccl-tests version", "Collective test starting")
+_PREAMBLE = (*_BEGINS, "Using devices")
 
 
 @dataclass
 class Run:
-    """One run of a benchmark: its preamble, its header (None until it comes) and the lines below."""
+    """One run of a benchmark: its preamble, its header (None until it comes) and the lines below.
+
+    `header_lost`: rows came, and no header above them.
+    """
 
     devices: list[Device] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
@@ -48,6 +52,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     places: tuple[str, ...] = _PLACES
     header: Header | None = None
+    header_lost: bool = False
     lines: list[Line] = field(default_factory=list)
     closed: bool = False
     named_after: list[str] = field(default_factory=list)
@@ -64,6 +69,11 @@ class Run:
     def over(self) -> bool:
         """Whether what announces a test announces another one: this one has its table, or died before it."""
         return self.header is not None or bool(self.failed)
+
+    @property
+    def announced(self) -> bool:
+        """Whether nccl-tests itself has said that it starts a test."""
+        return self.threads is not None or self.started is not None
 
     def next(self) -> "Run":
         """The test after this one, with what was said of it in advance."""
@@ -109,6 +119,7 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
     if run.header is None or run.closed:
         if _ROW.search(content[:_LONGEST_ROW]):
             sections.orphans.append(line)
+            run.header_lost = run.header is None
         return
     text = run.header.strip(content)
     if text.lstrip().startswith("#"):
@@ -127,6 +138,7 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
     if header is not None:
         _open(sections, header)
     elif any(mark in content for mark in _PREAMBLE) or _lists_device(sections.runs[-1], content):
+        _begin(sections, content)
         _read_preamble(_preamble(sections), content)
     else:
         _read_failure(sections, content)
@@ -175,6 +187,13 @@ def _preamble(sections: Sections) -> Run:
     if sections.runs[-1].over:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
+
+
+def _begin(sections: Sections, content: str) -> None:
+    """Begin a new test where nccl-tests announces one after the list of devices: the test before hangs or died."""
+    run = sections.runs[-1]
+    if run.announced and run.devices and any(mark in content for mark in _BEGINS):
+        sections.runs.append(run.next())
 
 
 def _read_preamble(run: Run, content: str) -> None:

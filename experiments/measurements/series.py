@@ -16,7 +16,7 @@ from experiments.measurements.identity import (
     gpu_model,
     name_collective,
 )
-from experiments.measurements.measurement import Curve, Point, tally
+from experiments.measurements.measurement import NO_FOOTER, Curve, Point, tally
 from experiments.measurements.rows import Rows
 from experiments.measurements.sections import Run
 from experiments.measurements.table import Cell, Header, Row
@@ -77,7 +77,7 @@ def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
     if header.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
     if not run.closed:
-        notes.append("no footer below the table: the log may be cut short")
+        notes.append(NO_FOOTER)
     return tuple(notes)
 
 

@@ -16,6 +16,7 @@ import nccl_logs
 from experiments.commands import diagnose as command
 from experiments.commands.machine import Machine
 from experiments.measurements import Curve, read, write_runs
+from experiments.measurements.measurement import NO_FOOTER
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -112,6 +113,20 @@ def test_a_test_that_died_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFix
     run(path, how="csv")
     last = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))[-1]
     assert (last["abnormal"], last["size_B"], last["source"]) == ("test died", "", f"{path}:30")
+
+
+def test_a_footer_that_is_missing_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("\n".join([*nccl_logs.preamble(), *nccl_logs.rows()]) + "\n")
+    assert run(path) == 0
+    assert f"  note: {NO_FOOTER}\n" in capsys.readouterr().out
+    run(path, how="json")
+    assert json.loads(capsys.readouterr().out)["curves"][0]["notes"] == [NO_FOOTER]
+    path.write_text("\n".join([*nccl_logs.preamble(), *nccl_logs.rows()[:3]]) + "\n")
+    assert run(path) == 1
+    printed = capsys.readouterr().out
+    assert "abnormal: test died, job.log:11: all_reduce ended after 128KiB of 16MiB, and the log ends there" in printed
+    assert NO_FOOTER not in printed, "the finding says so already"
 
 
 @pytest.mark.parametrize("how", ["table", "csv", "json"])

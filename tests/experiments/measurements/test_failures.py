@@ -5,13 +5,22 @@ from pathlib import Path
 import pytest
 
 from experiments.measurements import Failure, read, read_all
+from experiments.measurements.measurement import NO_FOOTER, Unmeasured
 from experiments.measurements.osu import parse_osu
-from nccl_logs import FOOTER, log, parse, preamble, rows, shaped
+from nccl_logs import FOOTER, HEADER, log, parse, preamble, rows, shaped
 from topologies.errors import InputError
 
 NCCL = "node1: Test NCCL failure common.cu:961 'unhandled system error'"
 TIME = "slurmstepd: error: *** STEP 7.0 ON node1 CANCELLED AT 2025-02-06T19:33:33 DUE TO TIME LIMIT ***"
 BARE = "\n".join(preamble()) + "\n"
+LAUNCHERS = (
+    "srun: error: node1: tasks 0-3: Killed",
+    "=>> PBS: job killed: walltime 3600 exceeded limit",
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+    "Killed",
+)
+ANNOUNCED = "\n".join(preamble()[:-4]) + "\n"
+"""A test that hangs before its table."""
 
 
 def test_a_whole_log_has_no_failure() -> None:
@@ -25,11 +34,11 @@ def test_a_table_without_rows_is_one() -> None:
     )
 
 
-@pytest.mark.parametrize("line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3"])
+@pytest.mark.parametrize("line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3", *LAUNCHERS])
 def test_a_test_that_died_between_rows_is_one(line: str) -> None:
     cut = "\n".join([*preamble(), *rows()[:2], line]) + "\n"
     (failure,) = parse(cut + log()).failures
-    assert failure == ("test died", "x.log:11", f"all_reduce ended after 1KiB: {line}")
+    assert failure == ("test died", "x.log:11", f"all_reduce ended after 1KiB: {' '.join(line.split())}")
     assert parse(cut).failures == (failure,)
 
 
@@ -38,8 +47,40 @@ def test_a_test_that_stops_before_the_next_one_is_one() -> None:
     assert [failure.text for failure in parse(cut + log()).failures] == [
         "all_reduce ended after 1KiB of 16MiB, and the next test follows"
     ]
-    assert parse(cut).failures == (), "the log itself may be cut"
-    assert parse("\n".join([*preamble(), *rows()]) + "\n" + log()).failures == ()
+    assert [failure.text for failure in parse(cut).failures] == [
+        "all_reduce ended after 1KiB of 16MiB, and the log ends there"
+    ]
+
+
+def test_a_test_that_reached_its_last_size_has_a_note_and_no_failure() -> None:
+    whole = "\n".join([*preamble(), *rows()]) + "\n"
+    assert parse(whole + log()).failures == ()
+    found = parse(whole)
+    assert found.failures == ()
+    assert NO_FOOTER in found.curves[0].notes
+
+
+def test_a_smaller_largest_size_of_the_benchmark_is_no_failure() -> None:
+    head = [*preamble()[:2], "# Reducing maxBytes to 1024 due to memory limitation", *preamble()[2:]]
+    assert parse("\n".join([*head, *rows()[:2]]) + "\n").failures == ()
+
+
+@pytest.mark.parametrize("text", [log() + ANNOUNCED, ANNOUNCED + log()])
+def test_a_test_that_hangs_before_its_table_is_one(text: str) -> None:
+    found = parse(text)
+    assert [failure.text for failure in found.failures] == ["all_reduce ended before its table"]
+    assert [curve.ranks for curve in found.curves] == [4]
+
+
+def test_a_log_that_ends_before_any_table_is_a_failure() -> None:
+    with pytest.raises(Unmeasured) as raised:
+        parse(ANNOUNCED)
+    assert [failure.text for failure in raised.value.failures] == ["all_reduce ended before its table"]
+
+
+def test_a_header_that_is_lost_is_no_failure() -> None:
+    lost = log().replace(HEADER + "\n", "")
+    assert parse(log() + lost).failures == ()
 
 
 def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
