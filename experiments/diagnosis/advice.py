@@ -79,7 +79,7 @@ def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
     lines = [_chosen(said[kind], known) for kind in kinds if kind in said]
     if curve.network in (SLINGSHOT, EFA):
         lines = [line.replace("(NET/IB, NCCL_IB_HCA)", "(NET/OFI)").replace("(NET/IB)", "(NET/OFI)") for line in lines]
-    if curve.network == SLINGSHOT and not sick.isdisjoint(("bump", "costly switch")):
+    if curve.network == SLINGSHOT and curve.nodes != 1 and not sick.isdisjoint(("bump", "costly switch")):
         lines.append(_on_slingshot(curve, known))
     return tuple(line for line in lines if line)
 

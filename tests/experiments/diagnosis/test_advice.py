@@ -67,3 +67,9 @@ def test_where_all_is_set_a_newer_plugin_is_left(healthy: Curve) -> None:
     curve = replace(healthy, network="Slingshot", variables=(*names, "FI_CXI_DISABLE_HOST_REGISTER"))
     assert advice(curve, BUMP)[-1] == "on Slingshot try a newer aws-ofi-nccl"
     assert len(advice(replace(curve, library="Cray MPICH"), BUMP)) == 1
+
+
+@pytest.mark.parametrize(("ranks", "nodes", "told"), [(4, 1, False), (16, 4, True), (16, None, True)])
+def test_slingshot_is_no_cause_inside_a_node(healthy: Curve, ranks: int, nodes: int | None, told: bool) -> None:
+    curve = replace(healthy, ranks=ranks, nodes=nodes, network="Slingshot")
+    assert any("on Slingshot" in line for line in advice(curve, BUMP)) == told
