@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve, Failure
 from experiments.measurements.networks import EFA, SLINGSHOT
 
-_NCCL = {
-    "wrong result": "wrong sums are never noise: [NCCL_PROTO|repeat with NCCL_PROTO=^LL128, then Simple; if they "
-    "stay, ]test each node's GPU memory and links alone",
-    "bump": "[NCCL_PROTO|repeat these sizes with NCCL_PROTO=Simple, LL128, LL in turn: the choice that is smooth names "
-    "what is at fault; ][NCCL_ALGO|repeat them with NCCL_ALGO=Ring and Tree; ]a single size that is slow only once is "
-    "noise: more iterations (-n 100)",
-    "slow start": "give it more warm-up (-w 50) and fixed clocks (nvidia-smi -lgc)[NCCL_PROTO|; if it stays, small "
-    "messages take another path: compare NCCL_PROTO=LL with the default]",
-    "plateau drops": "[NCCL_ALGO|compare NCCL_ALGO=Ring with Tree at the largest sizes, ]watch clocks and port "
-    "counters (nvidia-smi dmon, perfquery) for throttling and congestion, and repeat on other nodes",
-    "in place differs": "the two should be alike: repeat with more iterations (-n 100) at a quiet time"
-    "[NCCL_LOCAL_REGISTER|; what stays is the registration of one of the buffers (NCCL_LOCAL_REGISTER=0)]",
-    "far below": "see in NCCL's lines[NCCL_DEBUG| (NCCL_DEBUG=INFO)] that every NIC is used (NET/IB"
-    "[NCCL_IB_HCA|, NCCL_IB_HCA]), over GPUDirect RDMA[NCCL_NET_GDR_LEVEL| (NCCL_NET_GDR_LEVEL=PXB or SYS)], with "
-    "enough channels[NCCL_MIN_NCHANNELS| (NCCL_MIN_NCHANNELS)], each rank on the cores near its GPU",
-    "far below in a node": "see in NCCL's lines[NCCL_DEBUG| (NCCL_DEBUG=INFO)] that channels go via P2P and not SHM "
-    "([NCCL_P2P_LEVEL|NCCL_P2P_LEVEL, ]PCIe ACS off), and in nvidia-smi nvlink -s that all links are up",
-    "costly switch": "force what ran at the smaller size ([NCCL_ALGO|NCCL_ALGO|algorithm], "
-    "[NCCL_PROTO|NCCL_PROTO|protocol]) to see whether it is faster here",
-    "slower set-up": "let the two environments differ in one variable at a time (NCCL_*, FI_*, UCX_*), at the sizes "
-    "named",
-}
-_MPI = {
-    "wrong result": "wrong sums are never noise: repeat with another algorithm and transport[UCX_TLS| (UCX_TLS)], then "
-    "test each node's memory alone",
-    "bump": "move the eager limit past these sizes, or before them[UCX_RNDV_THRESH| (UCX_RNDV_THRESH)]"
-    "[I_MPI_EAGER_THRESHOLD| (I_MPI_EAGER_THRESHOLD)]; with GPU buffers see that gdr_copy and cuda_ipc are "
-    "[UCX_TLS|in UCX_TLS|used]",
-    "slow start": "give it more warm-up (osu: -x 1000) and fixed clocks",
-    "plateau drops": "repeat on other nodes and at a quiet time; watch the ports' counters for congestion",
-    "far below": "see that all rails are used[UCX_NET_DEVICES| (UCX_NET_DEVICES)][UCX_MAX_RNDV_RAILS| "
-    "(UCX_MAX_RNDV_RAILS)] and ranks are bound near their NIC",
-    "costly switch": "force the algorithm of the smaller size (Open MPI: coll_tuned_use_dynamic_rules 1 and "
-    "coll_tuned_COLLECTIVE_algorithm; MPICH: MPIR_CVAR_..._INTRA_ALGORITHM)",
-    "in place differs": "the two should be alike: repeat with more iterations (-n 100) at a quiet time",
-    "slower set-up": _NCCL["slower set-up"],
-}
 _FAILED = {
     "test died": "run this test alone with all warnings on: the first one names the rank and the cause; where a test "
     "hangs, look for a firewall, a wrong network interface or a dead link",
@@ -61,8 +24,29 @@ _CXI = {
     "FI_CXI_DISABLE_HOST_REGISTER": "=1",
 }
 """What decides on Slingshot how messages are sent, and values to try."""
-_CHOICE = re.compile(r"\[([A-Z_0-9]+)\|([^|\]]*)\|?([^\]]*)\]")
-"""A variable, what is said where it is not set, and what is said where it is."""
+_FREE = "repeat without the algorithm and the protocol that are forced here"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What the advice on one kind of finding depends on: the variables that are set, the network, and whether a single
+    size is concerned."""
+
+    known: frozenset[str]
+    network: str
+    single: bool
+
+    def unset(self, name: str, text: str) -> str:
+        """`text`, or nothing where the variable `name` is set."""
+        return "" if name in self.known else text
+
+    def hint(self, name: str, value: str = "") -> str:
+        """The variable in brackets, or nothing where it is set."""
+        return self.unset(name, f" ({name}{value})")
+
+    def forces(self) -> list[str]:
+        """The variables that force a choice of NCCL, and are not set."""
+        return [name for name in ("NCCL_ALGO", "NCCL_PROTO") if name not in self.known]
 
 
 def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
@@ -72,29 +56,151 @@ def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
 
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
     """A line for each kind of finding, in their order. It names no variable that the curve's file sets."""
-    said, known = _MPI if uses_mpi(curve) else _NCCL, _set(curve)
-    findings = tuple(findings)
+    told, known, findings = _MPI if uses_mpi(curve) else _NCCL, _set(curve), tuple(findings)
+    single = {finding.kind for finding in findings if len(finding.places) == 1}
     kinds = dict.fromkeys(finding.kind for finding in findings)
     sick = {finding.kind for finding in findings if finding.alarm}
-    lines = [_chosen(said[kind], known) for kind in kinds if kind in said]
-    if curve.network in (SLINGSHOT, EFA):
-        lines = [line.replace("(NET/IB, NCCL_IB_HCA)", "(NET/OFI)").replace("(NET/IB)", "(NET/OFI)") for line in lines]
+    lines = [told[kind](_Case(known, curve.network, kind in single)) for kind in kinds if kind in told]
     if curve.network == SLINGSHOT and curve.nodes != 1 and not sick.isdisjoint(("bump", "costly switch")):
         lines.append(_on_slingshot(curve, known))
     return tuple(line for line in lines if line)
 
 
-def _set(curve: Curve) -> set[str]:
+def _set(curve: Curve) -> frozenset[str]:
     """The variables that are set, an algorithm and a protocol that are forced included."""
     forced = {"NCCL_ALGO": curve.algorithm, "NCCL_PROTO": curve.protocol}
-    return {*curve.variables, *(name for name, value in forced.items() if value)}
+    return frozenset((*curve.variables, *(name for name, value in forced.items() if value)))
 
 
-def _chosen(text: str, known: set[str]) -> str:
-    return _CHOICE.sub(lambda choice: choice[3] if choice[1] in known else choice[2], text)
+def _wrong_with_nccl(case: _Case) -> str:
+    protocols = case.unset("NCCL_PROTO", "repeat with NCCL_PROTO=^LL128, then Simple; if they stay, ")
+    return f"wrong sums are never noise: {protocols}test each node's GPU memory and links alone"
 
 
-def _on_slingshot(curve: Curve, known: set[str]) -> str:
+def _bump_with_nccl(case: _Case) -> str:
+    choices = [
+        case.unset(
+            "NCCL_PROTO", "NCCL_PROTO=Simple, LL128, LL in turn: the choice that is smooth names what is at fault"
+        ),
+        case.unset("NCCL_ALGO", "NCCL_ALGO=Ring and Tree"),
+    ]
+    clauses = [f"repeat these sizes with {choice}" for choice in choices if choice]
+    if case.single:
+        clauses.append("a single size that is slow only once is noise: more iterations (-n 100)")
+    return "; ".join(clauses) or _FREE
+
+
+def _slow_start_with_nccl(case: _Case) -> str:
+    other = case.unset(
+        "NCCL_PROTO",
+        "; if it stays, small messages take another path: compare NCCL_PROTO=LL with the default",
+    )
+    return f"give it more warm-up (-w 50) and fixed clocks (nvidia-smi -lgc){other}"
+
+
+def _drop_with_nccl(case: _Case) -> str:
+    compare = case.unset("NCCL_ALGO", "compare NCCL_ALGO=Ring with Tree at the largest sizes, ")
+    return (
+        f"{compare}watch clocks and port counters (nvidia-smi dmon, perfquery) for throttling and congestion, and "
+        "repeat on other nodes"
+    )
+
+
+def _in_place(_: _Case) -> str:
+    return "the two should be alike: repeat with more iterations (-n 100) at a quiet time"
+
+
+def _in_place_with_nccl(case: _Case) -> str:
+    what = "; what stays is the registration of one of the buffers (NCCL_LOCAL_REGISTER=0)"
+    return _in_place(case) + case.unset("NCCL_LOCAL_REGISTER", what)
+
+
+def _far_with_nccl(case: _Case) -> str:
+    nics = "NET/OFI" if case.network in (SLINGSHOT, EFA) else f"NET/IB{case.unset('NCCL_IB_HCA', ', NCCL_IB_HCA')}"
+    return (
+        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that every NIC is used ({nics}), over GPUDirect RDMA"
+        f"{case.hint('NCCL_NET_GDR_LEVEL', '=PXB or SYS')}, with enough channels{case.hint('NCCL_MIN_NCHANNELS')}, "
+        "each rank on the cores near its GPU"
+    )
+
+
+def _far_in_a_node(case: _Case) -> str:
+    return (
+        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that channels go via P2P and not SHM "
+        f"({case.unset('NCCL_P2P_LEVEL', 'NCCL_P2P_LEVEL, ')}PCIe ACS off), and in nvidia-smi nvlink -s that all links "
+        "are up"
+    )
+
+
+def _switch_with_nccl(case: _Case) -> str:
+    names = ", ".join(case.forces())
+    return f"force what ran at the smaller size ({names}) to see whether it is faster here" if names else _FREE
+
+
+def _slower(_: _Case) -> str:
+    return "let the two environments differ in one variable at a time (NCCL_*, FI_*, UCX_*), at the sizes named"
+
+
+def _wrong_with_mpi(case: _Case) -> str:
+    return (
+        f"wrong sums are never noise: repeat with another algorithm and transport{case.hint('UCX_TLS')}, then test "
+        "each node's memory alone"
+    )
+
+
+def _bump_with_mpi(case: _Case) -> str:
+    copies = case.unset("UCX_TLS", "used") or "in UCX_TLS"
+    return (
+        f"move the eager limit past these sizes, or before them{case.hint('UCX_RNDV_THRESH')}"
+        f"{case.hint('I_MPI_EAGER_THRESHOLD')}; with GPU buffers see that gdr_copy and cuda_ipc are {copies}"
+    )
+
+
+def _slow_start_with_mpi(_: _Case) -> str:
+    return "give it more warm-up (osu: -x 1000) and fixed clocks"
+
+
+def _drop_with_mpi(_: _Case) -> str:
+    return "repeat on other nodes and at a quiet time; watch the ports' counters for congestion"
+
+
+def _far_with_mpi(case: _Case) -> str:
+    rails = f"{case.hint('UCX_NET_DEVICES')}{case.hint('UCX_MAX_RNDV_RAILS')}"
+    return f"see that all rails are used{rails} and ranks are bound near their NIC"
+
+
+def _switch_with_mpi(_: _Case) -> str:
+    return (
+        "force the algorithm of the smaller size (Open MPI: coll_tuned_use_dynamic_rules 1 and "
+        "coll_tuned_COLLECTIVE_algorithm; MPICH: MPIR_CVAR_..._INTRA_ALGORITHM)"
+    )
+
+
+_Kinds = dict[str, Callable[[_Case], str]]
+_NCCL: _Kinds = {
+    "wrong result": _wrong_with_nccl,
+    "bump": _bump_with_nccl,
+    "slow start": _slow_start_with_nccl,
+    "plateau drops": _drop_with_nccl,
+    "in place differs": _in_place_with_nccl,
+    "far below": _far_with_nccl,
+    "far below in a node": _far_in_a_node,
+    "costly switch": _switch_with_nccl,
+    "slower set-up": _slower,
+}
+_MPI: _Kinds = {
+    "wrong result": _wrong_with_mpi,
+    "bump": _bump_with_mpi,
+    "slow start": _slow_start_with_mpi,
+    "plateau drops": _drop_with_mpi,
+    "far below": _far_with_mpi,
+    "costly switch": _switch_with_mpi,
+    "in place differs": _in_place,
+    "slower set-up": _slower,
+}
+
+
+def _on_slingshot(curve: Curve, known: frozenset[str]) -> str:
     names = [f"{name}{value}" for name, value in _CXI.items() if name not in known]
     limits = [f"the eager and rendezvous limits of libfabric decide here: {', '.join(names)}"] if names else []
     newer = [] if uses_mpi(curve) else ["try a newer aws-ofi-nccl"]

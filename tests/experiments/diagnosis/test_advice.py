@@ -12,6 +12,9 @@ from experiments.measurements import Curve, read
 
 LOG = Path(__file__).parents[3] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
 BUMP = (Finding("bump", (3,), 3.0, ""),)
+WIDE = (Finding("bump", (3, 4, 5, 6), 3.0, ""),)
+SWITCH = (Finding("costly switch", (3, 4), 3.0, ""),)
+FREE = ("repeat without the algorithm and the protocol that are forced here",)
 FAR = (Finding("far below", (3,), 3.0, ""),)
 
 
@@ -54,6 +57,24 @@ def test_what_is_set_is_not_named(healthy: Curve) -> None:
 def test_a_forced_algorithm_is_set(healthy: Curve) -> None:
     (line,) = advice(replace(healthy, algorithm="ring", protocol="LL"), BUMP)
     assert line.startswith("a single size")
+
+
+def test_one_size_may_be_noise_and_four_are_none(healthy: Curve) -> None:
+    assert any("noise" in line for line in advice(healthy, BUMP))
+    assert any("noise" in line for line in advice(healthy, (*WIDE, *BUMP)))
+    assert not any("noise" in line for line in advice(healthy, WIDE))
+
+
+def test_what_is_left_of_a_line_is_whole(healthy: Curve) -> None:
+    assert advice(replace(healthy, protocol="LL"), WIDE) == ("repeat these sizes with NCCL_ALGO=Ring and Tree",)
+    assert advice(replace(healthy, protocol="LL"), SWITCH) == (
+        "force what ran at the smaller size (NCCL_ALGO) to see whether it is faster here",
+    )
+
+
+@pytest.mark.parametrize("findings", [WIDE, SWITCH])
+def test_where_all_choices_are_forced_they_may_be_at_fault(healthy: Curve, findings: tuple[Finding, ...]) -> None:
+    assert advice(replace(healthy, algorithm="ring", protocol="LL"), findings) == FREE
 
 
 def test_networks_over_libfabric_have_no_lines_of_infiniband(healthy: Curve) -> None:
