@@ -8,6 +8,8 @@ from experiments.measurements.labels import Label, forced_by
 Said = dict[str, set[str]]
 """All values that were given to each variable, and to "library": its version."""
 LIBRARY = "library"
+_VERBOSE = ("INFO", "TRACE")
+"""Values of NCCL_DEBUG that print what NCCL chooses."""
 
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})")
 _CODE = re.compile(r"\bnccl-library=([0-9]{4,6})(?![0-9])")
@@ -39,8 +41,16 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def variables(said: Said) -> tuple[str, ...]:
-    """The variables that have a value."""
-    return tuple(sorted(name for name, values in said.items() if name != LIBRARY and any(values)))
+    """The variables that have a value that counts: NCCL_DEBUG=WARN prints none of the lines that NCCL_DEBUG is set for.
+
+    >>> variables({"NCCL_PROTO": {"LL"}, "NCCL_ALGO": {""}, "NCCL_DEBUG": {"WARN"}})
+    ('NCCL_PROTO',)
+    """
+    return tuple(sorted(name for name, values in said.items() if name != LIBRARY and _counts(name, values)))
+
+
+def _counts(name: str, values: set[str]) -> bool:
+    return any(value.upper() in _VERBOSE for value in values) if name == "NCCL_DEBUG" else any(values)
 
 
 def version_of(code: int) -> str:

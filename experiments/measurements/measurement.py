@@ -97,8 +97,8 @@ class Curve:
     the kind of memory, `dtype` the element type, `topology` and `machine` the machine in words, `family` the series
     that an index.csv puts the curve in. All are empty where the file does not tell.
     `kind`, one of `KINDS`, is what the benchmark measures. `hosts` are the names of the nodes, `network`
-    is one of `networks.NETWORKS`, `variables` are those of the library that the file sets. `alone`: a process that was
-    meant as a part of a job ran as a job of its own.
+    is one of `networks.NETWORKS`, `variables` are those of the library that the file sets (NCCL_DEBUG: to INFO or
+    TRACE). `alone`: a process that was meant as a part of a job ran as a job of its own.
     `capped`: the benchmark itself lowered its largest size for lack of memory, so the curve's early end is no fault.
     """
 

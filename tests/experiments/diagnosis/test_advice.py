@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import nccl_logs
 from experiments.diagnosis import diagnose
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.findings import Finding
@@ -75,6 +76,12 @@ def test_what_is_left_of_a_line_is_whole(healthy: Curve) -> None:
 @pytest.mark.parametrize("findings", [WIDE, SWITCH])
 def test_where_all_choices_are_forced_they_may_be_at_fault(healthy: Curve, findings: tuple[Finding, ...]) -> None:
     assert advice(replace(healthy, algorithm="ring", protocol="LL"), findings) == FREE
+
+
+@pytest.mark.parametrize(("value", "told"), [("WARN", True), ("VERSION", True), ("INFO", False), ("TRACE", False)])
+def test_only_some_values_of_nccl_debug_print_its_lines(value: str, told: bool) -> None:
+    curve = nccl_logs.only(f"export NCCL_DEBUG={value}\n{nccl_logs.log()}")
+    assert any("NCCL_DEBUG=INFO" in line for line in advice(curve, FAR)) == told
 
 
 def test_networks_over_libfabric_have_no_lines_of_infiniband(healthy: Curve) -> None:
