@@ -115,7 +115,7 @@ def _render(
     died = {one.source for one in failures}
     blocks = ["\n".join(_text(one, len(results) <= FEW, one.curve.source in died)) for one in results]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
-    others = [*_between(differences), *_failures(failures), _total(results, failures)]
+    others = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
     return "\n".join([parted, *others] if results else others).lstrip("\n")
 
 
@@ -134,10 +134,11 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
         yield from (f"  try: {line}" for line in remedies(failures))
 
 
-def _total(results: Sequence[Diagnosis], failures: Sequence[Failure]) -> str:
-    sick = sum(one.abnormal for one in results)
-    failed = f", {output.counted(len(failures), 'failure')} of tests" if failures else ""
-    return f"\n{sick} of {output.counted(len(results), 'curve')} abnormal{failed}"
+def _total(results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]) -> str:
+    counts = [f"{sum(one.abnormal for one in results)} of {output.counted(len(results), 'curve')} abnormal"]
+    counts += [f"{output.counted(len(differences), 'difference')} between set-ups"] if differences else []
+    counts += [f"{output.counted(len(failures), 'failure')} of tests"] if failures else []
+    return "\n" + ", ".join(counts)
 
 
 def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:

@@ -64,6 +64,16 @@ def test_two_files_are_compared(files: tuple[Path, Path], capsys: pytest.Capture
     assert "set5 is slower than set4: 6 times at 8KiB to 128KiB" in capsys.readouterr().out
 
 
+def test_the_last_line_counts_what_the_exit_code_stands_for(
+    tmp_path: Path, healthy: Curve, spoil: Spoil, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, factor in (("a_ar_p16", 1.0), ("b_ar_p16", 2.0)):
+        text = write_runs([spoil(healthy, range(28), factor)])
+        (tmp_path / f"{name}.csv").write_text(text.replace("healthy_ar_p16", name))
+    assert run(tmp_path) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 2 curves abnormal, 1 difference between set-ups"
+
+
 def test_a_folder_prints_a_line_a_curve(tmp_path: Path, healthy: Curve, capsys: pytest.CaptureFixture[str]) -> None:
     for ranks in range(2, 8):
         text = write_runs([healthy]).replace(",16,4,", f",{ranks},1,")
