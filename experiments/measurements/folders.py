@@ -1,10 +1,12 @@
 """Several files and folders of measurements, read as one."""
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments.measurements.about import INDEX, entries
+from experiments.measurements.failures import DIED
 from experiments.measurements.measurement import Curve, Failure, Measurements, Unmeasured
 from experiments.measurements.reading import read
 from experiments.output import META, counted
@@ -97,11 +99,19 @@ def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
     except Unmeasured as error:
         if not forgiving and not failed:
             raise
-        return Measurements((), (f"not read: {error}",), error.failures)
+        told = failed and any(failure.kind == DIED for failure in error.failures)
+        return Measurements((), () if told else (_unread(file, error),), error.failures)
     except InputError as error:
         if not forgiving:
             raise
-        return Measurements((), (f"not read: {error}",))
+        return Measurements((), (_unread(file, error),))
+
+
+def _unread(file: Path, error: InputError) -> str:
+    """Why a file was not read, without its name, which stands before it already."""
+    name = re.escape(str(file))
+    why = re.sub(rf"^{name}(?:: | (?=line ))|(?: in|:) {name}(?=:|$)", "", str(error))
+    return f"not read: {re.sub(f'^{name} ', 'it ', why)}"
 
 
 def _nothing(paths: Sequence[Path], curves: Sequence[Curve], skipped: Sequence[str], family: str | None) -> str:

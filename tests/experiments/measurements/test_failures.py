@@ -124,6 +124,7 @@ def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path
     for where in (path, tmp_path):
         found = read_all([where], failed=True)
         assert (found.curves, len(found.failures)) == ((), 1)
+        assert found.skipped == (), "the failure says it"
     (tmp_path / "whole.log").write_text(log())
     assert len(read_all([tmp_path]).failures) == 1
     path.write_text("\n".join(["no table", *FOOTER]))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import nccl_logs
 from experiments.measurements import read_all
 from experiments.measurements.folders import belongs
 from topologies.errors import InputError
@@ -29,7 +30,7 @@ def test_a_folder_with_an_index_is_the_curves_it_lists(folder: Path) -> None:
         ("F01 One", 4, "ring"),
         ("F02 Two", 8, ""),
     ]
-    assert found.skipped == (f"{folder / 'c.csv'}: not read: no such file: {folder / 'c.csv'}",)
+    assert found.skipped == (f"{folder / 'c.csv'}: not read: no such file",)
 
 
 @pytest.mark.parametrize("family", ["F02", "f02 two", "F02 Two"])
@@ -127,3 +128,20 @@ def test_a_case_that_no_file_can_be_called_is_refused(folder: Path) -> None:
         InputError, match=rf"^{folder}/index\.csv: case 'x{{40}}'\.\.\. has 300 characters: 200 at most$"
     ):
         read_all([folder])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.csv", "size_bytes,time_us\n8,x\n", "line 2: time_us 'x' is not a number"),
+        ("a.csv", "size_bytes,time_us\n", "a header and no rows with a size and a time above 0: expected at least one"),
+        ("a.csv", "", "it is empty: expected an nccl-tests log or a CSV with size_bytes and time_us"),
+        ("a.log", "nothing", "no nccl-tests table: expected a header line with size, time, algbw, busbw"),
+    ],
+)
+def test_a_file_that_is_skipped_is_named_once(tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / "whole.log").write_text(nccl_logs.log())
+    (tmp_path / name).write_text(text)
+    (line,) = read_all([tmp_path]).skipped
+    assert line.startswith(f"{tmp_path / name}: not read: {why}")
+    assert line.count(name) == 1
