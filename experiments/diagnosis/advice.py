@@ -55,13 +55,13 @@ def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
 
 
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
-    """A line for each kind of finding, in their order. It names no variable that the curve's file sets."""
-    told, known, findings = _MPI if uses_mpi(curve) else _NCCL, _set(curve), tuple(findings)
-    single = {finding.kind for finding in findings if len(finding.places) == 1}
-    kinds = dict.fromkeys(finding.kind for finding in findings)
-    sick = {finding.kind for finding in findings if finding.alarm}
+    """A line for each kind of alarm, in their order. It names no variable that the curve's file sets."""
+    told, known = _MPI if uses_mpi(curve) else _NCCL, _set(curve)
+    alarms = [finding for finding in findings if finding.alarm]
+    single = {finding.kind for finding in alarms if len(finding.places) == 1}
+    kinds = dict.fromkeys(finding.kind for finding in alarms)
     lines = [told[kind](_Case(known, curve.network, kind in single)) for kind in kinds if kind in told]
-    if curve.network == SLINGSHOT and curve.nodes != 1 and not sick.isdisjoint(("bump", "costly switch")):
+    if curve.network == SLINGSHOT and curve.nodes != 1 and not kinds.keys().isdisjoint(("bump", "costly switch")):
         lines.append(_on_slingshot(curve, known))
     return tuple(line for line in lines if line)
 

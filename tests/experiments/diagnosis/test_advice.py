@@ -101,3 +101,7 @@ def test_where_all_is_set_a_newer_plugin_is_left(healthy: Curve) -> None:
 def test_slingshot_is_no_cause_inside_a_node(healthy: Curve, ranks: int, nodes: int | None, told: bool) -> None:
     curve = replace(healthy, ranks=ranks, nodes=nodes, network="Slingshot")
     assert any("on Slingshot" in line for line in advice(curve, BUMP)) == told
+
+
+def test_a_note_needs_no_advice(healthy: Curve) -> None:
+    assert advice(healthy, [BUMP[0]._replace(alarm=False)]) == ()

@@ -34,6 +34,7 @@ def test_a_step_that_most_share_is_a_note(healthy: Curve, spoil: Spoil) -> None:
     (found,) = among([diagnose(curve) for curve in curves])[0].findings
     assert (found.kind, found.alarm) == ("bump", False)
     assert found.text.endswith("; 3 of 4 other curves share it")
+    assert among([diagnose(curve) for curve in curves])[0].advice == ()
 
 
 def test_a_step_of_a_peer_may_be_too_small_for_an_alarm(healthy: Curve, spoil: Spoil) -> None:
