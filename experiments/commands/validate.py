@@ -42,7 +42,8 @@ def run(
     results = []
     for curve, algorithm in _pair(measurements, chosen, log):
         if ranks and curve.ranks and ranks != curve.ranks:
-            raise InputError(f"{curve.source} has {curve.ranks} ranks: --p {ranks} contradicts it, leave it out")
+            counted = output.counted(curve.ranks, "rank")
+            raise InputError(f"{curve.source} has {counted}: --p {ranks} contradicts it, leave it out")
         count = ranks or curve.ranks
         if count is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")

@@ -224,6 +224,12 @@ def test_a_mistake_gets_one_line_and_exit_code_2(
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
 
 
+def test_one_rank_is_no_plural(command: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("collective,ranks,size_bytes,time_us\nall_reduce,1,1024,10\nall_reduce,1,2048,11\n")
+    assert "has 1 rank: --p 4 contradicts it" in command("validate", str(path), "--p", "4").stderr
+
+
 LOGS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "binary": (bytes(range(256)) * 8, "binary"),
