@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.measurements.about import INDEX, entries
 from experiments.measurements.failures import DIED
-from experiments.measurements.measurement import Curve, Failure, Measurements, Unmeasured
+from experiments.measurements.measurement import WITHOUT_ROWS, Curve, Failure, Measurements, Unmeasured
 from experiments.measurements.reading import read
 from experiments.output import META, counted
 from topologies.errors import InputError
@@ -23,7 +23,7 @@ def read_all(paths: Iterable[Path], family: str | None = None, *, failed: bool =
     for every .csv, .json, .log, .out and .txt in it; a file in a folder that cannot be read is skipped and named.
     A file that is given twice counts once.
     `family` keeps the curves of one series of an index: its whole name or its first word ("F01").
-    With `failed`, a log whose tests all failed is no mistake: its `failures` say so.
+    With `failed`, a log whose tests all failed is no mistake: its `failures` say so, and `skipped` does not repeat it.
     Raises InputError when a path is not there, a file given by its own name cannot be read, or nothing is left.
     """
     curves: list[Curve] = []
@@ -39,7 +39,7 @@ def read_all(paths: Iterable[Path], family: str | None = None, *, failed: bool =
             met.add(real)
             curves += found.curves
             failures += found.failures
-            skipped += [f"{file}: {line}" for line in found.skipped]
+            skipped += [f"{file}: {line}" for line in found.skipped if not (failed and WITHOUT_ROWS in line)]
     if again:
         more = f" and {counted(len(again) - 1, 'other file')}" if len(again) > 1 else ""
         skipped.append(f"{again[0]}{more}: given twice, counted once")

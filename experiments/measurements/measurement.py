@@ -34,6 +34,8 @@ once; or size over the bandwidth of many messages in flight."""
 
 NO_FOOTER = "no footer below the table: the log may be cut short"
 """The note of a curve of nccl-tests whose test does not say that it ended."""
+WITHOUT_ROWS = "without rows"
+"""What `skipped` says of a table that is also one of the `failures`."""
 
 _SHORT = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all"}
 _SHORT |= {"bc": "broadcast", "bcast": "broadcast", "sr": "send_recv", "p2p": "send_recv"}

@@ -11,6 +11,7 @@ from experiments.measurements.failures import DIED
 from experiments.measurements.loading import load, numbered, too_long
 from experiments.measurements.measurement import (
     COLLECTIVE,
+    WITHOUT_ROWS,
     Curve,
     Failure,
     Measurements,
@@ -58,7 +59,7 @@ _REASONS = {
     "infinite": ("row", "with a number that is not finite"),
     "empty": ("row", "of size or time 0"),
     "pairs": ("table", "of all pairs together that does not say how many"),
-    "bare": ("table", "without rows"),
+    "bare": ("table", WITHOUT_ROWS),
     "unknown": ("test", "of a kind or with columns not known here"),
     "long": ("line", "too long to read"),
 }

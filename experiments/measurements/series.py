@@ -16,7 +16,7 @@ from experiments.measurements.identity import (
     gpu_model,
     name_collective,
 )
-from experiments.measurements.measurement import NO_FOOTER, Curve, Point, tally
+from experiments.measurements.measurement import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
 from experiments.measurements.rows import Rows
 from experiments.measurements.sections import Run
 from experiments.measurements.table import Cell, Header, Row
@@ -31,7 +31,7 @@ _REASONS = {
     "infinite": ("row", "with a number that is not finite"),
     "empty": ("row", "of size 0"),
     "untimed": ("row", "with a time of 0 or N/A"),
-    "bare": ("table", "without rows"),
+    "bare": ("table", WITHOUT_ROWS),
     "long": ("line", "too long to read"),
 }
 

@@ -114,6 +114,14 @@ def test_osu_may_die_too() -> None:
     assert [(failure.kind, failure.source) for failure in found.failures] == [("test died", "x.out:2")]
 
 
+def test_a_table_without_rows_is_told_once_where_failures_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text(BARE + log())
+    assert read_all([path]).skipped == (f"{path}: 1 table without rows: line 11",)
+    found = read_all([path], failed=True)
+    assert (found.skipped, len(found.failures)) == ((), 1)
+
+
 def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     path.write_text(BARE)
