@@ -374,6 +374,16 @@ def test_lanes_run_side_by_side_and_each_in_turn(engine: Engine) -> None:
     assert timeline.node_cause.tolist() == [-1, 0, -1, -1]
 
 
+def test_ranks_merge_beside_their_computations_and_those_of_others(engine: Engine) -> None:
+    # A reduction of 4 bytes takes 4 s to arrive and 4 s to merge, at every rank; all compute for 20 s meanwhile.
+    schedule = ScheduleBuilder(4, 4.0, scratch=1)
+    schedule.compute([0, 1, 2, 3], 20.0)
+    schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)
+    timeline = simulate(schedule.build(), shapes.ring(4, bandwidth=1.0, reduction=1.0), engine)
+    assert timeline.finish.tolist() == [20] * 4 + [8] * 4
+    assert timeline.node_cause.tolist() == [-1] * len(timeline.node_cause)
+
+
 def test_a_lane_serves_who_is_ready_first_and_then_the_lower_index(engine: Engine) -> None:
     # Operation 1 is ready at 5 only; 2 and 3 are ready at 1 and overtake it, in that order.
     schedule = ScheduleBuilder(2, 1.0)
