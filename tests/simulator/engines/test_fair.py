@@ -236,6 +236,31 @@ def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> 
     assert timeline.node_cause.tolist() == [-1, -1, 0]
 
 
+def test_a_flow_too_short_to_take_time_ends_after_all_that_was_ready(run: Run) -> None:
+    # At 1 rank 1 is ready to compute for 5 s. The message that arrives just then lets it compute for 3 s after that.
+    schedule = ScheduleBuilder(2, 1.0)
+    first = schedule.compute([0, 1], 1.0)
+    told = schedule.signal(0, 1, nbytes=1e-20, after=first[:1])
+    schedule.compute(1, 3.0, after=told)
+    schedule.compute(1, 5.0, after=first[1:])
+    assert run(schedule.build(), shapes.line(2, bandwidth=1.0)).finish.tolist() == [1, 1, 1, 9, 6]
+
+
+def test_a_flow_that_ends_as_another_starts_is_over_first(run: Run) -> None:
+    # Message 0 has a gap of 1 s. At 1 it starts, message 1 ends, and what waits for message 1 goes before operation 4.
+    builder = TopologyBuilder("gap")
+    names = [builder.device(name) for name in ("a", "b", "c")]
+    builder.connect(names[0], names[1], bandwidth=1.0, gap=1.0)
+    builder.connect(names[1], names[2], bandwidth=1.0)
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal(0, 1, nbytes=1.0)
+    told = schedule.signal(1, 2, nbytes=1.0)
+    schedule.compute(2, 3.0, after=told)
+    early = schedule.compute(0, 1.0)
+    schedule.compute(2, 5.0, after=early)
+    assert run(schedule.build(), builder.build(names)).finish.tolist() == [2, 1, 4, 1, 9]
+
+
 def test_an_empty_schedule_takes_no_time(run: Run) -> None:
     assert run(ScheduleBuilder(2, 1.0).build(), shapes.star(2, bandwidth=1.0)).makespan == 0
 
