@@ -1,10 +1,13 @@
 """The memory of training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from simulator.engines import simulate
 from simulator.memory import Memory
+from simulator.training.asgd import ASGD, SERVERS
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
@@ -83,3 +86,15 @@ def test_compressed_gradients_may_be_held_twice_as_well() -> None:
     topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
     plan = DDP(algo="tree", bucket=1e9, compress=True).plan(MODEL, Setting(topology, 2))
     assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (REPLICA + 2.5 * GRADIENTS)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> None:
+    model = replace(MODEL, layers=tuple(replace(layer, buffers=10.0) for layer in MODEL.layers), memory_bandwidth=1e9)
+    strategy = ASGD(server=server)
+    topology = find("star").build(2, strategy.servers(2), Figures(bandwidth=1e18, latency=0.0))
+    held = strategy.plan(model, Setting(topology, 2)).held
+    assert held is not None
+    state = {"gpu": [0, 0, 6000], "cpu": [0, 0, 6000], "worker": [6000, 0], "sharded": [3000, 3000]}[server]
+    assert held.ranks.tolist() == [nbytes + 30 * (rank < 2) for rank, nbytes in enumerate(state)]
+    assert held.distinct == 6000 + 30
