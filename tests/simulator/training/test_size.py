@@ -1,6 +1,7 @@
 """How many operations a run has is known before any is built."""
 
 import tracemalloc
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -25,7 +26,7 @@ LAYERS = tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=
 MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
 
 
-def planned(strategy: Strategy, ranks: int, steps: int) -> tuple[Plan, Size]:
+def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) -> tuple[Plan, Size]:
     """A plan, and the size with which it was checked last."""
     checked: list[Size] = []
 
@@ -34,7 +35,7 @@ def planned(strategy: Strategy, ranks: int, steps: int) -> tuple[Plan, Size]:
             checked.append(size)
 
     topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(1e9, 0.0))
-    return strategy.plan(MODEL, Checked(topology, ranks, steps)), checked[-1]
+    return strategy.plan(model, Checked(topology, ranks, steps)), checked[-1]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,18 @@ def planned(strategy: Strategy, ranks: int, steps: int) -> tuple[Plan, Size]:
 def test_the_size_of_a_run_is_known_before_it_is_built(strategy: Strategy, ranks: int, steps: int) -> None:
     plan, size = planned(strategy, ranks, steps)
     assert size.once + size.step * steps == pytest.approx(len(plan.schedule), rel=0.02, abs=2)
+
+
+@pytest.mark.parametrize("strategy", [DDP(), DDP(prepare=0.1), DDP(prepare=0.1, find_unused=True)], ids=repr)
+def test_the_size_of_a_step_that_prepares_data_is_exact(strategy: Strategy) -> None:
+    plan, size = planned(strategy, 4, 3)
+    assert size.once + size.step * 3 == len(plan.schedule)
+
+
+@pytest.mark.parametrize(("scatter", "inputs"), [(True, 0.0), (True, 512.0), (False, 512.0)])
+def test_batches_that_are_not_scattered_are_not_counted(scatter: bool, inputs: float) -> None:
+    plan, size = planned(SSGD(scatter=scatter), 4, 2, replace(MODEL, inputs=inputs))
+    assert size.once + size.step * 2 == len(plan.schedule)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 13])
