@@ -375,6 +375,16 @@ def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_nee
     assert more.redundant[0] - plain.redundant[0] == pytest.approx(2 * extra)
 
 
+def test_a_launch_comes_before_a_collective_alone() -> None:
+    usual, launched = (step(quiet(bucket=ONE_BUCKET, launch=launch), 4) for launch in (0.0, 3.0))
+    assert launched == pytest.approx(usual + 3)
+
+
+def test_the_last_operation_of_a_run_is_the_one_that_finishes_last() -> None:
+    _, timeline, found = ran(quiet(bucket=0.0), 4, steps=2)
+    assert timeline.finish[found.window.last] == found.window.end == timeline.makespan
+
+
 def bare() -> tuple[Layer, ...]:
     """The layers without running statistics."""
     return tuple(replace(layer, buffers=0.0) for layer in MODEL.layers)
