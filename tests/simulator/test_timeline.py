@@ -77,6 +77,18 @@ def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
     assert timeline.utilisation().tolist() == [0.1, 0.1, 1.0]
 
 
+def test_a_crossing_is_of_the_medium_that_is_held_longest() -> None:
+    builder = TopologyBuilder("buses")
+    names = [builder.device(name) for name in ("a", "b")]
+    media = builder.medium("quick", 4.0), builder.medium("slow", 1.0, gap=1.0), builder.medium("middling", 2.0)
+    builder.link(*names, bandwidth=8.0, media=media)
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.signal(0, 1, nbytes=8.0)
+    timeline = simulate(schedule.build(), builder.build(names))
+    medium, seconds = timeline.crossing(0, 0)
+    assert (timeline.routed.topology.medium_names[medium], seconds) == ("slow", 9.0)
+
+
 def test_utilisation_is_the_share_of_the_makespan_that_a_medium_is_held() -> None:
     timeline = pair_of_messages()
     names = timeline.routed.topology.medium_names
