@@ -226,3 +226,27 @@ def test_many_long_latencies_do_not_wrap_around_together() -> None:
         builder.link(one, other, bandwidth=1e9, latency=0.5)
     builder.link(names[0], names[20], bandwidth=1e9, latency=6.0)
     assert builder.build(names).route(0, 20) == (20,)
+
+
+def test_a_device_into_which_its_next_hop_alone_leads_is_found() -> None:
+    """Two ways out, the first of them shorter and the only one back."""
+    builder = TopologyBuilder("one way back")
+    names = [builder.device(name) for name in ("start", "near", "far", "end")]
+    builder.connect(names[0], names[1], bandwidth=1e9, latency=1e-6)
+    builder.link(names[0], names[2], bandwidth=1e9, latency=2e-6)
+    builder.link(names[1], names[3], bandwidth=1e9, latency=1e-6)
+    builder.link(names[2], names[3], bandwidth=1e9, latency=1e-6)
+    topology = builder.build(names)
+    assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 3]
+
+
+def test_the_only_way_out_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object) -> None:
+        pytest.fail("searched")
+
+    monkeypatch.setattr("topologies.routing.kernel", searched)
+    builder = TopologyBuilder("one way")
+    names = [builder.device(name) for name in ("start", "between", "end", "aside")]
+    for one, other in ((0, 1), (1, 2), (3, 2)):
+        builder.link(names[one], names[other], bandwidth=1e9)
+    assert builder.build(names).route(0, 2) == (0, 1)
