@@ -41,6 +41,11 @@ def test_the_bisection_of_shapes(shape: Shape, ranks: int, expected: Callable[[i
     assert half.exact or ranks > 8
 
 
+@pytest.mark.parametrize(("ranks", "exact"), [(10, True), (11, False)])
+def test_with_shared_media_all_halves_of_ten_devices_are_asked_for_their_flow(ranks: int, exact: bool) -> None:
+    assert bisection(shapes.bus(ranks, bandwidth=1.0)) == (1.0, exact)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 15, 16])
 def test_a_bisection_of_few_devices_is_exact(ranks: int) -> None:
     for shape in (shapes.line, shapes.ring, shapes.star, shapes.full_mesh, shapes.tree, shapes.grid, shapes.torus):
