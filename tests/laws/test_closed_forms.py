@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, lru_cache
 
 import pytest
@@ -220,6 +221,12 @@ def test_a_claim_that_does_not_hold_says_which_assumption_fails() -> None:
     assert cost.holds(fabric) == "bus ports"
     unequal = Fabric(1e-6, 0.0, 1e9, 0.0, "peer", uniform=False)
     assert cost.holds(unequal) == "routes differ"
+
+
+def test_no_claim_is_made_where_nothing_is_sent() -> None:
+    machine = star(2, bandwidth=1e9)
+    together = replace(machine, placement=machine.placement[[0, 0]])
+    assert not observe(route(build("ring", 2), together)).uniform
 
 
 # Machines that are not quite a shape: a claim must still be true, or not be made.
