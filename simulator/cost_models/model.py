@@ -54,7 +54,11 @@ def log2_ceil(ranks: int) -> int:
 
 
 def is_power_of_two(ranks: int) -> bool:
-    """Whether no folding is needed."""
+    """Whether no folding is needed.
+
+    >>> [ranks for ranks in range(1, 10) if is_power_of_two(ranks)]
+    [1, 2, 4, 8]
+    """
     return ranks & (ranks - 1) == 0
 
 
