@@ -341,3 +341,12 @@ def test_a_peer_that_was_busy_with_something_else_is_a_slower_peer() -> None:
     assert said.finish.tolist() == implied.finish.tolist() == [5, 7, 9, 10]
     assert rows(bubbles(said))[0] == [2, 0, 7, 0]
     assert rows(bubbles(implied))[0] == [2, 0, 7, 0], "the sender was still busy: it makes no difference why"
+
+
+def test_merging_keeps_no_rank_from_computing() -> None:
+    schedule = ScheduleBuilder(4, 4.0, scratch=1)
+    schedule.compute([0, 1, 2, 3], 20.0)
+    schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)
+    timeline = simulate(schedule.build(), shapes.ring(4, bandwidth=1.0, reduction=1.0), "compiled")
+    assert timeline.finish.tolist() == [20] * 4 + [8] * 4
+    assert not bubbles(timeline).seconds.any()
