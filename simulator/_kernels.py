@@ -311,32 +311,36 @@ def simulate(
     return ready, finish, start, cause, done
 
 
-def contended(nodes, came, sender, node_start, node_cause):
-    """For how long each of `nodes`, which came at `came`, waited for nodes of other senders."""
+def contended(nodes, since, until, sender, node_start, node_cause):
+    """For how long, from `since` to `until`, each of `nodes` waited for nodes of other senders."""
     seconds = np.zeros(len(nodes))
     for k in range(len(nodes)):
-        until, occupant = node_start[nodes[k]], node_cause[nodes[k]]
-        while occupant >= 0 and until > came[k]:
+        released, occupant = node_start[nodes[k]], node_cause[nodes[k]]
+        while occupant >= 0 and released > since[k]:
             if sender[occupant] != sender[nodes[k]]:
-                seconds[k] += until - max(came[k], node_start[occupant])
-            until, occupant = node_start[occupant], node_cause[occupant]
+                seconds[k] += max(0.0, min(released, until[k]) - max(since[k], node_start[occupant]))
+            released, occupant = node_start[occupant], node_cause[occupant]
     return seconds
 
 
 def idle(
-    end, main, last, rank, kind, nbytes, indptr, indices, ready, finish, node_start, node_cause, sent, others,
+    end, main, last, rank, kind, nbytes, indptr, indices, ready, finish, node_start, sent, others,
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap,
     node_indptr, ranks, fair, store_and_forward,
 ):  # fmt: skip
     """What fills the gaps before the computations `main`, in order of their start, of each rank, and the gap between
-    its final computation and the end of its operation `last`, or -1: seconds of transfers, of contention and of
-    computations up to `end`, shape (ranks, 3). Also returns when each rank has nothing left to do.
+    its final computation and the end of its operation `last`, or -1. All of it counts up to `end`.
+
+    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues, a row each: the rank
+    whose gap it is, the node that waits, since when and until when; and when each rank has nothing left to do.
 
     The `edge`s of an operation are the times at which it passes from queueing to the wire and back, from ready on: on
     the way of the bytes that arrived last, then at its work at the end of the route. A computation has two.
     """
     seconds, free = np.zeros((ranks, 3)), np.zeros(ranks)
     edge = np.empty(2 * len(route_links) + 6)
+    queues = [(0, 0, 0.0, 0.0)]
+    queues.clear()
 
     def latest(i):
         """The predecessor that finished last."""
@@ -345,16 +349,6 @@ def idle(
             if finish[indices[p]] > finish[before]:
                 before = indices[p]
         return before
-
-    def contention(i, node, since):
-        """For how long from `since` on a node of i waited for operations of other ranks."""
-        until, occupant, total = node_start[node], node_cause[node], 0.0
-        while occupant >= 0 and until > since:
-            holder = np.searchsorted(node_indptr, occupant, side="right") - 1
-            if rank[holder] != rank[i]:
-                total += max(0.0, min(until, end) - max(since, node_start[occupant]))
-            until, occupant = node_start[occupant], node_cause[occupant]
-        return total
 
     def explain(worker, i, begin):
         """Add what operation i did from `begin` on."""
@@ -397,19 +391,18 @@ def idle(
             edges += 1
         edge[edges] = finish[i]
         for e in range(edges, 0, -1):
-            since = max(edge[e - 1], begin)
-            passed = max(0.0, min(edge[e], end) - since)
+            since, until = max(edge[e - 1], begin), min(edge[e], end)
+            if until <= since:
+                continue
             if kind[i] != TRANSFER:
-                seconds[worker, 2] += passed
-            elif e % 2 == 0 or passed == 0.0:
-                seconds[worker, 0] += passed
+                seconds[worker, 2] += until - since
+            elif e % 2 == 0:
+                seconds[worker, 0] += until - since
             elif fair and e != merging:
-                seconds[worker, 1] += passed
+                seconds[worker, 1] += until - since
             else:
                 node = node_indptr[i + 1] - 1 if e == merging else first + e // 2
-                behind_others = min(passed, contention(i, node, since))
-                seconds[worker, 1] += behind_others
-                seconds[worker, 0] += passed - behind_others
+                queues.append((int(worker), int(node), float(since), float(until)))
 
     for k in range(len(main)):
         i, worker = main[k], rank[main[k]]
@@ -426,4 +419,8 @@ def idle(
             while ready[i] > begin:
                 i = latest(i)
                 explain(worker, i, begin)
-    return seconds, free
+    workers, nodes = np.empty(len(queues), np.int32), np.empty(len(queues), np.int32)
+    begins, ends = np.empty(len(queues)), np.empty(len(queues))
+    for k in range(len(queues)):
+        workers[k], nodes[k], begins[k], ends[k] = queues[k]
+    return seconds, (workers, nodes, begins, ends), free

@@ -45,7 +45,7 @@ def walk(
                 slowest = link_media[k]
         return slowest
 
-    def do(part, duration, i, where, amount, waiter, waited):
+    def charge(part, duration, i, where, amount, waiter, waited):
         """What an operation did while another one waited for the last `waited` seconds of it, or more."""
         if rank[i] == rank[waiter] or waited >= duration:
             add(part, duration, i, where, amount, waiter, rank[i] != rank[waiter])
@@ -59,8 +59,8 @@ def walk(
     def cross(i, medium, waiter, waited):
         """The bytes and the gap of a transfer on a medium."""
         taken = nbytes[i] / bandwidth[medium]
-        do(_SERIALISATION, taken, i, medium, nbytes[i], waiter, waited)
-        do(_GAP, gap[medium], i, medium, 1.0, waiter, waited - taken)
+        charge(_SERIALISATION, taken, i, medium, nbytes[i], waiter, waited)
+        charge(_GAP, gap[medium], i, medium, 1.0, waiter, waited - taken)
 
     def fly(i, at):
         """The latency of a link on the way."""
@@ -72,7 +72,7 @@ def walk(
         if kind[i] != COMPUTE:
             amount, where = nbytes[i], peer[i]
             part, cost = (_REDUCTION, reduction[where]) if reduces[i] else (_COPY, copy[where])
-        do(part, amount * cost, i, where, amount, waiter, waited)
+        charge(part, amount * cost, i, where, amount, waiter, waited)
 
     def last_hop(i):
         """The place on the route of the hop whose bytes arrive last, its medium, and when they arrive."""
@@ -150,7 +150,7 @@ def walk(
                 last = indices[p]
         return last
 
-    def flown(i):
+    def flow_arrival(i):
         """When the last byte of a flow arrives."""
         begin, end = links_of(i)
         arrival = sent[i]
@@ -158,13 +158,13 @@ def walk(
             arrival += latency[route_links[at]]
         return arrival
 
-    def came(i, hop, hops):
+    def ready_at(i, hop, hops):
         """When a node of an operation was ready to start."""
         if hop == 0:
             last = latest(i)
             return 0.0 if last == _NONE else finish[last]
         if hop == hops:
-            return flown(i) if fair else last_hop(i)[2]
+            return flow_arrival(i) if fair else last_hop(i)[2]
         before, link = node_start[node_indptr[i] + hop - 1], route_links[route_indptr[route[i]] + hop - 1]
         return before + (held(i, longest(i, link)) if store_and_forward else 0.0) + latency[link]
 
@@ -190,7 +190,7 @@ def walk(
                 serve(i, i, 0.0)
         elif node_cause[node] >= 0:
             if since >= node_start[node]:
-                waiter, since = i, came(i, hop, hops)
+                waiter, since = i, ready_at(i, hop, hops)
             occupant = node_cause[node]
             holder = np.searchsorted(node_indptr, occupant, side="right") - 1
             wait(node, i, occupant, holder, waiter, node_start[node] - since)
@@ -211,8 +211,8 @@ def walk(
         since = np.inf
 
     part, contended = np.empty(len(rows), np.int8), np.empty(len(rows), np.bool_)
-    doer, where, behalf = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    doer, where, waiters = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
     lasted, amount = np.empty(len(rows)), np.empty(len(rows))
     for k in range(len(rows)):
-        part[k], lasted[k], doer[k], where[k], amount[k], behalf[k], contended[k] = rows[k]
-    return part, lasted, doer, where, amount, behalf, contended
+        part[k], lasted[k], doer[k], where[k], amount[k], waiters[k], contended[k] = rows[k]
+    return part, lasted, doer, where, amount, waiters, contended

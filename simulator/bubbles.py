@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator import _kernels
-from simulator.contention import contended_share
+from simulator.contention import contended, contended_share
 from simulator.schedule import COMPUTE
 from simulator.timeline import Timeline
 from topologies._compile import kernel
@@ -54,13 +54,17 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
     computing = np.isin(np.arange(schedule.ranks), schedule.rank[main])
-    seconds, free = kernel(_kernels.idle, len(schedule))(
+    seconds, queues, free = kernel(_kernels.idle, len(schedule))(
         end, main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind, schedule.nbytes,
-        schedule.indptr, schedule.indices, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause,
-        timeline.sent, contended_share(timeline), routed.route, routed.route_indptr, routed.route_links,
-        topology.latency, topology.link_indptr, topology.link_media, topology.medium_bandwidth, topology.medium_gap,
+        schedule.indptr, schedule.indices, timeline.ready, timeline.finish, timeline.node_start, timeline.sent,
+        contended_share(timeline), routed.route, routed.route_indptr, routed.route_links, topology.latency,
+        topology.link_indptr, topology.link_media, topology.medium_bandwidth, topology.medium_gap,
         routed.node_indptr, schedule.ranks, timeline.sharing == "fair", timeline.store_and_forward,
     )  # fmt: skip
+    rank, node, since, until = queues
+    contention = np.minimum(until - since, contended(timeline, node, since, until))
+    seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, schedule.ranks)
+    seconds[:, CONTENTION] += np.bincount(rank, contention, schedule.ranks)
     drain = np.where(computing, np.maximum(min(timeline.makespan, end) - free, 0.0), 0.0)
     return Bubbles(np.column_stack((seconds, drain)))
 

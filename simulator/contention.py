@@ -27,14 +27,21 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
     if timeline.store_and_forward:
         before += np.roll(_held(timeline), 1)
     first = node == timeline.routed.node_indptr[operation]
-    came = np.where(first, timeline.ready[operation], before)
-    sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
-    others = kernel(_kernels.contended, len(node))(node, came, sender, timeline.node_start, timeline.node_cause)
+    arrived = np.where(first, timeline.ready[operation], before)
+    start = timeline.node_start[node]
+    contention = contended(timeline, node, arrived, start)
     every, behind_others = (
         np.asarray(np.bincount(operation, seconds, operations), dtype=np.float64)
-        for seconds in (timeline.node_start[node] - came, others)
+        for seconds in (start - arrived, contention)
     )
     return every, behind_others
+
+
+def contended(timeline: Timeline, node: npt.NDArray[np.integer], since: Floats, until: Floats) -> Floats:
+    """For how many seconds, from `since` to `until`, each node waited for operations of other ranks, shape (nodes,)."""
+    sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
+    waited_for = kernel(_kernels.contended, len(node))
+    return np.asarray(waited_for(node, since, until, sender, timeline.node_start, timeline.node_cause))
 
 
 def _held(timeline: Timeline) -> Floats:

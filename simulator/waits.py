@@ -25,16 +25,16 @@ class Wait(NamedTuple):
 def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
     """Who waits for other ranks on the critical path, on which link and behind whom; the longest wait first."""
     schedule = timeline.schedule
-    found: dict[tuple[str, int], dict[int, float]] = {}
+    seconds_of: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
         if segment.contended and segment.seconds > 0:
             where, seconds_by_rank = _occupants(timeline, segment)
-            behind = found.setdefault((where, int(schedule.rank[segment.waiter])), {})
+            behind = seconds_of.setdefault((where, int(schedule.rank[segment.waiter])), {})
             for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
     longest_first = [
         Wait(where, waiter, tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))), sum(behind.values()))
-        for (where, waiter), behind in found.items()
+        for (where, waiter), behind in seconds_of.items()
     ]
     return sorted(longest_first, key=lambda wait: -wait.seconds)
 

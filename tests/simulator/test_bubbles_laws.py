@@ -120,25 +120,33 @@ class Piece(NamedTuple):
 def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
     schedule = timeline.schedule
-    seconds = np.zeros((schedule.ranks, len(CAUSES)))
+    seconds, queues = np.zeros((schedule.ranks, len(CAUSES))), np.zeros((schedule.ranks, len(CAUSES)))
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     for rank in np.unique(schedule.rank[main]):
         free, own = 0.0, main[schedule.rank[main] == rank]
         for operation in own[np.argsort(timeline.start[own], kind="stable")]:
             if timeline.start[operation] > free:
-                add(timeline, waits(timeline, int(operation), free), (free, end), seconds[rank])
+                add(timeline, waits(timeline, int(operation), free), (free, end), seconds[rank], queues[rank])
             free = max(free, float(timeline.finish[operation]))
         mine = taking_part(timeline, int(rank))
         last = int(mine[np.flatnonzero(timeline.finish[mine] == timeline.finish[mine].max())[-1]])
         if timeline.finish[last] > free:
-            add(timeline, chain(pieces(timeline, last), waits(timeline, last, free)), (free, end), seconds[rank])
+            add(
+                timeline,
+                chain(pieces(timeline, last), waits(timeline, last, free)),
+                (free, end),
+                seconds[rank],
+                queues[rank],
+            )
             free = float(timeline.finish[last])
         seconds[rank, DRAIN] += max(0.0, min(timeline.makespan, end) - free)
-    return Bubbles(seconds)
+    return Bubbles(seconds + queues)
 
 
-def add(timeline: Timeline, found: Iterable[Piece], window: tuple[float, float], seconds: Floats) -> None:
-    """What of the pieces is within the window, by cause."""
+def add(
+    timeline: Timeline, found: Iterable[Piece], window: tuple[float, float], seconds: Floats, queues: Floats
+) -> None:
+    """What of the pieces is within the window, by cause; what waits in queues apart."""
     begin, end = window
     for cause, since, until, node in found:
         clipped = max(since, begin)
@@ -147,8 +155,8 @@ def add(timeline: Timeline, found: Iterable[Piece], window: tuple[float, float],
             seconds[cause] += passed
         else:
             behind_others = min(passed, contention(timeline, node, clipped, end))
-            seconds[CONTENTION] += behind_others
-            seconds[TRANSFER] += passed - behind_others
+            queues[CONTENTION] += behind_others
+            queues[TRANSFER] += passed - behind_others
 
 
 def contention(timeline: Timeline, node: int, since: float, end: float) -> float:
