@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
+from experiments.names import rank_name
 from experiments.sweep import Row
 from experiments.timelines.tracks import partition
-from simulator.schedule import COMPUTE
+from simulator.schedule import COMPUTE, Schedule
 from simulator.timeline import Timeline
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
@@ -78,7 +79,7 @@ def timeline_figure(timeline: Timeline, title: str, kind: str) -> bytes:
     axes.set_xlim(0, timeline.makespan or 1.0)
     axes.set_ylim(schedule.ranks - 0.5, -0.5)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=33, integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rank, _: _rank_name(int(rank), schedule.workers)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rank, _: _label(schedule, int(rank))))
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel("time")
     axes.set_ylabel("rank")
@@ -258,8 +259,9 @@ def _phase_legend(figure: Figure, phases: Sequence[str], drawn: Ints) -> None:
     figure.legend(handles=handles, loc="outside right upper", frameon=False)
 
 
-def _rank_name(rank: int, workers: int) -> str:
-    return str(rank) if rank < workers else "server"
+def _label(schedule: Schedule, rank: int) -> str:
+    """A rank on an axis, which may reach beyond the last."""
+    return rank_name(schedule, rank).removeprefix("rank ") if 0 <= rank < schedule.ranks else ""
 
 
 def to_bytes(figure: Figure, kind: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.timelines.tracks import rank_name
+from experiments.names import rank_name
 from simulator.schedule import Schedule
 from simulator.waits import Wait
 from topologies.units import format_seconds

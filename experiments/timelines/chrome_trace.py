@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from experiments.names import rank_name
 from experiments.output import note, provenance, to_json
 from experiments.timelines.tracks import (
     Boxes,
@@ -21,7 +22,6 @@ from experiments.timelines.tracks import (
     gaps,
     kind_of,
     lane_name,
-    rank_name,
     sends,
 )
 from simulator.contention import waited

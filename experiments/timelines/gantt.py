@@ -15,9 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.figures import GREY, to_bytes
+from experiments.names import rank_name
 from experiments.timelines.bars import Bars, all_bars, kinds, longest
 from experiments.timelines.palette import colours, is_dark
-from experiments.timelines.tracks import Boxes, Gaps, gaps, kind_of, rank_name
+from experiments.timelines.tracks import Boxes, Gaps, gaps, kind_of
 from simulator.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from simulator.bubbles import last_operations
 from simulator.schedule import COMPUTE as COMPUTATION
-from simulator.schedule import Schedule
 from simulator.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
@@ -62,16 +61,6 @@ class Sends(NamedTuple):
 def kind_of(phase: str) -> str:
     """The first word of a phase: "forward" of "forward conv1"."""
     return phase.partition(" ")[0]
-
-
-def rank_name(schedule: Schedule, rank: int) -> str:
-    """What a rank is called: "rank 3", "server", "switch 1"."""
-    servers = schedule.ranks - schedule.workers - schedule.switches
-    if rank < schedule.workers:
-        return f"rank {rank}"
-    if rank < schedule.workers + servers:
-        return "server" if servers == 1 else f"server {rank - schedule.workers}"
-    return f"switch {rank - schedule.workers - servers}"
 
 
 def lane_name(plan: Plan, lane: int) -> str:

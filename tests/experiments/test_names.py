@@ -1,0 +1,28 @@
+"""What ranks are called."""
+
+import re
+
+from experiments.figures import timeline_figure
+from experiments.names import rank_name
+from simulator.builder import ScheduleBuilder
+from simulator.collectives.in_network import fit_nvls
+from simulator.engines import simulate
+from topologies.catalogue import find as machine
+
+
+def test_workers_servers_and_switches_have_names_and_numbers() -> None:
+    schedule = ScheduleBuilder(2, 1.0, servers=2, switches=2).build()
+    names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
+    assert names == ["rank 0", "rank 1", "server 0", "server 1", "switch 0", "switch 1"]
+
+
+def test_the_only_server_has_no_number() -> None:
+    assert rank_name(ScheduleBuilder(1, 1.0, servers=1).build(), 1) == "server"
+
+
+def test_a_timeline_calls_a_switch_a_switch() -> None:
+    fitted = fit_nvls(machine("hgx_h100").build(8), 8, 2.0**20)
+    picture = timeline_figure(simulate(fitted.schedule, fitted.topology), "nvls", "svg").decode()
+    labels = re.findall(r"<!-- (.*?) -->", picture)
+    assert "switch 0" in labels
+    assert "server" not in labels
