@@ -109,7 +109,9 @@ def once(timed: Operation, shared: Shared, rank: int) -> float:
     """Seconds of one repetition: the same on all ranks."""
     timed.prepare()
     start = agree(shared, rank, lambda: time.monotonic() + LEAD)
-    time.sleep(max(0.0, start - time.monotonic()))  # a common start without a message on the links that are measured
+    # All ranks start at an agreed moment. A barrier lets them go one after the other, and a barrier of messages would
+    # use the links that are measured. A loop that looks at the clock would take the cores from the other ranks.
+    time.sleep(max(0.0, start - time.monotonic()))
     began = time.monotonic()
     timed.run()
     ended = time.monotonic()

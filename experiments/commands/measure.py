@@ -6,8 +6,8 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -57,7 +57,7 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
         record = Record(None) if place and place.rank else _record(out, resume)
     except InputError:
         if place and place.rank:
-            time.sleep(GRACE)  # rank 0 has the message: torchrun ends all ranks when the first of them is gone
+            _wait_for_the_end()
             return 2
         raise
     plans = [_without(plan, record) for plan in plans]
@@ -68,6 +68,17 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
     if code:
         os._exit(code)  # what ranks that are gone have left behind might block an orderly end
     return code
+
+
+def _wait_for_the_end() -> None:
+    """Wait until the launcher ends this process, `GRACE` seconds at most.
+
+    Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that another rank that leaves
+    first would cut off the message.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.sigtimedwait({signal.SIGTERM}, GRACE)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _plans(request: Request, place: Place | None) -> list[Plan]:

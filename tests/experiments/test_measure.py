@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,18 @@ def test_without_torch_there_is_a_line_that_says_how_to_get_it(monkeypatch: pyte
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
         run(Request(nproc="2"), None, False, "table")
+
+
+def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher's signal is there already: nothing waits for the time to pass, and the signal ends no test."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(command, "GRACE", 600.0)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert run(Request(sizes="64M"), None, False, "table") == 2
+    assert signal.sigpending() == set()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
