@@ -258,8 +258,8 @@ class ScheduleBuilder:
         after: Index,
     ) -> Ints:
         names = "rank", "peer", "slot", "target", "count", "channel"
-        given = map(whole_numbers, names, (rank, peer, slot, target, count, channel))
-        columns = [column.ravel() for column in np.broadcast_arrays(*given)]
+        whole = map(whole_numbers, names, (rank, peer, slot, target, count, channel))
+        columns = [column.ravel() for column in np.broadcast_arrays(*whole)]
         if np.min(columns[5], initial=0) < 0 or np.max(columns[5], initial=0) > LANES:
             raise InputError(f"channel {channel}: channels run from 0 to {LANES}")
         if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
@@ -347,14 +347,14 @@ class ScheduleBuilder:
         return indptr, indices[np.argsort(waits, kind="stable")]
 
 
-def _shares(what: str, given: int | Sequence[float], each: float | None = None) -> list[float]:
+def _shares(what: str, slots: int | Sequence[float], each: float | None = None) -> list[float]:
     """Shares of V: a number of slots of share `each` (by default such that they add up to 1), or the shares."""
-    if np.ndim(given) == 0:
-        count = whole_number(what, given)
+    if np.ndim(slots) == 0:
+        count = whole_number(what, slots)
         if count < 0:
             raise InputError(f"{what} is {count}: 0 or more")
         return [1 / max(1, count) if each is None else each] * count
-    shares: list[float] = np.asarray(given, dtype=np.float64).tolist()
+    shares: list[float] = np.asarray(slots, dtype=np.float64).tolist()
     if not all(0 <= share < np.inf for share in shares):
         raise InputError(f"{what} has the shares {shares}: each is 0 or more")
     return shares

@@ -14,18 +14,18 @@ Column = npt.NDArray[np.integer]
 _SHOWN = 40
 
 
-def whole_numbers(what: str, given: object) -> npt.NDArray[np.int64]:
-    """`given` as an array of int64. Raises InputError, naming the first value that is not a whole number.
+def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
+    """`numbers` as an array of int64. Raises InputError, naming the first value that is not a whole number.
 
     >>> whole_numbers("rank", [0, 2.0])
     array([0, 2])
     """
     try:
-        values = np.asarray(given)
+        values = np.asarray(numbers)
     except ValueError:
-        raise _refusal(what, given) from None
+        raise _refusal(what, numbers) from None
     if values.dtype.kind not in "biuf" and values.size:
-        raise _refusal(what, given)
+        raise _refusal(what, numbers)
     if values.dtype.kind not in "bi":
         wrong = values[~((np.abs(values) < 2.0**63) & (values == np.floor(values)))] if values.size else values
         if wrong.size:
@@ -33,11 +33,11 @@ def whole_numbers(what: str, given: object) -> npt.NDArray[np.int64]:
     return values.astype(np.int64, copy=False)
 
 
-def whole_number(what: str, given: object) -> int:
-    """`given` as an int. Raises InputError if it is not one whole number."""
-    numbers = whole_numbers(what, given)
+def whole_number(what: str, value: object) -> int:
+    """`value` as an int. Raises InputError if it is not one whole number."""
+    numbers = whole_numbers(what, value)
     if numbers.ndim:
-        raise _refusal(what, given)
+        raise _refusal(what, value)
     return int(numbers)
 
 

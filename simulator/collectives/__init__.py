@@ -45,18 +45,18 @@ def find(name: str) -> Algorithm:
 
 
 def _unknown(name: str, known: dict[str, Algorithm]) -> str:
-    said = f"{name[:80]!r}"
+    quoted = f"{name[:80]!r}"
     plain = _plain(name)
     computing = [key for key, algorithm in known.items() if _plain(algorithm.collective.name) == plain]
     if len(computing) > 1:
-        return f"{said} is a collective and no algorithm: choose one of {', '.join(computing)}"
+        return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
     if computing:
-        return f"{said} is a collective and no algorithm: choose {computing[0]}"
+        return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
     if plain in UNCOMPUTED:
-        return f"{said} is a collective that no algorithm here computes: simctl algos lists all"
+        return f"{quoted} is a collective that no algorithm here computes: simctl algos lists all"
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{said} is no algorithm: {hint}(simctl algos lists them)"
+    return f"{quoted} is no algorithm: {hint}(simctl algos lists them)"
 
 
 def _plain(name: str) -> str:

@@ -70,38 +70,38 @@ def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) 
 
 
 @lru_cache(maxsize=4)
-def found_rings(topology: Topology, ranks: int) -> Rings:
+def rings_of(topology: Topology, ranks: int) -> Rings:
     """As :func:`topologies.rings.find_rings`; who asks again for the same machine does not wait again."""
     return find_rings(topology, ranks)
 
 
 def fit_all_reduce(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """The rings that :func:`topologies.rings.find_rings` finds."""
-    found = found_rings(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_ALL_REDUCE, found.bandwidth, len(found.orders))
-    return _fitted(rings_all_reduce(ranks, nbytes, found.orders), topology, cost, found)
+    rings = rings_of(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_ALL_REDUCE, rings.bandwidth, len(rings.orders))
+    return _fitted(rings_all_reduce(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
 def fit_reduce_scatter(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    found = found_rings(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_REDUCE_SCATTER, found.bandwidth, len(found.orders))
-    return _fitted(rings_reduce_scatter(ranks, nbytes, found.orders), topology, cost, found)
+    rings = rings_of(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_REDUCE_SCATTER, rings.bandwidth, len(rings.orders))
+    return _fitted(rings_reduce_scatter(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
 def fit_all_gather(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    found = found_rings(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_ALL_GATHER, found.bandwidth, len(found.orders))
-    return _fitted(rings_all_gather(ranks, nbytes, found.orders), topology, cost, found)
+    rings = rings_of(topology, ranks)
+    cost = cost_models.rings(cost_models.RING_ALL_GATHER, rings.bandwidth, len(rings.orders))
+    return _fitted(rings_all_gather(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
 SHOWN = 16
 """Ranks of a ring that are listed in words."""
 
 
-def _fitted(schedule: Schedule, topology: Topology, cost: CostModel, found: Rings) -> Fitted:
-    lines = [f"channel {channel}: {_words(order)}" for channel, order in enumerate(found.orders)]
+def _fitted(schedule: Schedule, topology: Topology, cost: CostModel, rings: Rings) -> Fitted:
+    lines = [f"channel {channel}: {_words(order)}" for channel, order in enumerate(rings.orders)]
     return Fitted(schedule, topology, cost, tuple(lines))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives import Algorithm
-from simulator.collectives.rings import found_rings
+from simulator.collectives.rings import rings_of
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -60,7 +60,7 @@ def estimates(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[
     known = {"ring": 2 * around, "gloo_ring": 8 * around, "ring_all_gather": around, "tree": volume}
     if algorithm.name == "rings":
         yield Estimate(2 * around, False)
-        yield Estimate(2 * around * len(found_rings(topology, ranks).orders), True)
+        yield Estimate(2 * around * len(rings_of(topology, ranks).orders), True)
     else:
         yield Estimate(known.get(algorithm.name, volume), algorithm.name in known)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
