@@ -1,4 +1,4 @@
-"""What a route visits, and when a message was there."""
+"""What a route visits, when a message was there, and behind which other message."""
 
 from simulator.timeline import Timeline
 from topologies.topology import Topology
@@ -17,3 +17,9 @@ def starts(timeline: Timeline, operation: int) -> list[float]:
     """When each node of an operation started."""
     first, last = timeline.routed.node_indptr[operation : operation + 2]
     return [float(start) for start in timeline.node_start[first:last]]
+
+
+def causes(timeline: Timeline, operation: int) -> list[int]:
+    """The node for which each node of an operation queued."""
+    first, last = timeline.routed.node_indptr[operation : operation + 2]
+    return [int(cause) for cause in timeline.node_cause[first:last]]

@@ -9,6 +9,11 @@ def messages(*sizes: float) -> Schedule:
     return between(*((0, 1, nbytes) for nbytes in sizes))
 
 
+def equal_messages(count: int, nbytes: float) -> Schedule:
+    """`count` messages of rank 0 to rank 1, all ready at 0."""
+    return between(*[(0, 1, nbytes)] * count)
+
+
 def between(*transfers: tuple[int, int, float]) -> Schedule:
     """(sender, receiver, bytes), all ready at 0."""
     builder = ScheduleBuilder(1 + max(max(one, other) for one, other, _ in transfers), 1.0)
