@@ -6,6 +6,8 @@ import pytest
 
 from topologies.errors import InputError
 
+Parse = Callable[[str], object]
+
 
 def message_of(call: Callable[..., object], *given: object, **options: object) -> str:
     """What the InputError says that the call raises, on however many lines."""
@@ -19,3 +21,11 @@ def refusal(call: Callable[..., object], *given: object, **options: object) -> s
     message = message_of(call, *given, **options)
     assert len(message.splitlines()) == 1
     return message
+
+
+def attempt(parse: Parse, text: str) -> tuple[object, str]:
+    """The value, or the message of the refusal."""
+    try:
+        return parse(text), ""
+    except InputError as refused:
+        return None, str(refused)

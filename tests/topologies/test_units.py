@@ -1,30 +1,22 @@
-"""Text to SI and back: what is right is exact, what is ambiguous is refused in one line that names it."""
+"""Text to SI: what is right is exact, what is ambiguous is refused in one line that names it."""
 
 import ast
 import math
 import re
-from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from refusals import refusal
+from refusals import Parse, attempt, refusal
 from topologies.errors import InputError
 from topologies.units import (
-    format_bandwidth,
-    format_bytes,
-    format_seconds,
     parse_bandwidth,
     parse_bytes,
     parse_counts,
     parse_seconds,
     parse_sizes,
 )
-
-Parse = Callable[[str], object]
-FOUR_DIGITS = 5.001e-4
-"""Half a unit in the last of four significant digits, at worst."""
 
 SIZES = {
     "1B": 1.0,
@@ -164,14 +156,6 @@ BAD: dict[Parse, tuple[str, ...]] = {
 BAD_INPUTS = [pytest.param(parse, text, id=f"{parse.__name__}-{text!r}") for parse in BAD for text in BAD[parse]]
 
 
-def attempt(parse: Parse, text: str) -> tuple[object, str]:
-    """The value, or the message of the refusal."""
-    try:
-        return parse(text), ""
-    except InputError as refused:
-        return None, str(refused)
-
-
 @pytest.mark.parametrize("text", SIZES)
 def test_a_size_is_exact(text: str) -> None:
     assert parse_bytes(text) == SIZES[text]
@@ -246,13 +230,6 @@ def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -
     assert parse_bytes(offered[1]) == number * 2**power
 
 
-@pytest.mark.parametrize("text", ["1KiB..8KiB", "1KiB..4MiB", "1KiB..8KiB:1KiB"])
-def test_a_range_of_sizes_that_lacks_a_factor_is_answered_with_one_that_works(text: str) -> None:
-    offered = re.search(r"write it like (\S+)", refusal(parse_sizes, text))
-    assert offered is not None
-    assert parse_sizes(offered[1])[0] == 1024
-
-
 @pytest.mark.parametrize(
     ("parse", "text"),
     [(parse_bytes, text) for text in ("64mB", "64uB", "64nB", "5cB", "1aB", "5µB")]
@@ -280,210 +257,6 @@ def test_any_text_is_a_positive_size_or_an_input_error(text: str) -> None:
     value, message = attempt(parse_bytes, text)
     assert "\n" not in message
     assert message or 0 < float(str(value)) < math.inf
-
-
-@given(st.text(alphabet="0123456789.,:x-eMiB ks/", max_size=14), st.sampled_from((parse_counts, parse_sizes)))
-def test_any_range_is_a_list_or_an_input_error(text: str, parse: Parse) -> None:
-    values, message = attempt(parse, text)
-    assert "\n" not in message
-    assert message or (isinstance(values, list) and len(values) == len(set(values)) > 0)
-
-
-@given(st.floats(1, 1e18))
-@example(1e6)
-@example(1e9)
-@example(1e10)
-@example(64e6)
-@example(1e15)
-@example(4295032832.0)
-@example(12345678.0 * 2**20)
-@example(999.95)
-@example(2.0**60)
-def test_sizes_survive_formatting_to_displayed_precision(nbytes: float) -> None:
-    assert parse_bytes(format_bytes(nbytes)) == pytest.approx(nbytes, rel=FOUR_DIGITS)
-
-
-@given(st.integers(1, 1023), st.sampled_from((("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40))))
-@example(1000, ("TiB", 40))
-def test_whole_binary_sizes_are_shown_as_such_and_survive_exactly(count: int, unit: tuple[str, int]) -> None:
-    nbytes = float(count * 2 ** unit[1])
-    assert format_bytes(nbytes) == f"{count}{unit[0]}"
-    assert parse_bytes(format_bytes(nbytes)) == nbytes
-
-
-@given(st.integers(1, 999), st.sampled_from((("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))))
-@example(1, ("GB", 1e9))
-@example(64, ("MB", 1e6))
-@example(10, ("GB", 1e9))
-def test_whole_decimal_sizes_are_never_shown_in_odd_binary_numbers(count: int, unit: tuple[str, float]) -> None:
-    nbytes = count * unit[1]
-    assert parse_bytes(format_bytes(nbytes)) == nbytes
-    assert len(format_bytes(nbytes)) <= 9
-    assert "e" not in format_bytes(nbytes)
-
-
-@given(st.floats(1e-15, 1e6))
-@example(999.95e-6)
-@example(999.96e-9)
-@example(0.99999)
-@example(12345.0)
-def test_times_survive_formatting_to_displayed_precision(seconds: float) -> None:
-    assert parse_seconds(format_seconds(seconds)) == pytest.approx(seconds, rel=FOUR_DIGITS)
-
-
-@given(st.floats(1, 1e18))
-@example(999.99)
-@example(999.96e9)
-def test_bandwidths_survive_formatting_to_displayed_precision(bandwidth: float) -> None:
-    assert parse_bandwidth(format_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=FOUR_DIGITS)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (format_bytes(0.0), "0B"),
-        (format_bytes(1.0), "1B"),
-        (format_bytes(1023.0), "1.023kB"),
-        (format_bytes(1024.0), "1KiB"),
-        (format_bytes(1536.0), "1.5KiB"),
-        (format_bytes(64e6), "64MB"),
-        (format_bytes(1e9), "1GB"),
-        (format_bytes(2.0**30), "1GiB"),
-        (format_seconds(0.0), "0s"),
-        (format_seconds(999.96e-6), "1ms"),
-        (format_seconds(59.0), "59s"),
-        (format_seconds(-5e-6), "-5us"),
-        (format_bandwidth(48.74e9), "48.74GB/s"),
-        (format_bandwidth(1e12), "1TB/s"),
-    ],
-)
-def test_people_read_these(text: str, expected: str) -> None:
-    assert text == expected
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "binary", "decimal"),
-    [
-        (0.0, "0B", "0B"),
-        (1023.0, "1023B", "1.023kB"),
-        (64e6, "61.04MiB", "64MB"),
-        (2.0**30, "1GiB", "1.074GB"),
-        (3.8125 * 2**30, "3.8125GiB", "4.094GB"),
-        (127.9375 * 2**20, "127.9MiB", "134.2MB"),
-        (2.0**30 - 1, "1GiB", "1.074GB"),
-    ],
-)
-def test_bytes_are_shown_in_one_family_of_units(nbytes: float, binary: str, decimal: str) -> None:
-    assert format_bytes(nbytes, binary=True) == binary
-    assert format_bytes(nbytes, binary=False) == decimal
-
-
-@given(st.floats(1, 1e18), st.booleans())
-def test_a_family_of_units_is_kept(nbytes: float, binary: bool) -> None:
-    shown = format_bytes(nbytes, binary)
-    assert len(shown) <= 9
-    assert ("iB" in shown) is (binary and nbytes >= 1024)
-    assert parse_bytes(shown) == pytest.approx(nbytes, rel=FOUR_DIGITS)
-
-
-@pytest.mark.parametrize("show", [format_bytes, format_seconds, format_bandwidth])
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_not_finite_is_shown_and_does_not_raise(show: Callable[[float], str], value: float) -> None:
-    assert str(value) in show(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("8", [8]),
-        ("2,4,8", [2, 4, 8]),
-        ("8,4,2", [8, 4, 2]),
-        ("8,8,8", [8]),
-        (" 2 , 4 ", [2, 4]),
-        ("2..2", [2]),
-        ("2..6", [2, 3, 4, 5, 6]),
-        ("2 .. 4", [2, 3, 4]),
-        ("2..9:3", [2, 5, 8]),
-        ("2..64:x2", [2, 4, 8, 16, 32, 64]),
-        ("2..65:x2", [2, 4, 8, 16, 32, 64]),
-        ("2..63:x2", [2, 4, 8, 16, 32]),
-        ("3..243:x3", [3, 9, 27, 81, 243]),
-        ("1..1000000:x10", [1, 10, 100, 1000, 10000, 100000, 1000000]),
-        ("2..4,3..6,2", [2, 3, 4, 5, 6]),
-    ],
-)
-def test_counts_are_listed_in_order_once_each(text: str, expected: list[int]) -> None:
-    assert parse_counts(text) == expected
-
-
-@given(st.integers(1, 300), st.integers(0, 300), st.integers(1, 20))
-def test_a_range_of_counts_is_pythons_with_both_ends(low: int, length: int, step: int) -> None:
-    assert parse_counts(f"{low}..{low + length}:{step}") == list(range(low, low + length + 1, step))
-
-
-@given(st.integers(1, 9), st.integers(2, 10), st.integers(0, 8))
-def test_a_growing_range_reaches_its_end_exactly(low: int, factor: int, terms: int) -> None:
-    high = low * factor**terms
-    if high < 10**9:
-        assert parse_counts(f"{low}..{high}:x{factor}") == [low * factor**k for k in range(terms + 1)]
-
-
-@pytest.mark.parametrize("text", ["1..3:0.5", "2..4:x1.2", "2..9:x1.1", "1..5:1.5"])
-def test_a_range_with_fractions_has_whole_numbers_once_each_or_is_refused(text: str) -> None:
-    counts, message = attempt(parse_counts, text)
-    assert message or (isinstance(counts, list) and counts == sorted(set(counts)))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("64MiB", [2.0**26]),
-        ("64MiB,1GB", [2.0**26, 1e9]),
-        ("1KiB,1KiB,1024B", [1024.0]),
-        ("1MiB..4MiB:x2", [2.0**20, 2.0**21, 2.0**22]),
-        ("1MiB..5MiB:x2", [2.0**20, 2.0**21, 2.0**22]),
-        ("8B..128MiB:x2", [2.0**k for k in range(3, 28)]),
-        ("1KiB..4KiB:1024", [1024.0, 2048.0, 3072.0, 4096.0]),
-        ("1kB..1MB:x10", [1e3, 1e4, 1e5, 1e6]),
-    ],
-)
-def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -> None:
-    assert parse_sizes(text) == expected
-
-
-def test_a_number_too_long_to_count_is_said_to_be() -> None:
-    with pytest.raises(InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"):
-        parse_counts("100000000000")
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "said"),
-    [
-        (parse_sizes, "1MiB..1GiB:x8", "1MiB..1GiB:x8 ends at 512MiB: 1GiB is left out, 1MiB..1GiB:x8,1GiB has it too"),
-        (parse_sizes, "8B,1kB..5kB:x2", "1kB..5kB:x2 ends at 4kB: 5kB is left out, 1kB..5kB:x2,5kB has it too"),
-        (parse_counts, "2..65:x2", "2..65:x2 ends at 64: 65 is left out, 2..65:x2,65 has it too"),
-        (parse_counts, "2..9:3", "2..9:3 ends at 8: 9 is left out, 2..9:3,9 has it too"),
-    ],
-)
-def test_an_end_that_a_range_leaves_out_is_named(
-    parse: Parse, text: str, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", logger="simctl"):
-        parse(text)
-    assert caplog.messages == [said]
-
-
-@pytest.mark.parametrize(
-    ("parse", "text"),
-    [
-        *((parse_sizes, text) for text in ("1MiB..1GiB:x8,1GiB", "1MiB..1GiB:x2", "1kB..1MB:x10", "1B..2.25B:x1.5")),
-        *((parse_counts, text) for text in ("2..64", "2..64:x2", "65,2..65:x2", "1..7:3")),
-    ],
-)
-def test_a_range_that_has_its_end_says_nothing(parse: Parse, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="simctl"):
-        parse(text)
-    assert not caplog.messages
 
 
 def test_the_spelling_that_is_offered_is_right() -> None:
