@@ -1,57 +1,16 @@
-"""Columns added at once are columns added one by one, and nothing impossible gets in."""
+"""Columns added at once are columns added one by one."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusals import refusal
-from topologies.builder import KINDS, TopologyBuilder
-from topologies.shapes import SHAPES, bus
-from topologies.topology import Topology
+from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
+from topologies.builder import TopologyBuilder
 
-NAN, INF = float("nan"), float("inf")
-COLUMNS = (
-    *("node", "reduction", "copy", "in_network", "placement", "source", "target", "latency", "assumed"),
-    *("link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
-)
-SECONDS = st.sampled_from((0.0, 1e-6, 0.1, 3.0))
-BANDWIDTHS = st.sampled_from((1.0, 1e9, 0.3, INF))
 Pair = tuple[int, int]
-
-
-def same(one: Topology, other: Topology) -> None:
-    """Equal column by column, to the bit and the type."""
-    assert one.name == other.name
-    assert one.device_names == other.device_names
-    assert one.device_kinds == other.device_kinds
-    assert one.link_kinds == other.link_kinds
-    assert one.medium_names == other.medium_names
-    assert (one.paths, one.notes) == (other.paths, other.notes)
-    for column in COLUMNS:
-        left, right = getattr(one, column), getattr(other, column)
-        assert left.dtype == right.dtype, column
-        assert left.tolist() == right.tolist(), column
-
-
-def with_devices(*names: str) -> TopologyBuilder:
-    builder = TopologyBuilder("some")
-    for name in names:
-        builder.device(name)
-    return builder
-
-
-def pair(name: str = "pair") -> Topology:
-    """A GPU and a switch, joined."""
-    builder = TopologyBuilder(name)
-    builder.device("gpu")
-    builder.device("switch", "switch", in_network=True)
-    builder.connect("gpu", "switch", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink", assumed=True)
-    return builder.build(["gpu"])
 
 
 # The same topology by columns and by rows.
@@ -160,88 +119,6 @@ def test_two_pairs_with_two_figures_have_one_each() -> None:
     assert topology.latency.tolist() == [3, 3, 4, 4]
 
 
-@st.composite
-def nodes(draw: st.DrawFn) -> Topology:
-    """A node of a few devices, without shared media."""
-    count = draw(st.integers(1, 4))
-    builder = TopologyBuilder("node")
-    kinds, flags = st.sampled_from(("gpu", "nic")), st.booleans()
-    names = [
-        builder.device(f"d{number}", draw(kinds), reduction=draw(SECONDS), in_network=draw(flags), node=7)
-        for number in range(count)
-    ]
-    pairs = [(one, other) for one in names for other in names if one != other]
-    for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=6)) if pairs else []:
-        kind = draw(st.sampled_from(("nvlink", "pcie")))
-        builder.link(
-            *ends, bandwidth=draw(BANDWIDTHS), latency=draw(SECONDS), gap=draw(SECONDS), kind=kind, assumed=draw(flags)
-        )
-    return builder.build(names)
-
-
-@given(nodes(), st.integers(0, 4), st.integers(0, 3))
-def test_copies_are_the_same_devices_and_links_again_and_again(node: Topology, count: int, before: int) -> None:
-    at_once, one_by_one = (with_devices(*(f"s{number}" for number in range(before))) for _ in range(2))
-    starts = at_once.copies(node, count)
-    size = len(node.device_names)
-    assert starts.tolist() == [before + size * copy for copy in range(count)]
-    for copy in range(count):
-        for device, name in enumerate(node.device_names):
-            one_by_one.device(
-                f"node{copy}.{name}",
-                node.device_kinds[device],
-                reduction=float(node.reduction[device]),
-                copy=float(node.copy[device]),
-                node=copy,
-                in_network=bool(node.in_network[device]),
-            )
-    for copy in range(count):
-        for link in range(node.links):
-            one_by_one.link(
-                f"node{copy}.{node.device_names[node.source[link]]}",
-                f"node{copy}.{node.device_names[node.target[link]]}",
-                bandwidth=float(node.medium_bandwidth[link]),
-                latency=float(node.latency[link]),
-                gap=float(node.medium_gap[link]),
-                kind=node.link_kinds[link],
-                assumed=bool(node.assumed[link]),
-            )
-    same(at_once.build([]), one_by_one.build([]))
-
-
-def test_copies_have_a_prefix_and_may_follow_others() -> None:
-    builder = TopologyBuilder("two sorts")
-    assert builder.copies(pair(), 2, "left").tolist() == [0, 2]
-    assert builder.copies(pair(), 1, "right").tolist() == [4]
-    assert builder.build([]).device_names == (
-        *("left0.gpu", "left0.switch", "left1.gpu", "left1.switch"),
-        *("right0.gpu", "right0.switch"),
-    )
-
-
-def test_copies_of_copies_are_copies() -> None:
-    rack, hall = TopologyBuilder("rack"), TopologyBuilder("hall")
-    rack.copies(pair(), 2)
-    hall.copies(rack.build(["node0.gpu", "node1.gpu"]), 2, "rack")
-    topology = hall.build([])
-    assert topology.device_names[-1] == "rack1.node1.switch"
-    assert topology.links == 8
-    assert topology.medium_names[-2:] == ("rack1.node1.gpu->rack1.node1.switch", "rack1.node1.switch->rack1.node1.gpu")
-
-
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")])
-def test_every_shape_without_shared_media_can_be_copied(shape: str) -> None:
-    part = replace(SHAPES[shape](4, bandwidth=1e9, latency=1e-6), paths="first")
-    builder = TopologyBuilder("pod")
-    first = builder.copies(part, 3)
-    topology = builder.build((first[:, None] + part.placement).ravel())
-    assert topology.ranks == 12
-    assert topology.links == 3 * part.links
-    for node in range(3):
-        ways = [part.route(0, 3), topology.route(4 * node, 4 * node + 3)]
-        assert [link + node * part.links for link in ways[0]] == list(ways[1])
-
-
 # Media.
 
 
@@ -272,59 +149,6 @@ def test_wires_and_links_across_media_may_be_mixed() -> None:
     assert [topology.media_of(link).tolist() for link in range(5)] == [[0], [1], [2, 5], [3], [4]]
 
 
-def test_a_topology_with_shared_media_is_not_copied() -> None:
-    assert "bus has shared media (bus)" in refusal(lambda: TopologyBuilder("two").copies(bus(3, bandwidth=1.0), 2))
-
-
-# Refusals.
-
-
-@pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
-def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
-    for figures in (bandwidth, [1e9, bandwidth, 1e9]):
-        message = refusal(lambda figures=figures: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=figures))
-        assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
-
-
-@pytest.mark.parametrize("what", ["latency", "gap"])
-@pytest.mark.parametrize("seconds", [-1e-9, NAN, INF, -INF])
-def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
-    for figures in (seconds, [0.0, seconds, 1.0]):
-        options: dict[str, Any] = {what: figures}
-        message = refusal(
-            lambda options=options: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=1e9, **options)
-        )
-        assert message == f"{what} is {seconds}s: it is at least 0s"
-
-
-def test_a_wire_may_be_infinitely_fast() -> None:
-    builder = with_devices("a", "b")
-    builder.wire(0, 1, bandwidth=INF)
-    assert builder.build([]).bandwidth.tolist() == [INF, INF]
-
-
-@pytest.mark.parametrize("ends", [([0], [2]), ([2], [0]), ([-1], [0]), ([0, 0], [1, 5])])
-def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]]) -> None:
-    assert "add them first" in refusal(lambda: with_devices("a", "b").wire(*ends, bandwidth=1.0))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "name"),
-    [([0], [0], "a->a"), ([0, 0], [1, 1], "a->b"), ([0, 1], [1, 0], "a->b"), ([1, 2, 1], [2, 0, 2], "b->c")],
-)
-def test_a_wire_that_is_there_twice_or_leads_nowhere_is_refused(one: list[int], other: list[int], name: str) -> None:
-    builder = with_devices("a", "b", "c")
-    builder.wire(one, other, bandwidth=1.0)
-    assert f"link {name} is there twice or leads nowhere" in refusal(lambda: builder.build([]))
-
-
-def test_a_wire_over_a_link_is_refused() -> None:
-    builder = with_devices("a", "b")
-    builder.link("b", "a", bandwidth=1.0)
-    builder.wire([0], [1], bandwidth=1.0)
-    assert "link b->a is there twice" in refusal(lambda: builder.build([]))
-
-
 def test_empty_calls_add_nothing() -> None:
     builder = with_devices("a")
     assert builder.devices([], "gpu").tolist() == []
@@ -340,67 +164,6 @@ def test_nothing_is_a_topology() -> None:
     assert (topology.ranks, topology.links, topology.device_names) == (0, 0, ())
     assert len(topology.bandwidth) == len(topology.medium_names) == 0
     assert topology.graph.number_of_nodes() == 0
-
-
-def test_devices_that_are_there_twice_are_refused() -> None:
-    assert "device 'b' is there twice" in refusal(lambda: with_devices("a").devices(["b", "c", "b"], "gpu"))
-    assert "device 'a' is there twice" in refusal(lambda: with_devices("a").devices(["b", "a"], "gpu"))
-    builder = with_devices("node0.gpu", "x")
-    assert "device 'node0.gpu' is there twice" in refusal(lambda: builder.copies(pair(), 1))
-    once = TopologyBuilder("once")
-    once.copies(pair(), 2)
-    assert "device 'node0.gpu' is there twice" in refusal(lambda: once.copies(pair(), 1))
-
-
-def test_a_copy_of_the_device_before_it_is_refused() -> None:
-    assert "device 'node0.gpu' is there twice" in refusal(lambda: with_devices("node0.gpu").copies(pair(), 1))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda builder: builder.devices(["b", "b"], "gpu"),
-        lambda builder: builder.devices(["b", "a"], "gpu"),
-        lambda builder: builder.copies(with_devices("gpu", "a").build([]), 1, ""),
-    ],
-)
-def test_refused_devices_leave_nothing_behind(call: Callable[[TopologyBuilder], object]) -> None:
-    builder = with_devices("a", "0.a")
-    refusal(lambda: call(builder))
-    same(builder.build(["a"]), with_devices("a", "0.a").build(["a"]))
-
-
-@pytest.mark.parametrize("cost", [-1e-12, NAN, INF])
-def test_merging_and_copying_cost_many_devices_zero_or_more(cost: float) -> None:
-    assert f"{cost}s/B" in refusal(lambda: with_devices().devices(["a", "b"], "gpu", reduction=cost))
-    assert f"{cost}s/B" in refusal(lambda: with_devices().devices(["a", "b"], "gpu", copy=cost))
-
-
-def crowded() -> TopologyBuilder:
-    """As many kinds as there may be."""
-    builder = TopologyBuilder("zoo")
-    for kind in range(KINDS):
-        builder.device(f"d{kind}", f"kind{kind}")
-    return builder
-
-
-def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
-    topology = crowded().build([])
-    assert topology.device_kinds[-1] == f"kind{KINDS - 1}"
-    assert "'one' is one too many: a topology has at most 127 kinds" in refusal(lambda: crowded().device("d", "one"))
-    for add in (
-        lambda builder: builder.wire([0], [1], bandwidth=1.0, kind="one"),
-        lambda builder: builder.link("d0", "d1", bandwidth=1.0, kind="one"),
-        lambda builder: builder.copies(pair(), 1),
-    ):
-        assert "one too many" in refusal(lambda add=add: add(crowded()))
-
-
-def test_a_link_of_one_kind_too_many_leaves_nothing_behind() -> None:
-    builder = crowded()
-    refusal(lambda: builder.link("d0", "d1", bandwidth=1.0, kind="one"))
-    builder.link("d0", "d1", bandwidth=1.0, kind="kind0")
-    assert builder.build([]).medium_names == ("d0->d1",)
 
 
 # Building.

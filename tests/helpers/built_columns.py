@@ -1,0 +1,44 @@
+"""Small builders, figures to draw from, and topologies compared column by column."""
+
+from hypothesis import strategies as st
+
+from topologies.builder import TopologyBuilder
+from topologies.topology import Topology
+
+NAN, INF = float("nan"), float("inf")
+COLUMNS = (
+    *("node", "reduction", "copy", "in_network", "placement", "source", "target", "latency", "assumed"),
+    *("link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
+)
+SECONDS = st.sampled_from((0.0, 1e-6, 0.1, 3.0))
+BANDWIDTHS = st.sampled_from((1.0, 1e9, 0.3, INF))
+
+
+def same(one: Topology, other: Topology) -> None:
+    """Equal column by column, to the bit and the type."""
+    assert one.name == other.name
+    assert one.device_names == other.device_names
+    assert one.device_kinds == other.device_kinds
+    assert one.link_kinds == other.link_kinds
+    assert one.medium_names == other.medium_names
+    assert (one.paths, one.notes) == (other.paths, other.notes)
+    for column in COLUMNS:
+        left, right = getattr(one, column), getattr(other, column)
+        assert left.dtype == right.dtype, column
+        assert left.tolist() == right.tolist(), column
+
+
+def with_devices(*names: str) -> TopologyBuilder:
+    builder = TopologyBuilder("some")
+    for name in names:
+        builder.device(name)
+    return builder
+
+
+def pair(name: str = "pair") -> Topology:
+    """A GPU and a switch, joined."""
+    builder = TopologyBuilder(name)
+    builder.device("gpu")
+    builder.device("switch", "switch", in_network=True)
+    builder.connect("gpu", "switch", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink", assumed=True)
+    return builder.build(["gpu"])
