@@ -267,3 +267,10 @@ def test_bounds_are_found_once_a_topology_and_hold_for_all_sizes() -> None:
 def test_of_equal_bounds_the_first_is_named() -> None:
     # The ports of both ends, the wire between them and all of it together: 12 s each.
     assert best(ALL_REDUCE, shapes.line(2, bandwidth=1.0), 2) == ("injection port", 12)
+
+
+def test_a_ring_that_fills_its_links_leaves_nothing_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts are looked for only while no plain schedule is known to reach the bound."""
+    monkeypatch.setattr("simulator.bounds.tightest_cut", None)
+    for collective, seconds in ((ALL_REDUCE, 10), (ALL_GATHER, 5), (REDUCE_SCATTER, 5)):
+        assert best_bound(collective, shapes.ring(6, bandwidth=1.0), 6, 12.0).seconds == pytest.approx(seconds)
