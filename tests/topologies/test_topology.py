@@ -1,5 +1,7 @@
 """The columns of a topology hold together, and nothing impossible gets into them."""
 
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -203,3 +205,12 @@ def test_a_rank_on_an_unknown_device_is_named() -> None:
     message = refusal(lambda: two_gpus().build(["a", "c"]))
     assert "rank 1" in message
     assert "'c'" in message
+
+
+def test_a_topology_loads_networkx_only_for_its_graph() -> None:
+    code = (
+        "import sys; from topologies.shapes import line; pair = line(2, bandwidth=1.0); "
+        "before = 'networkx' in sys.modules; print(before, len(pair.graph), 'networkx' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False 2 True\n"
