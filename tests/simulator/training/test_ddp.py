@@ -358,6 +358,14 @@ def test_somebody_has_input_for_every_step() -> None:
         planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})
 
 
+def test_a_step_has_at_most_1024_batches_and_64_streams() -> None:
+    most = DDP(accumulate=1024, streams=64)
+    assert (most.accumulate, most.streams) == (1024, 64)
+    for accumulate, streams in ((1025, 1), (1, 65), (0, 1), (1, 0)):
+        with pytest.raises(InputError, match=f"^ddp: accumulate={accumulate}, streams={streams}: 1 to 1024 batches, 1"):
+            DDP(accumulate=accumulate, streams=streams)
+
+
 def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
     plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 1)
     halved, its, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
