@@ -167,6 +167,17 @@ def test_the_path_goes_through_the_slowest_of_several_media() -> None:
     assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {"serialisation": 20 + 1, "gap": 3}
 
 
+def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
+    builder = TopologyBuilder("equal media")
+    ends = [builder.device("a"), builder.device("b")]
+    media = [builder.medium(name, 2.0) for name in ("bus", "port")]
+    builder.link("a", "b", bandwidth=4.0, media=media)
+    topology = builder.build(ends)
+    (segment,) = [s for s in critical_path(simulate(messages(8.0), topology)) if s.seconds]
+    assert segment[:2] == ("serialisation", 4.0)
+    assert topology.medium_names[segment.where] == "bus"
+
+
 def test_no_time_has_no_path() -> None:
     assert critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))) == []
     instant = simulate(messages(5.0), shapes.line(2, bandwidth=float("inf")))
