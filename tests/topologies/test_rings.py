@@ -116,6 +116,15 @@ def test_without_asking_there_are_no_more_than_pay(name: str) -> None:
         assert find_rings(topology, topology.ranks, count - 1).bandwidth < found.bandwidth
 
 
+@pytest.mark.parametrize(("nics", "channels"), [(10, 16), (11, 14)])
+def test_the_search_ends_after_sixteen_rings(nics: int, channels: int) -> None:
+    """With 11 NICs the seventeenth ring would be faster than 14 are, and is not looked at."""
+    topology = cluster("mn5_acc", 2, network="rails", nics=nics, paths="hash")
+    found = find_rings(topology, 8)
+    assert len(found.orders) == channels
+    assert (find_rings(topology, 8, 17).bandwidth > found.bandwidth * 1.001) == (nics == 11)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     for name in ("dgx1", "mi300x"):
         one, other = (find_rings(MACHINES[name].node(), 8) for _ in range(2))
