@@ -140,6 +140,23 @@ def test_sharp_joins_leaves_by_a_spine() -> None:
     assert fitted.cost.volume(320, 1.0) == pytest.approx(fitted.schedule.volume / 2**20)
 
 
+def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> None:
+    """One candidate is 1 s from a leaf and 10 s from the other; one is 3 s from both."""
+    builder = TopologyBuilder("two leaves")
+    leaves, spines = (
+        [builder.device(name, "switch", in_network=True) for name in names]
+        for names in (("leaf0", "leaf1"), ("beside", "between"))
+    )
+    gpus = [builder.device(f"gpu{rank}") for rank in range(4)]
+    for rank, gpu in enumerate(gpus):
+        builder.connect(gpu, leaves[rank // 2], bandwidth=1.0)
+    for spine, latencies in zip(spines, ((1.0, 10.0), (3.0, 3.0)), strict=True):
+        for leaf, latency in zip(leaves, latencies, strict=True):
+            builder.connect(leaf, spine, bandwidth=1.0, latency=latency)
+    fitted = fit("sharp", builder.build(gpus), 4, 64.0)
+    assert fitted.chosen == ("switches that reduce: leaf0, leaf1, between (3)",)
+
+
 @pytest.mark.parametrize(
     ("name", "machine"),
     [
