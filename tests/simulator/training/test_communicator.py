@@ -1,0 +1,34 @@
+"""The collectives of a group of workers."""
+
+import pytest
+
+from simulator import semantics
+from simulator.collectives import find
+from simulator.collectives.collective import ALL_REDUCE
+from simulator.training.communicator import Communicator
+from topologies.errors import InputError
+from topologies.shapes import full_mesh
+
+
+@pytest.mark.parametrize("small", ["rings", "nvls", "parameter_server_apart"])
+def test_small_messages_need_neither_a_machine_nor_a_server(small: str) -> None:
+    with pytest.raises(InputError, match=f"^small is '{small}': a plain all-reduce among the workers, like tree or"):
+        Communicator(full_mesh(4, bandwidth=1.0), 4, small=small)
+
+
+def test_only_all_reduces_average_gradients() -> None:
+    with pytest.raises(InputError, match=r"^ring_all_gather is no all-reduce"):
+        Communicator(full_mesh(4, bandwidth=1.0), 4, "ring_all_gather")
+
+
+def test_large_and_small_messages_have_their_algorithms() -> None:
+    made = Communicator(full_mesh(4, bandwidth=1.0), 4, "recursive_doubling", "naive")
+    for schedule, name in ((made.all_reduce(64.0), "recursive_doubling"), (made.small(8.0), "naive")):
+        semantics.check(schedule, ALL_REDUCE)
+        assert schedule.volume == find(name).build(4, schedule.nbytes_total).volume
+    assert (made.servers, made.switches, made.words) == (0, 0, ())
+
+
+def test_a_server_is_counted_and_a_lone_worker_sends_nothing() -> None:
+    assert Communicator(full_mesh(4, bandwidth=1.0), 3, "parameter_server_apart").servers == 1
+    assert Communicator(full_mesh(4, bandwidth=1.0), 1, "rings").all_reduce(64.0).volume == 0
