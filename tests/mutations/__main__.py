@@ -6,6 +6,7 @@ file's doctests, the mirrored test files, those that import the file), then `tes
 a kernel compiled before would hide its mutant. Mutants in `equivalent.toml` change nothing, and do not count.
 
 Prints every survivor, and exits with 1 where fewer than 90% are killed. `--file` takes all mutants of a file instead.
+Stderr says now and then how many mutants have been tried, so that an interrupted run has a result too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SLOW = 2.0
 """Seconds above which a test is left out, uncompiled as it is."""
 NEAR = 40.0
 """Seconds of tests that a mutant meets before the laws."""
+EVERY = 10
+"""Mutants between two lines of progress."""
 MODULES = (
     *("numpy", "scipy.sparse.csgraph", "scipy.optimize", "networkx", "simpy", "numba", "yaml", "pydantic"),
     *("defusedxml.ElementTree", "quantiphy", "platformdirs", "hypothesis.strategies", "hypothesis.extra.numpy"),
@@ -72,7 +75,7 @@ def run(drawn: list[Mutant], workers: int, kept: Path | None) -> list[Mutant]:
 
     order = {path: nearest(ROOT, path) for path in {mutant.path for mutant in drawn}}
     times: dict[str, Times] = json.loads(kept.read_text()) if kept and kept.exists() else {}
-    survivors: list[Mutant] = []
+    tried, survivors = 0, list[Mutant]()
 
     def timing(file: str) -> Task:
         """Which tests of a file pass on the unchanged tree, and in what time."""
@@ -93,10 +96,14 @@ def run(drawn: list[Mutant], workers: int, kept: Path | None) -> list[Mutant]:
 
     def trial(mutant: Mutant) -> Task:
         def ended(status: int, notes: list[str]) -> None:
+            nonlocal tried
+            tried += 1
             if status == 0:
                 survivors.append(mutant)
                 sys.stdout.write(f"{mutant}\n")
                 sys.stdout.flush()
+            if tried % EVERY == 0 or tried == len(drawn):
+                sys.stderr.write(f"{tried} of {len(drawn)} tried, {len(survivors)} survive\n")
 
         files = list(near(mutant.path))
         if not files:
@@ -109,6 +116,7 @@ def run(drawn: list[Mutant], workers: int, kept: Path | None) -> list[Mutant]:
 
     with tempfile.TemporaryDirectory() as folder:
         files = dict.fromkeys(file for path in sorted(order) for file in order[path] if file not in times)
+        sys.stderr.write(f"{len(files)} test files to time, {len(drawn)} mutants to try\n")
         run_all(map(timing, files), ROOT, Path(folder), workers)
         if kept:
             kept.write_text(json.dumps(times))

@@ -91,4 +91,5 @@ def test_survivors_are_printed_and_counted(tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     survivor = "simulator/adding.py:2: +1\n    - return max(a + b, 0)\n    + return max(a + b, (1))\n"
     assert run.stdout.startswith(f"{survivor}3 of 4 mutants killed (75.0%)"), run.stderr
+    assert run.stderr == "2 test files to time, 4 mutants to try\n4 of 4 tried, 1 survive\n"
     assert run.returncode == 1
