@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from experiments.diagnosis.advice import advice
 from experiments.diagnosis.comparison import machine, same
 from experiments.diagnosis.findings import FALLS, SHARED, Finding
 from experiments.diagnosis.report import Diagnosis
@@ -46,7 +45,7 @@ def _peers(
 def _judged(one: Diagnosis, groups: Sequence[Sequence[dict[float, bool]]]) -> Diagnosis:
     judged = (_judged_finding(one, finding, groups) for finding in one.findings)
     found = tuple(sorted(judged, key=lambda finding: not finding.alarm))
-    return replace(one, findings=found, advice=advice(one.curve, found))
+    return replace(one, findings=found)
 
 
 def _judged_finding(one: Diagnosis, finding: Finding, groups: Sequence[Sequence[dict[float, bool]]]) -> Finding:

@@ -30,7 +30,7 @@ NOTHING = 1e-3
 @dataclass(frozen=True)
 class Diagnosis:
     """A curve judged: its columns, the protocols found in it, a regime for each point, findings (alarms first), what is
-    expected, what limits the plateau, and what to try."""
+    expected, and what limits the plateau."""
 
     curve: Curve
     samples: Samples
@@ -39,7 +39,11 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     expected: Expected | None
     plateau: Plateau | None
-    advice: tuple[str, ...]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to try, by the findings."""
+        return advice(self.curve, self.findings)
 
     @property
     def abnormal(self) -> bool:
@@ -84,7 +88,7 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
     if len(points.size) < FEWEST:
         found = _noted(found)
         blank = ("",) * len(points.size)
-        return Diagnosis(curve, points, envelope, blank, found, expects, None, advice(curve, found))
+        return Diagnosis(curve, points, envelope, blank, found, expects, None)
     flat = _reached(points, envelope)
     top = plateau(curve, float(points.rate.max()), expects.topology if expects else None) if flat else None
     if expects and (off := _misfit(points, expects)):
@@ -92,7 +96,7 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
         top = top and Plateau(top.rate, None, top.text.partition(":")[0])
     elif expects:
         found = (*_beside(curve, points, expects, flat), *found)
-    return Diagnosis(curve, points, envelope, regimes(points, envelope), found, expects, top, advice(curve, found))
+    return Diagnosis(curve, points, envelope, regimes(points, envelope), found, expects, top)
 
 
 def _noted(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
