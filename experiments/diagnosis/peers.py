@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from experiments.diagnosis.comparison import machine, same
@@ -10,12 +11,12 @@ from experiments.diagnosis.findings import FALLS, SHARED, Finding
 from experiments.diagnosis.report import Diagnosis
 from experiments.diagnosis.shape import steps
 from experiments.measurements import Curve
-from topologies.topology import Flags
 
 FEWEST = 2
 """Peers that share a step: one is no majority."""
 _STEPS = ("slow start", "bump", "plateau drops", "costly switch")
-Group = Callable[[Curve], tuple[object, ...]]
+Marks = dict[float, bool]
+"""Whether time has a step at each size, in bytes."""
 
 
 def among(results: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -23,43 +24,47 @@ def among(results: Sequence[Diagnosis]) -> list[Diagnosis]:
 
     Peers are curves of the same thing, else of the same collective, else of the same machine.
     """
-    marks = [_marks(one) for one in results]
-    groups: tuple[Group, ...] = (same, lambda curve: (curve.collective, *machine(curve)), machine)
-    return [_judged(one, [_peers(results, marks, k, group) for group in groups]) for k, one in enumerate(results)]
+    curves, marks = [diagnosis.curve for diagnosis in results], [_marks(diagnosis) for diagnosis in results]
+    groups = [_grouped(list(map(key, curves)), marks) for key in (same, _same_collective, machine)]
+    return [_judged(*row) for row in zip(results, marks, zip(*groups, strict=True), strict=True)]
 
 
-def _marks(one: Diagnosis) -> dict[float, bool]:
-    """Whether time has a step at each size, in bytes."""
-    found: Flags = steps(one.samples, FALLS)
-    return dict(zip(one.samples.size.tolist(), found.tolist(), strict=True))
+def _same_collective(curve: Curve) -> tuple[object, ...]:
+    return curve.collective, *machine(curve)
 
 
-def _peers(
-    results: Sequence[Diagnosis], marks: Sequence[dict[float, bool]], own: int, group: Group
-) -> list[dict[float, bool]]:
-    """The steps of the other curves of a curve's group."""
-    key = group(results[own].curve)
-    return [found for k, found in enumerate(marks) if k != own and group(results[k].curve) == key]
+def _marks(diagnosis: Diagnosis) -> Marks:
+    samples = diagnosis.samples
+    return dict(zip(samples.size.tolist(), steps(samples, FALLS).tolist(), strict=True))
 
 
-def _judged(one: Diagnosis, groups: Sequence[Sequence[dict[float, bool]]]) -> Diagnosis:
-    judged = (_judged_finding(one, finding, groups) for finding in one.findings)
-    found = tuple(sorted(judged, key=lambda finding: not finding.alarm))
-    return replace(one, findings=found)
+def _grouped(keys: Sequence[Hashable], marks: Sequence[Marks]) -> list[list[Marks]]:
+    """For each curve, the steps of all curves with the same key."""
+    groups: dict[Hashable, list[Marks]] = defaultdict(list)
+    for key, curve in zip(keys, marks, strict=True):
+        groups[key].append(curve)
+    return [groups[key] for key in keys]
 
 
-def _judged_finding(one: Diagnosis, finding: Finding, groups: Sequence[Sequence[dict[float, bool]]]) -> Finding:
+def _judged(diagnosis: Diagnosis, marks: Marks, groups: Sequence[Sequence[Marks]]) -> Diagnosis:
+    findings = (_judged_finding(diagnosis, finding, marks, groups) for finding in diagnosis.findings)
+    return replace(diagnosis, findings=tuple(sorted(findings, key=lambda finding: not finding.alarm)))
+
+
+def _judged_finding(diagnosis: Diagnosis, finding: Finding, marks: Marks, groups: Sequence[Sequence[Marks]]) -> Finding:
+    """The finding, as a note if most curves of one of the groups, without that of `marks`, share it."""
     if not finding.alarm or finding.kind not in _STEPS or finding.factor >= SHARED:
         return finding
-    sizes = set(one.samples.size[list(finding.places)].tolist())
-    for peers in groups:
-        having = [_has(peer, sizes & peer.keys()) for peer in peers if sizes & peer.keys()]
-        if sum(having) >= FEWEST and 2 * sum(having) > len(having):
-            text = f"{finding.text}; {sum(having)} of {len(having)} other curves share it"
+    sizes = set(diagnosis.samples.size[list(finding.places)].tolist())
+    for group in groups:
+        peers = [peer for peer in group if peer is not marks and sizes & peer.keys()]
+        sharing = sum(_has(peer, sizes & peer.keys()) for peer in peers)
+        if sharing >= FEWEST and 2 * sharing > len(peers):
+            text = f"{finding.text}; {sharing} of {len(peers)} other curves share it"
             return finding._replace(alarm=False, text=text)
     return finding
 
 
-def _has(peer: dict[float, bool], sizes: set[float]) -> bool:
+def _has(peer: Marks, sizes: set[float]) -> bool:
     """Whether a curve has the step at half of these sizes or more."""
     return 2 * sum(peer[size] for size in sizes) >= len(sizes)
