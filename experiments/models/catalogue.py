@@ -93,8 +93,8 @@ def find(text: str) -> Model:
     name, _, options = text.partition(":")
     if name in MODELS:
         return _estimated(name, MODELS[name], _given(name, MODELS[name], options))
-    if several := _several(text):
-        return _from_files(several)
+    if paths := _several(text):
+        return _from_files(paths)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
         if options:
@@ -118,7 +118,7 @@ def _several(text: str) -> list[Path]:
 
     if _exists(text):
         return per_rank.traces_in(Path(text)) if Path(text).is_dir() else []
-    if re.search(r"[*?\[]", text):
+    if per_rank.WILDCARD.search(text):
         return per_rank.matching(text)
     parts = [part.strip() for part in text.split(",")]
     are_files = len(parts) > 1 and all(_exists(part) or re.search(r"[/.]", part) for part in parts)

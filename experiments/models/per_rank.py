@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import fmean
 
@@ -15,6 +16,7 @@ from topologies.errors import InputError
 
 MOST_FILES = 4096
 ENDINGS = (".json", ".json.gz")
+WILDCARD = re.compile(r"[*?\[]")
 _TIMES = ("forward", "backward", "forwards", "backwards")
 _ALIKE = ("batch", "dtype", "gradient_dtype")
 
@@ -31,15 +33,20 @@ def traces_in(folder: Path) -> list[Path]:
 
 
 def matching(pattern: str) -> list[Path]:
-    """The files that match a pattern, by name. Raises InputError if there are none."""
-    path = Path(pattern)
+    """The files that match a pattern, by name. Raises InputError if there are none, or if their folder cannot be
+    listed."""
+    path, shown = Path(pattern), repr(pattern[:200])
+    folder = Path(*takewhile(lambda part: not WILDCARD.search(part), path.parts))
     try:
-        found = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    except (OSError, ValueError, NotImplementedError):
-        found = []
-    if not found:
-        raise InputError(f"no file matches {pattern[:200]!r}: name the traces of a job, or their folder")
-    return _in_order(found)
+        os.scandir(folder).close()
+        paths = list(folder.glob(str(path.relative_to(folder))))
+    except OSError as error:
+        raise InputError(f"cannot list the folder of {shown}: {error.strerror}: name each trace of the job") from None
+    except ValueError as error:
+        raise InputError(f"no file matches {shown}: {error}: name the traces of a job, or their folder") from None
+    if not paths:
+        raise InputError(f"no file matches {shown}: name the traces of a job, or their folder")
+    return _in_order(paths)
 
 
 def read_all(paths: Sequence[Path]) -> Model:

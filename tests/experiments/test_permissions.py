@@ -51,7 +51,14 @@ READ = (
     "measure --nproc 2 --sizes 4KiB --resume --out {}log.csv",
 )
 IN_FOLDERS = {
-    "": ("diagnose closed", "calibrate closed", "diagnose listed", "validate mn5_acc listed"),
+    "": (
+        "diagnose closed",
+        "calibrate closed",
+        "diagnose listed",
+        "validate mn5_acc listed",
+        "train --p 2 --model closed",
+        "train --p 2 --model closed/*.json",
+    ),
     "closed/": ("run --p 2 --profile {}profile", "profile-model {}module.py:Net --input 2x2"),
 }
 DENIED = {"": (*FILES, "closed", "listed"), "closed/": ("closed/",)}

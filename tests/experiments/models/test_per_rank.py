@@ -111,6 +111,9 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     for pattern in (f"{tmp_path}/*.gz", "**x", "[", "*\0"):
         with pytest.raises(InputError, match="no file matches"):
             find(pattern)
+    for pattern in (f"{tmp_path}/no such folder/*.json", f"{one}/*.json", "x" * 300 + "/*"):
+        with pytest.raises(InputError, match=r"cannot list the folder of .*: name each trace"):
+            find(pattern)
     with pytest.raises(InputError, match=r"no such file: no/such.json: name a model file or a trace"):
         find(f"{one},no/such.json")
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
