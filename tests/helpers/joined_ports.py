@@ -36,3 +36,16 @@ def across(topology: Topology, inside: set[str]) -> float:
 def below(topology: Topology, tops: list[str]) -> set[str]:
     """The switches given and the ports on them."""
     return {*tops, *(port for top in tops for port in topology.graph.successors(top) if "nic" in port)}
+
+
+# Other nodes.
+
+
+def switchless(**kinds: int) -> Topology:
+    """A node of one GPU and ports of some kinds."""
+    builder = TopologyBuilder("box")
+    gpu = builder.device("gpu")
+    for kind, count in kinds.items():
+        for number in range(count):
+            builder.connect(gpu, builder.device(f"{kind}{number}", kind), bandwidth=100e9)
+    return builder.build([gpu])

@@ -6,43 +6,20 @@ reduction is caught; (4) volume and steps equal the closed form; (5) reference a
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import cache
-from heapq import heapify, heappop, heappush
 from random import Random
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from law_cases import NAMES, OTHERS, SOME, build, every_algorithm, orders
 from simulator import semantics
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
 from simulator.engines import simulate
-from simulator.schedule import TRANSFER, Schedule
+from simulator.schedule import TRANSFER
 from simulator.semantics import WrongResult
-from simulator.timeline import Timeline
-from topologies.builder import TopologyBuilder
-from topologies.errors import InputError
 from topologies.shapes import SHAPES
-from topologies.topology import Ints, Topology
-
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
-ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
-"""Shapes for any number of ranks."""
-SOME = (2, 3, 4, 6, 8, 9, 16, 17)
-"""Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and others."""
-OTHERS = tuple(sorted({*range(2, 34)} - {*SOME}))
-TICK = 2.0**-20
-every_algorithm = pytest.mark.parametrize("name", NAMES)
-
-
-@cache
-def build(name: str, ranks: int) -> Schedule:
-    return algorithms()[name].build(ranks, float(ranks * 1024))
 
 
 def check_promise(name: str, ranks: int) -> None:
@@ -77,35 +54,6 @@ def test_every_collective_of_the_design_has_an_algorithm() -> None:
     reducing = {"all_reduce", "reduce_scatter", "reduce"}
     moving = {"all_gather", "broadcast", "scatter", "gather", "all_to_all", "send_recv"}
     assert promised == reducing | moving
-
-
-# (2) Any topological order.
-
-
-def topological_order(schedule: Schedule, priority: npt.NDArray[Any]) -> Ints:
-    """Of all operations that may run next, always the one of least priority."""
-    indptr, successors = schedule.successors
-    waiting = np.diff(schedule.indptr).tolist()
-    able = [(priority[i], i) for i in range(len(schedule)) if not waiting[i]]
-    heapify(able)
-    order = []
-    while able:
-        _, i = heappop(able)
-        order.append(i)
-        for j in successors[indptr[i] : indptr[i + 1]].tolist():
-            waiting[j] -= 1
-            if not waiting[j]:
-                heappush(able, (priority[j], j))
-    assert sorted(order) == list(range(len(schedule)))
-    return np.array(order, dtype=np.int32)
-
-
-def orders(schedule: Schedule, random: Random) -> list[Ints]:
-    """The most backward order there is, one rank far ahead of the others, and one at random."""
-    size = len(schedule)
-    favourite = random.randrange(schedule.ranks)
-    priorities = (-np.arange(size), schedule.rank != favourite, np.array(random.sample(range(size), size)))
-    return [topological_order(schedule, priority) for priority in priorities]
 
 
 def check_orders(name: str, ranks: int, random: Random) -> None:
@@ -224,195 +172,3 @@ def test_an_algorithm_takes_the_ranks_and_servers_that_it_declares(name: str) ->
     schedule = build(name, 5)
     assert schedule.workers == 5
     assert schedule.ranks == 5 + algorithms()[name].servers
-
-
-# (5) The engines agree.
-
-
-def bits(timeline: Timeline) -> dict[str, bytes]:
-    columns = ("ready", "finish", "node_start", "node_cause")
-    return {name: np.ascontiguousarray(getattr(timeline, name)).tobytes() for name in columns}
-
-
-def assert_engines_agree(schedule: Schedule, topology: Topology) -> Timeline:
-    reference, fast = (simulate(schedule, topology, engine) for engine in ("reference", "compiled"))
-    for column in ("ready", "finish", "node_start", "node_cause"):
-        mine, theirs = getattr(reference, column), getattr(fast, column)
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_array_equal(mine, theirs, err_msg=column)
-    assert bits(reference) == bits(fast)
-    return fast
-
-
-ticks = st.integers(0, 6).map(lambda count: count * TICK)
-free_or_not = st.sampled_from((0.0, TICK, 64 * TICK))
-bandwidths = st.integers(-2, 6).map(lambda power: 2.0**power)
-
-
-parameters = st.fixed_dictionaries(
-    {
-        "bandwidth": st.integers(8, 14).map(lambda power: 2.0**power),
-        "latency": st.integers(0, 2**18).map(lambda count: count * TICK),
-        "gap": st.integers(0, 2**18).map(lambda count: count * TICK),
-        "reduction": st.integers(0, 2**7).map(lambda count: count * TICK),
-    }
-)
-
-
-@every_algorithm
-@given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), numbers=parameters)
-@settings(max_examples=10)
-def test_engines_agree_on_every_algorithm(name: str, shape: str, ranks: int, numbers: dict[str, float]) -> None:
-    schedule = build(name, ranks)
-    assert_engines_agree(schedule, SHAPES[shape](schedule.ranks, **numbers))
-
-
-@pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("shape", ANY_NUMBER)
-@given(ranks=st.integers(2, 9), numbers=parameters)
-@settings(max_examples=5)
-def test_engines_agree_on_every_algorithm_and_shape(
-    name: str, shape: str, ranks: int, numbers: dict[str, float]
-) -> None:
-    schedule = build(name, ranks)
-    assert_engines_agree(schedule, SHAPES[shape](schedule.ranks, **numbers))
-
-
-def check_engines(name: str, shape: str, ranks: int, random: Random) -> None:
-    schedule = build(name, ranks)
-    numbers = {key: random.randrange(8) * 2**14 * TICK for key in ("latency", "gap")}
-    topology = SHAPES[shape](
-        schedule.ranks, bandwidth=2.0 ** random.randrange(8, 14), reduction=random.randrange(64) * TICK, **numbers
-    )
-    assert_engines_agree(schedule, topology)
-
-
-@every_algorithm
-def test_engines_agree_at_some_counts_on_every_shape(name: str) -> None:
-    """The shapes by turns, another first for each algorithm: every one with many."""
-    random, first = Random(name), NAMES.index(name)
-    for turn in range(len(ANY_NUMBER)):
-        check_engines(name, ANY_NUMBER[(first + turn) % len(ANY_NUMBER)], SOME[turn % 6], random)
-
-
-@pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("shape", ANY_NUMBER)
-def test_engines_agree_at_every_count(name: str, shape: str) -> None:
-    random = Random(f"{name} {shape}")
-    for ranks in range(2, 34):
-        check_engines(name, shape, ranks, random)
-
-
-def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
-    """One lane a rank merges and copies: γ = 0 does not overtake a local copy of 10 s, nor go unnoticed by it."""
-    builder = TopologyBuilder("pair")
-    names = [builder.device("a", copy=1.0), builder.device("b")]
-    builder.connect(*names, bandwidth=10.0)
-    program = ScheduleBuilder(2, 10.0, scratch=2)
-    program.copy(0, 0, slot=0, target=1)
-    program.reduce(1, 0, slot=0, target=2)
-    timeline = assert_engines_agree(program.build(), builder.build(names))
-    assert timeline.finish.tolist() == [10.0, 10.0]
-
-
-@given(st.sampled_from(NAMES), st.sampled_from(ANY_NUMBER), st.integers(2, 6), st.data())
-def test_engines_agree_on_parameters_that_are_no_binary_fractions(
-    name: str, shape: str, ranks: int, data: st.DataObject
-) -> None:
-    number = st.floats(0, 1e-3)
-    numbers = {key: data.draw(number, key) for key in ("latency", "gap", "reduction")}
-    schedule = build(name, ranks)
-    bandwidth = data.draw(st.floats(1e3, 1e9), "bandwidth")
-    assert_engines_agree(schedule, SHAPES[shape](schedule.ranks, bandwidth=bandwidth, **numbers))
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> Topology:
-    """Devices that merge and copy at a cost, switches between them, shared media, ranks that share a device."""
-    builder = TopologyBuilder("random")
-    count = draw(st.integers(2, 5))
-    gpus = [builder.device(f"gpu{k}", reduction=draw(free_or_not), copy=draw(free_or_not)) for k in range(count)]
-    devices = gpus + [builder.device(f"switch{k}", "switch") for k in range(draw(st.integers(0, 3)))]
-    media = [builder.medium(f"medium{k}", draw(bandwidths), draw(ticks)) for k in range(draw(st.integers(0, 3)))]
-    ends: set[tuple[str, str]] = set()
-    for k in range(1, len(devices)):
-        other = devices[draw(st.integers(0, k - 1))]
-        ends |= {(devices[k], other), (other, devices[k])}
-    pairs = [(one, other) for one in devices for other in devices if one != other]
-    ends |= set(draw(st.lists(st.sampled_from(pairs), max_size=6)))
-    for one, other in sorted(ends):
-        crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
-        bandwidth = draw(bandwidths | st.just(float("inf")))
-        builder.link(one, other, bandwidth=bandwidth, latency=draw(ticks), gap=draw(ticks), media=crossed)
-    return builder.build(draw(st.permutations(gpus)) if draw(st.integers(0, 3)) else [gpus[0], *gpus])
-
-
-@st.composite
-def programs(draw: st.DrawFn, ranks: int, depth: int = 1) -> Schedule:
-    """Copies, reductions, local ones, messages, computations on three lanes, and smaller programs inlined."""
-    slots = draw(st.integers(1, 3))
-    builder = ScheduleBuilder(ranks, float(draw(st.integers(1, 4)) * slots), slots=slots, scratch=1)
-    kinds = st.sampled_from(("copy", "reduce", "copy", "reduce", "local", "signal", "compute", *("inline",) * depth))
-    ends, first = st.integers(0, ranks - 1), st.integers(0, slots)
-    for kind in draw(st.lists(kinds, max_size=12)):
-        after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
-        width = draw(st.integers(1, 4))
-        rank, peer = (np.array(draw(st.lists(ends, min_size=width, max_size=width))) for _ in range(2))
-        slot, target = (np.array(draw(st.lists(first, min_size=width, max_size=width))) for _ in range(2))
-        with suppress(InputError):
-            if kind == "inline" and ranks > 2:
-                child = draw(programs(2, 0))
-                if child.slots <= builder.build().slots:
-                    builder.inline(child, ranks=draw(st.permutations(range(ranks)))[:2], after=after)
-            elif kind == "signal":
-                builder.signal(rank, peer, nbytes=float(draw(st.integers(0, 2))), after=after)
-            elif kind == "compute":
-                lane, seconds = draw(st.integers(0, 2)), draw(ticks)
-                builder.compute(
-                    rank[0], seconds, lane=lane, reads=slot[0], writes=draw(st.just(-1) | first), after=after
-                )
-            elif kind == "reduce":
-                builder.reduce(rank, peer, slot=slot, target=target, after=after)
-            else:
-                builder.copy(rank, rank if kind == "local" else peer, slot=slot, target=target, after=after)
-    return builder.build()
-
-
-@st.composite
-def runs(draw: st.DrawFn) -> tuple[Schedule, Topology]:
-    topology = draw(machines())
-    return draw(programs(topology.ranks)), topology
-
-
-@settings(max_examples=100)
-@given(runs())
-def test_engines_agree_on_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
-    assert_engines_agree(*run)
-
-
-@pytest.mark.exhaustive
-@settings(max_examples=5000)
-@given(runs())
-def test_engines_agree_on_many_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
-    assert_engines_agree(*run)
-
-
-@given(runs(), st.integers(0, 3))
-def test_a_random_schedule_means_the_same_in_any_order(run: tuple[Schedule, Topology], seed: int) -> None:
-    """What the builder derives is enough: no order of service can change what is computed."""
-    schedule, topology = run
-    data = semantics.inputs(schedule, seed)
-    wanted = semantics.run(schedule, data)
-    served = np.argsort(simulate(schedule, topology, "reference").finish, kind="stable").astype(np.int32)
-    if len(schedule):
-        for order in [*orders(schedule, Random(seed)), served]:
-            assert np.array_equal(semantics.run(schedule, data, order), wanted)
-
-
-@given(runs())
-def test_a_run_is_the_same_every_time(run: tuple[Schedule, Topology]) -> None:
-    schedule, topology = run
-    assert bits(simulate(schedule, topology, "compiled")) == bits(simulate(schedule, topology, "compiled"))
-    assert bits(simulate(schedule, topology, "reference")) == bits(simulate(schedule, topology, "auto"))

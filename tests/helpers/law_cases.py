@@ -1,0 +1,59 @@
+"""Algorithms, shapes, numbers of ranks and orders of operations on which the laws are tested."""
+
+from __future__ import annotations
+
+from functools import cache
+from heapq import heapify, heappop, heappush
+from random import Random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from simulator.collectives import algorithms
+from simulator.schedule import Schedule
+from topologies.shapes import SHAPES
+from topologies.topology import Ints
+
+NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
+"""Shapes for any number of ranks."""
+SOME = (2, 3, 4, 6, 8, 9, 16, 17)
+"""Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and others."""
+OTHERS = tuple(sorted({*range(2, 34)} - {*SOME}))
+every_algorithm = pytest.mark.parametrize("name", NAMES)
+
+
+@cache
+def build(name: str, ranks: int) -> Schedule:
+    return algorithms()[name].build(ranks, float(ranks * 1024))
+
+
+# (2) Any topological order.
+
+
+def topological_order(schedule: Schedule, priority: npt.NDArray[Any]) -> Ints:
+    """Of all operations that may run next, always the one of least priority."""
+    indptr, successors = schedule.successors
+    waiting = np.diff(schedule.indptr).tolist()
+    able = [(priority[i], i) for i in range(len(schedule)) if not waiting[i]]
+    heapify(able)
+    order = []
+    while able:
+        _, i = heappop(able)
+        order.append(i)
+        for j in successors[indptr[i] : indptr[i + 1]].tolist():
+            waiting[j] -= 1
+            if not waiting[j]:
+                heappush(able, (priority[j], j))
+    assert sorted(order) == list(range(len(schedule)))
+    return np.array(order, dtype=np.int32)
+
+
+def orders(schedule: Schedule, random: Random) -> list[Ints]:
+    """The most backward order there is, one rank far ahead of the others, and one at random."""
+    size = len(schedule)
+    favourite = random.randrange(schedule.ranks)
+    priorities = (-np.arange(size), schedule.rank != favourite, np.array(random.sample(range(size), size)))
+    return [topological_order(schedule, priority) for priority in priorities]
