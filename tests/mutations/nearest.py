@@ -23,7 +23,14 @@ def nearest(root: Path, path: str) -> list[str]:
     closest = min((far.get(test, 0) for test in tests), default=0)
     near = [test for test in tests if _is_named(test, path) or far[test] <= closest + 1]
     folder = str(Path("tests", path).parent)
-    near.sort(key=lambda test: (not _is_named(test, path), far.get(test, 0), str(Path(test).parent) != folder))
+    near.sort(
+        key=lambda test: (
+            not _is_named(test, path),
+            len(Path(test).stem) if _is_named(test, path) else 0,
+            far.get(test, 0),
+            str(Path(test).parent) != folder,
+        )
+    )
     return [path, *near, *_tests(root, LAWS)]
 
 
