@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from random import Random
+from textwrap import dedent
 from typing import NamedTuple
 
 CORE = ("simulator", "simulator/collectives", "simulator/cost_models", "simulator/engines", "simulator/training")
@@ -37,11 +38,13 @@ class Mutant(NamedTuple):
     after: str
     text: str
     """The whole file with the change."""
+    statement: tuple[str, str]
+    """The statement, without what is indented below it, before and after the change."""
 
     @property
     def change(self) -> tuple[str, str, str]:
-        """What stays the same when other lines of the file change."""
-        return self.path, self.before, self.after
+        """What stays the same when the file is formatted anew, or when other lines change."""
+        return self.path, *map(_in_one_line, self.statement)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.operator}\n    - {self.before}\n    + {self.after}"
@@ -56,8 +59,10 @@ def mutants(path: str, source: str) -> list[Mutant]:
     ['if (a):', 'b = min(c, 1)', 'b = max(c, (2))', 'b = max(c, (0))']
     """
     lines = source.splitlines(keepends=True)
+    tree = ast.parse(source)
+    headers = [_header(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     found: dict[str, Mutant] = {}
-    for node, operator, replacement in _changes(ast.parse(source)):
+    for node, operator, replacement in _changes(tree):
         if node.lineno != node.end_lineno:
             continue
         number = node.lineno - 1
@@ -65,9 +70,33 @@ def mutants(path: str, source: str) -> list[Mutant]:
         after = (line[: node.col_offset] + replacement.encode() + line[node.end_col_offset :]).decode()
         text = "".join([*lines[:number], after, *lines[number + 1 :]])
         if after != lines[number]:
-            mutant = Mutant(path, node.lineno, operator, lines[number].strip(), after.strip(), text)
+            first, last = max(header for header in headers if header[0] <= number < header[1])
+            before = "".join(lines[first:last])
+            changed = "".join([*lines[first:number], after, *lines[number + 1 : last]])
+            shown = lines[number].strip(), after.strip()
+            mutant = Mutant(path, node.lineno, operator, *shown, text, (before, changed))
             found.setdefault(text, mutant)
     return sorted(found.values(), key=lambda mutant: mutant.line)
+
+
+def _header(node: ast.stmt) -> tuple[int, int]:
+    """The first line of a statement, and the line after it or after its colon; from 0."""
+    body = getattr(node, "body", None)
+    end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+    return node.lineno - 1, max(end, node.lineno)
+
+
+def _in_one_line(statement: str) -> str:
+    """A statement as Python writes it, whatever its layout.
+
+    >>> _in_one_line("    elif (\\n        a(\\n            b,\\n        )\\n    ):\\n")
+    'if a(b):'
+    """
+    text = dedent(statement).strip().removeprefix("el")
+    try:
+        return ast.unparse(ast.parse(text))
+    except SyntaxError:
+        return ast.unparse(ast.parse(f"{text}\n    pass")).removesuffix("pass").strip()
 
 
 def draw(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
