@@ -44,7 +44,8 @@ class Mutant(NamedTuple):
     @property
     def change(self) -> tuple[str, str, str]:
         """What stays the same when the file is formatted anew, or when other lines change."""
-        return self.path, *map(_in_one_line, self.statement)
+        before, after = self.statement
+        return self.path, _in_one_line(before), _in_one_line(after)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.operator}\n    - {self.before}\n    + {self.after}"
@@ -179,4 +180,4 @@ def _expressions(node: ast.expr) -> Iterator[tuple[str, str]]:
     elif isinstance(changed, ast.Name) and changed.id in RENAMED:
         yield changed.id, RENAMED[changed.id]
     elif isinstance(changed, ast.Attribute) and changed.attr in RENAMED:
-        yield changed.attr, f"{ast.unparse(changed.value)}.{RENAMED[changed.attr]}"
+        yield changed.attr, f"({ast.unparse(changed.value)}).{RENAMED[changed.attr]}"

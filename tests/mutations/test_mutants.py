@@ -29,6 +29,21 @@ def test_messages_annotations_and_the_programs_own_checks_are_left_alone() -> No
     assert [(mutant.line, mutant.operator) for mutant in mutants("x.py", source)] == [(2, "delete"), (3, "delete")]
 
 
+def test_every_mutant_is_python() -> None:
+    """What is none would be killed by any test."""
+    source = "a = (b > 0).any()\nif c:\n    d = not -1 ** 2\nelif (b + c).min() in d:\n    raise e\n"
+    found = mutants("x.py", source)
+    assert len(found) > 10
+    for mutant in found:
+        compile(mutant.text, "x.py", "exec")
+
+
+def test_a_mutant_is_the_same_in_another_layout() -> None:
+    narrow = "if f(\n    a < b,\n    c,\n):\n    pass\n"
+    wide = "\n\nif f(a < b, c):\n    pass\n"
+    assert {m.change for m in mutants("x.py", narrow)} < {m.change for m in mutants("x.py", wide)}
+
+
 def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
     found = [mutant for file in FILES[:9] for mutant in mutants(file, (ROOT / file).read_text())]
     drawn = draw(found, 50, 7)
@@ -85,7 +100,7 @@ def test_survivors_are_printed_and_counted(tmp_path: Path) -> None:
     )
     (tmp_path / "tests/mutations/equivalent.toml").write_text(
         '[[mutant]]\npath = "simulator/adding.py"\nbefore = "return max(a + b, 0)"\n'
-        'after = "return max(a + b, (-1))"\nreason = "for this test"\n'
+        'after = "return max(a + b, -1)"\nreason = "for this test"\n'
     )
     command = [sys.executable, "-m", "tests.mutations", "--file", "simulator/adding.py", "--workers", "1"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
