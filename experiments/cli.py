@@ -1,4 +1,5 @@
-"""`simctl`: parsing and printing only. A command's work is imported when it runs, so that `--help` is quick."""
+"""`simctl`: parsing and printing only. A command's work is imported when it runs, so that `--help`
+is quick."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ from topologies.errors import InputError
 
 app = typer.Typer(
     name="simctl",
-    help="Simulate the communication of distributed training: how long, why, how far from the best, is it normal?",
+    help="Simulate the communication of distributed training: how long, why, how far from the "
+    "best, is it normal?",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -69,7 +71,8 @@ def _main(
 
 
 @app.command(
-    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star --out sweep.csv"
+    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star "
+    "--out sweep.csv"
 )
 def sweep(
     algo: Algo = "ring",
@@ -82,7 +85,10 @@ def sweep(
         ),
     ] = None,
     size: Annotated[
-        str, typer.Option(help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.")
+        str,
+        typer.Option(
+            help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4."
+        ),
     ] = "64MiB",
     topology: Topology = "ring",
     bandwidth: Bandwidth = None,
@@ -99,25 +105,37 @@ def sweep(
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:
-    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a check fails.
+    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a
+    check fails.
 
-    A point that cannot be simulated costs only itself: the others are printed, and the exit code is 2.
+    A point that cannot be simulated costs only itself: the others are printed, and the exit code is
+    2.
     """
     from experiments.commands import sweep as command
     from experiments.commands.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
-    machine, found = machine_of(profile, topology, links, placement, sharing.value, store_and_forward)
-    raise typer.Exit(command.run(algo, p, size, machine, engine.value, out, plot, metric.value, format.value, found))
+    machine, found = machine_of(
+        profile, topology, links, placement, sharing.value, store_and_forward
+    )
+    raise typer.Exit(
+        command.run(
+            algo, p, size, machine, engine.value, out, plot, metric.value, format.value, found
+        )
+    )
 
 
-@app.command(epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png")
+@app.command(
+    epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png"
+)
 def run(
     algo: Annotated[
-        str, typer.Option(help="One algorithm: see `simctl algos`.", autocompletion=completer(algorithm_names))
+        str, typer.Option(help="One algorithm: see `simctl "
+        "algos`.", autocompletion=completer(algorithm_names))
     ] = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
-    size: Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like 1GiB.")] = "64MiB",
+    size: Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like "
+    "1GiB.")] = "64MiB",
     topology: Topology = "ring",
     bandwidth: Bandwidth = None,
     latency: Latency = None,
@@ -127,36 +145,44 @@ def run(
     sharing: Sharing = SharingName.fifo,
     store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
-    timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or .pdf.")] = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or "
+    ".pdf.")] = None,
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Simulate one collective in full: where the time goes, what is busiest, what each parameter is worth."""
+    """Simulate one collective in full: where the time goes, what is busiest, what each parameter is
+    worth."""
     from experiments.commands import run as command
     from experiments.commands.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
-    machine, found = machine_of(profile, topology, links, placement, sharing.value, store_and_forward)
-    raise typer.Exit(command.run(algo, p, size, machine, engine.value, timeline, format.value, found))
+    machine, found = machine_of(
+        profile, topology, links, placement, sharing.value, store_and_forward
+    )
+    raise typer.Exit(
+        command.run(algo, p, size, machine, engine.value, timeline, format.value, found)
+    )
 
 
 @app.command(
-    epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 --bucket 25MiB "
-    "--timeline step.png"
+    epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 "
+    "--bucket 25MiB --timeline step.png"
 )
 def train(
     model: Annotated[
         str,
         typer.Option(
-            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, profile.yaml; or the "
-            "traces of a job, a rank each: rank0.json,rank1.json or their folder. See `simctl models`.",
+            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
+            "profile.yaml; or the traces of a job, a rank each: rank0.json,rank1.json or "
+            "their folder. See `simctl models`.",
             autocompletion=completer(model_names),
         ),
     ] = "resnet50",
     strategy: Annotated[
         str,
         typer.Option(
-            help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl strategies`.",
+            help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl "
+            "strategies`.",
             autocompletion=completer(strategy_names),
         ),
     ] = "ddp",
@@ -164,34 +190,50 @@ def train(
     p: Annotated[
         str | None,
         typer.Option(
-            "--p", help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a shape]"
+            "--p",
+            help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a "
+            "shape]",
         ),
     ] = None,
     bucket: Annotated[
-        str | None, typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]")
+        str | None,
+        typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]"),
     ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=100_000,
-            help="Steps, or updates a worker.  [default: 1; 20 of asgd and ssp; every of local_sgd]",
+            help="Steps, or updates a worker.  [default: 1; 20 of asgd and ssp; every of "
+            "local_sgd]",
         ),
     ] = None,
     sweep: Annotated[
-        str | None, typer.Option(help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64.")
+        str | None,
+        typer.Option(
+            help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64."
+        ),
     ] = None,
-    straggler: Annotated[str | None, typer.Option(help="Ranks that compute slower: 3:1.5,5:2.")] = None,
+    straggler: Annotated[
+        str | None, typer.Option(help="Ranks that compute slower: 3:1.5,5:2.")
+    ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Noise of each step: lognormal:0.1, or a file with a time a line.")
+        str | None,
+        typer.Option(help="Noise of each step: lognormal:0.1, or a file with a time a line."),
     ] = None,
     slow_link: Annotated[
-        str | None, typer.Option(help="A rank's links, or a link, at a share of the bandwidth: 3:0.5.")
+        str | None,
+        typer.Option(help="A rank's links, or a link, at a share of the bandwidth: 3:0.5."),
     ] = None,
     fail: Annotated[
-        str | None, typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4.")
+        str | None,
+        typer.Option(
+            help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."
+        ),
     ] = None,
-    batches: Annotated[str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")] = None,
+    batches: Annotated[
+        str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
     bandwidth: Bandwidth = None,
     latency: Latency = None,
@@ -202,17 +244,21 @@ def train(
     store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
     timeline: Annotated[
-        Path | None, typer.Option(help="Who does what when: FILE.png, .svg, .pdf, or .json for Perfetto.")
+        Path | None,
+        typer.Option(help="Who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
     ] = None,
     out: Out = None,
     plot: Plot = None,
     format: Output = Format.table,
 ) -> None:
-    """Simulate training steps: time, bubbles and their causes, hidden and exposed communication, what would help."""
+    """Simulate training steps: time, bubbles and their causes, hidden and exposed communication,
+    what would help."""
     from experiments.commands import train as command
     from experiments.commands.machine import Machine
 
-    machine = Machine(topology, bandwidth, latency, gap, reduction, placement, sharing.value, store_and_forward)
+    machine = Machine(
+        topology, bandwidth, latency, gap, reduction, placement, sharing.value, store_and_forward
+    )
     request = command.Request(
         model,
         strategy,
@@ -234,18 +280,26 @@ def train(
 
 @app.command(
     "profile-model",
-    epilog="Example: simctl profile-model torchvision.models:resnet18 --input 8x3x224x224 --out resnet18.yaml",
+    epilog="Example: simctl profile-model torchvision.models:resnet18 --input 8x3x224x224 --out "
+    "resnet18.yaml",
 )
 def profile_model(
-    target: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")],
-    input: Annotated[str, typer.Option(help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64.")],
-    batch: Annotated[int | None, typer.Option(help="Samples.  [default: the first size of the first input]")] = None,
-    vocab: Annotated[int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")] = 1000,
+    target: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or "
+    "FILE.py:NAME.")],
+    input: Annotated[str, typer.Option(help="Shapes of the inputs, comma-separated: 8x3x224x224 or "
+    "8x128:int64.")],
+    batch: Annotated[int | None, typer.Option(help="Samples.  [default: the first size of the "
+    "first input]")] = None,
+    vocab: Annotated[int, typer.Option(help="Whole numbers of inputs are random, from 0 to below "
+    "this.")] = 1000,
     device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")] = "fp32",
-    steps: Annotated[int, typer.Option(help="Steps that are measured; times are their medians.")] = 5,
+    dtype: Annotated[str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and "
+    "inputs.")] = "fp32",
+    steps: Annotated[int, typer.Option(help="Steps that are measured; times are their "
+    "medians.")] = 5,
     optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd",
-    out: Annotated[Path | None, typer.Option(help="Write the model to FILE.yaml, for simctl train --model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the model to FILE.yaml, for simctl train "
+    "--model.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
     """Time a torch module layer by layer, with hooks, and write it as a model for simctl train."""
@@ -310,9 +364,14 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except MemoryError:
-        _fail("this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers")
+        _fail(
+            "this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers"
+        )
     except (UnpicklingError, EOFError) as error:
-        _fail(f"the cache of compiled code is damaged ({error}): remove the folder that simctl doctor names")
+        _fail(
+            f"the cache of compiled code is damaged ({error}): remove the folder that simctl "
+            f"doctor names"
+        )
     except SystemError as error:
         cause: BaseException | None = error
         while cause and not isinstance(cause, KeyboardInterrupt):

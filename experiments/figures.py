@@ -1,4 +1,5 @@
-"""Pictures: each takes results and returns the bytes of a file. Formula and simulation are never the same line."""
+"""Pictures: each takes results and returns the bytes of a file. Formula and simulation are never
+the same line."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ Colour = tuple[float, float, float, float]
 
 
 def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
-    """Time or busbw against the number of ranks: simulated points, the formula's line, the bound's dashes."""
+    """Time or busbw against the number of ranks: simulated points, the formula's line, the bound's
+    dashes."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
     several = len({row.size_B for row in rows}) > 1
@@ -60,22 +62,31 @@ def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
     size = "" if several else f", V = {format_bytes(rows[0].size_B)}"
     axes.set_title(f"{'Time' if metric == 'time' else 'Bus bandwidth'} by number of ranks{size}")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False, ncols=1 + len(curves) // 24, fontsize="small")
+    figure.legend(
+        loc="outside right upper", frameon=False, ncols=1 + len(curves) // 24, fontsize="small"
+    )
     return to_bytes(figure, kind)
 
 
 def timeline_figure(timeline: Timeline, title: str, kind: str) -> bytes:
-    """Who does what when: a row a rank, coloured by phase, idle white; what runs at once is drawn side by side."""
+    """Who does what when: a row a rank, coloured by phase, idle white; what runs at once is drawn
+    side by side."""
     schedule = timeline.schedule
     spans = _thinned(_spans(timeline))
-    figure = Figure(figsize=(12, min(max(2.6, 0.32 * schedule.ranks + 1.4), 13)), layout="constrained")
+    figure = Figure(
+        figsize=(12, min(max(2.6, 0.32 * schedule.ranks + 1.4), 13)), layout="constrained"
+    )
     axes = figure.add_subplot()
     bottom, height = _bands(spans, schedule.ranks)
     boxes, wide = _boxes(spans, bottom, height), spans.end - spans.start > timeline.makespan / 250
     for phase, colour in enumerate(_colours(len(schedule.phases))):
         for chosen, edge in ((wide, "white"), (~wide, colour)):
             drawn = list(boxes[chosen & (spans.phase == phase)])
-            axes.add_collection(PolyCollection(drawn, facecolor=colour, edgecolor=edge, linewidth=0.4, rasterized=True))
+            axes.add_collection(
+                PolyCollection(
+                    drawn, facecolor=colour, edgecolor=edge, linewidth=0.4, rasterized=True
+                )
+            )
     axes.set_xlim(0, timeline.makespan or 1.0)
     axes.set_ylim(schedule.ranks - 0.5, -0.5)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=33, integer=True))
@@ -94,9 +105,13 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     size = [point.size_B for point in validation.points]
     predicted = [point.predicted_s for point in validation.points]
-    upper.plot(size, predicted, ".-", color="C0", label=f"predicted: {validation.algorithm}, simulated")
+    upper.plot(
+        size, predicted, ".-", color="C0", label=f"predicted: {validation.algorithm}, simulated"
+    )
     for label, points in _roles(validation).items():
-        marker, colour = ("x", "k") if label == "wrong result" else ("o", "C7" if "fitted" in label else "C3")
+        marker, colour = (
+            ("x", "k") if label == "wrong result" else ("o", "C7" if "fitted" in label else "C3")
+        )
         x = [point.size_B for point in points]
         upper.plot(x, [point.measured_s for point in points], marker, color=colour, label=label)
         lower.plot(x, [point.error for point in points], marker, color=colour)
@@ -121,7 +136,13 @@ def _roles(validation: Validation) -> dict[str, list[Point]]:
     """The points by what they were to the fit."""
     roles: dict[str, list[Point]] = {}
     for point in validation.points:
-        role = "measured, fitted" if point.fitted else "measured, unseen" if validation.fit else "measured"
+        role = (
+            "measured, fitted"
+            if point.fitted
+            else "measured, unseen"
+            if validation.fit
+            else "measured"
+        )
         roles.setdefault("wrong result" if point.wrong else role, []).append(point)
     return roles
 
@@ -149,7 +170,13 @@ class _Spans(NamedTuple):
 
     def take(self, chosen: npt.NDArray[np.int64]) -> _Spans:
         """Some of them."""
-        columns = self.rank[chosen], self.start[chosen], self.end[chosen], self.phase[chosen], self.compute[chosen]
+        columns = (
+            self.rank[chosen],
+            self.start[chosen],
+            self.end[chosen],
+            self.phase[chosen],
+            self.compute[chosen],
+        )
         return _Spans(*columns)
 
 
@@ -172,26 +199,42 @@ def _sweep_curve(axes: Axes, label: str, rows: list[Row], metric: str, colour: C
 
     alone = "_" if len(rows) == 1 else ""
     axes.plot(p, value(row.time_s for row in rows), "o", color=colour, markersize=4, label=label)
-    axes.plot(p, value(row.formula_s for row in rows), color=colour, linewidth=1, marker=alone, markersize=16)
+    axes.plot(
+        p,
+        value(row.formula_s for row in rows),
+        color=colour,
+        linewidth=1,
+        marker=alone,
+        markersize=16,
+    )
     bound = value(row.bound_s for row in rows)
-    axes.plot(p, bound, color=colour, linewidth=1, linestyle="--", alpha=0.7, marker=alone, markersize=24)
+    axes.plot(
+        p, bound, color=colour, linewidth=1, linestyle="--", alpha=0.7, marker=alone, markersize=24
+    )
 
 
 def _spans(timeline: Timeline) -> _Spans:
-    """Computations, first hops of transfers for as long as they hold the sender's port, and merging at the receiver."""
+    """Computations, first hops of transfers for as long as they hold the sender's port, and merging
+    at the receiver."""
     schedule, routed = timeline.schedule, timeline.routed
     held = np.zeros(len(schedule))
     np.maximum.at(held, *_first_hops(timeline))
     compute = np.flatnonzero(schedule.kind == COMPUTE)
     sent = np.flatnonzero(held > 0)
     last = routed.node_indptr[1:] - 1
-    merged = np.flatnonzero((schedule.kind != COMPUTE) & (timeline.node_start[last] < timeline.finish))
+    merged = np.flatnonzero(
+        (schedule.kind != COMPUTE) & (timeline.node_start[last] < timeline.finish)
+    )
     merged = merged[(schedule.reduces[merged] == 1) | (np.diff(routed.node_indptr)[merged] == 1)]
     merged = merged[~np.isin(merged, sent) | (schedule.reduces[merged] == 1)]
     rows = np.concatenate((compute, sent, merged))
     rank = np.concatenate((schedule.rank[compute], schedule.rank[sent], schedule.peer[merged]))
-    start = np.concatenate((timeline.start[compute], timeline.start[sent], timeline.node_start[last[merged]]))
-    end = np.concatenate((timeline.finish[compute], timeline.start[sent] + held[sent], timeline.finish[merged]))
+    start = np.concatenate(
+        (timeline.start[compute], timeline.start[sent], timeline.node_start[last[merged]])
+    )
+    end = np.concatenate(
+        (timeline.finish[compute], timeline.start[sent] + held[sent], timeline.finish[merged])
+    )
     above = np.repeat(np.array([1, 0, 0], dtype=np.int32), (len(compute), len(sent), len(merged)))
     return _Spans(rank, start, end, schedule.phase[rows].astype(np.int32), above)
 
@@ -215,7 +258,8 @@ def _thinned(spans: _Spans) -> _Spans:
 
 
 def _bands(spans: _Spans, ranks: int) -> tuple[Floats, Floats]:
-    """Bottom and height of every span: the row of a rank is cut into as many bands as it needs at once."""
+    """Bottom and height of every span: the row of a rank is cut into as many bands as it needs at
+    once."""
     band, bands = np.zeros(len(spans.rank), dtype=np.int32), np.ones(ranks, dtype=np.int32)
     slack = 1e-9 * float(spans.end.max(initial=0.0))
     for rank in np.unique(spans.rank):
@@ -250,12 +294,16 @@ def _phase_legend(figure: Figure, phases: Sequence[str], drawn: Ints) -> None:
     present = [k for k in range(len(phases)) if np.any(drawn == k)]
     colours = _colours(len(phases))
     shown = (
-        present if len(present) <= LEGEND else [present[k] for k in np.linspace(0, len(present) - 1, LEGEND, dtype=int)]
+        present
+        if len(present) <= LEGEND
+        else [present[k] for k in np.linspace(0, len(present) - 1, LEGEND, dtype=int)]
     )
     handles = [Patch(facecolor=colours[k], label=phases[k]) for k in shown]
     if len(present) > LEGEND:
         handles.append(Patch(facecolor="none", label=f"... {len(present)} in all"))
-    handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle: sends, merges\nand computes nothing"))
+    handles.append(
+        Patch(facecolor="white", edgecolor=GREY, label="idle: sends, merges\nand computes nothing")
+    )
     figure.legend(handles=handles, loc="outside right upper", frameon=False)
 
 

@@ -115,33 +115,56 @@ Algo = Annotated[
         autocompletion=completer(algorithm_names),
     ),
 ]
-TOPOLOGY_HELP = "NAME or FILE, with options: star, hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
-Topology = Annotated[str, typer.Option("--topology", help=TOPOLOGY_HELP, autocompletion=completer(machine_names))]
-Bandwidth = Annotated[str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")]
-Latency = Annotated[str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")]
-Gap = Annotated[str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")]
+TOPOLOGY_HELP = (
+    "NAME or FILE, with options: star, hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
+)
+Topology = Annotated[
+    str, typer.Option("--topology", help=TOPOLOGY_HELP, autocompletion=completer(machine_names))
+]
+Bandwidth = Annotated[
+    str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")
+]
+Latency = Annotated[
+    str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")
+]
+Gap = Annotated[
+    str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")
+]
 Placement = Annotated[
     str,
     typer.Option(
-        help="Ranks by node, round-robin, or the places listed: 0,8,1,9.", autocompletion=completer(placement_orders)
+        help="Ranks by node, round-robin, or the places listed: 0,8,1,9.",
+        autocompletion=completer(placement_orders),
     ),
 ]
-Sharing = Annotated[SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")]
-StoreAndForward = Annotated[bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")]
+Sharing = Annotated[
+    SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")
+]
+StoreAndForward = Annotated[
+    bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")
+]
 Reduction = Annotated[
     str | None,
-    typer.Option(help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"),
+    typer.Option(
+        help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"
+    ),
 ]
-Engines = Annotated[EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")]
+Engines = Annotated[
+    EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")
+]
 Output = Annotated[Format, typer.Option("--format", help="What is printed on stdout.")]
 ProfileName = Annotated[
     str | None,
     typer.Option(
         "--profile",
-        help="A calibrated machine, by name or FILE.yaml: its protocols are simulated, the fastest is kept.",
+        help="A calibrated machine, by name or FILE.yaml: its protocols are simulated, the "
+        "fastest is kept.",
         autocompletion=completer(profile_names),
         show_default=False,
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Write the table to this CSV file, with how it was made beside it.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write the table to this CSV file, with how it was made beside it."),
+]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]

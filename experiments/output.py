@@ -1,4 +1,5 @@
-"""Tables to stdout, files to disk: aligned text, CSV or JSON, written to a temporary name and renamed."""
+"""Tables to stdout, files to disk: aligned text, CSV or JSON, written to a temporary name and
+renamed."""
 
 from __future__ import annotations
 
@@ -36,10 +37,15 @@ def render(records: Sequence[Record], cells: Mapping[str, Cell], how: str) -> st
 def align(rows: Sequence[Sequence[str]]) -> str:
     """Columns of equal width, numbers to the right, words to the left."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    right = [all(not row[k] or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:]) for k in range(len(widths))]
+    right = [
+        all(not row[k] or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:])
+        for k in range(len(widths))
+    ]
 
     def line(row: Sequence[str]) -> str:
-        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True))
+        padded = (
+            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
+        )
         return "  ".join(padded).rstrip()
 
     return "\n".join(map(line, rows))
@@ -57,7 +63,10 @@ def to_csv(records: Sequence[Record]) -> str:
 def provenance(**parameters: Value) -> str:
     """JSON that says how a result was made: versions, parameters and command."""
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
-    made = {"versions": {package: version(package) for package in packages}, "parameters": parameters}
+    made = {
+        "versions": {package: version(package) for package in packages},
+        "parameters": parameters,
+    }
     return json.dumps(made | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
 
 
@@ -71,18 +80,25 @@ def counted(number: int, noun: str) -> str:
 
 
 def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
-    """Raise InputError now, before any work, if `path` cannot be written or has an unknown ending."""
+    """Raise InputError now, before any work, if `path` cannot be written or has an unknown
+    ending."""
     if path is None:
         return
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"cannot write {str(path)!r}: its name ends in {', '.join(suffixes)}")
     try:
         goal = path.resolve()
-        blocked = (goal.exists() and not goal.is_file()) or not _takes_files(goal.parent) or len(goal.name) > 200
+        blocked = (
+            (goal.exists() and not goal.is_file())
+            or not _takes_files(goal.parent)
+            or len(goal.name) > 200
+        )
     except (OSError, RuntimeError) as error:
         raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
     if blocked:
-        raise InputError(f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written")
+        raise InputError(
+            f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written"
+        )
 
 
 def _takes_files(folder: Path) -> bool:
@@ -110,9 +126,13 @@ def write(path: Path, content: bytes | str) -> None:
 
 
 def write_all(contents: Mapping[Path, bytes | str]) -> None:
-    """Write all files or none: each under a temporary name, then all are renamed. Raises InputError."""
+    """Write all files or none: each under a temporary name, then all are renamed. Raises
+    InputError."""
     with ExitStack() as leftovers:
-        renames = [(_temporary(path.resolve(), content, leftovers), path) for path, content in contents.items()]
+        renames = [
+            (_temporary(path.resolve(), content, leftovers), path)
+            for path, content in contents.items()
+        ]
         for temporary, path in renames:
             with _refused(path):
                 temporary.replace(path.resolve())

@@ -1,4 +1,5 @@
-"""Records that are printed as they come: as CSV, or as a table whose widths are chosen beforehand."""
+"""Records that are printed as they come: as CSV, or as a table whose widths are chosen
+beforehand."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Say = Callable[[str], None]
 
 
 class Column(NamedTuple):
-    """What a record's cell says, how wide the widest is, and whether it is words, which stand to the left."""
+    """What a record's cell says, how wide the widest is, and whether it is words, which stand to
+    the left."""
 
     cell: Cell
     width: int = 0
@@ -36,9 +38,14 @@ class Table:
         self._say(self._line([column.cell(record) for column in self._columns.values()]))
 
     def _line(self, cells: list[str]) -> str:
-        self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)]
+        self._widths = [
+            max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)
+        ]
         words = [column.words for column in self._columns.values()]
-        padded = (c.ljust(w) if left else c.rjust(w) for c, w, left in zip(cells, self._widths, words, strict=True))
+        padded = (
+            c.ljust(w) if left else c.rjust(w)
+            for c, w, left in zip(cells, self._widths, words, strict=True)
+        )
         return "  ".join(padded).rstrip()
 
 

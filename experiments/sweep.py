@@ -1,4 +1,5 @@
-"""Sweeps: every algorithm at every number of ranks and size, simulated, proven and held against formula and bound."""
+"""Sweeps: every algorithm at every number of ranks and size, simulated, proven and held against
+formula and bound."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 
 TOLERANCE = 1e-9
-"""The greatest relative difference between simulation and formula where the formula's assumptions hold."""
+"""The greatest relative difference between simulation and formula where the formula's assumptions
+hold."""
 
 Machine = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
 
 
 class Missing(NamedTuple):
-    """A point without a row: why, and whether the algorithm cannot run on such a machine or the input is `wrong`."""
+    """A point without a row: why, and whether the algorithm cannot run on such a machine or the
+    input is `wrong`."""
 
     algorithm: str
     ranks: int
@@ -50,15 +53,29 @@ class Rules(NamedTuple):
     @property
     def apart(self) -> str:
         """Which rule no closed form assumes, or nothing."""
-        return "fair sharing" if self.sharing == "fair" else "store-and-forward" if self.store_and_forward else ""
+        return (
+            "fair sharing"
+            if self.sharing == "fair"
+            else "store-and-forward"
+            if self.store_and_forward
+            else ""
+        )
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are found."""
-        return run(routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward)
+        return run(
+            routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward
+        )
 
     def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
         """Simulate by these rules."""
-        return simulate(schedule, topology, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward)
+        return simulate(
+            schedule,
+            topology,
+            self.engine,
+            sharing=self.sharing,
+            store_and_forward=self.store_and_forward,
+        )
 
 
 DEFAULT = Rules()
@@ -67,9 +84,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a sweep, units in the names. A formula that is not claimed on the machine is still shown.
+    """One point of a sweep, units in the names. A formula that is not claimed on the machine is
+    still shown.
 
-    Under a profile `protocol` was the fastest, and time, formula and bound include the `launch_s` before it.
+    Under a profile `protocol` was the fastest, and time, formula and bound include the `launch_s`
+    before it.
     """
 
     algorithm: str
@@ -105,8 +124,8 @@ class Row:
 class Case:
     """One algorithm at one number of ranks on one machine, built and proven once for all sizes.
 
-    An algorithm that is made for the machine chooses here: `chosen` says what, in words. With a `profile` every one of
-    its protocols is simulated.
+    An algorithm that is made for the machine chooses here: `chosen` says what, in words. With a
+    `profile` every one of its protocols is simulated.
     """
 
     algorithm: Algorithm
@@ -123,8 +142,12 @@ class Case:
         workload.check_schedule(self.algorithm, self.ranks)
         if self.algorithm.fit is None:
             self.schedule, self.cost = self.algorithm.build(self.ranks, 1.0), self.algorithm.cost
-            servers = self.topology.placement[self.ranks : self.ranks + self.algorithm.servers].tolist()
-            self.chosen = tuple(f"server: {self.topology.device_names[device]}" for device in servers)
+            servers = self.topology.placement[
+                self.ranks : self.ranks + self.algorithm.servers
+            ].tolist()
+            self.chosen = tuple(
+                f"server: {self.topology.device_names[device]}" for device in servers
+            )
         else:
             fitted = self.algorithm.fit(self.topology, self.ranks, 1.0)
             self.schedule, self.topology, self.cost, self.chosen = fitted
@@ -155,7 +178,8 @@ def sweep(
     missing: Callable[[Missing], None] | None = None,
     profile: Profile | None = None,
 ) -> Iterator[Row]:
-    """A row for each algorithm, number of ranks and size in bytes, in that order, as soon as it is there.
+    """A row for each algorithm, number of ranks and size in bytes, in that order, as soon as it is
+    there.
 
     What has no row costs only itself: `missing` is told. Without `missing` that is an error.
     """
@@ -173,7 +197,12 @@ def sweep(
 
 
 def _points(
-    algorithm: Algorithm, p: int, sizes: list[float], machine: Machine, rules: Rules, profile: Profile | None
+    algorithm: Algorithm,
+    p: int,
+    sizes: list[float],
+    machine: Machine,
+    rules: Rules,
+    profile: Profile | None,
 ) -> Iterator[Row | Missing]:
     """A row for each size, or why there is none."""
     topology = _tried(algorithm, p, lambda: machine(p, algorithm.servers))
@@ -198,7 +227,9 @@ def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | Missing:
     except InputError as error:
         return Missing(algorithm.name, p, str(error), wrong=True)
     except MemoryError:
-        return Missing(algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True)
+        return Missing(
+            algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True
+        )
 
 
 def judge(case: Case, run: Run) -> Row:
@@ -251,7 +282,8 @@ def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
             "steps": row.steps != row.steps_formula,
             "bytes": _differ(row.volume_B, row.volume_formula_B, row.size_B),
             "peak memory": memory_claimed and _differ(row.peak_B, row.peak_formula_B, row.size_B),
-            "redundant memory": memory_claimed and _differ(row.redundant_B, row.redundant_formula_B, row.size_B),
+            "redundant memory": memory_claimed
+            and _differ(row.redundant_B, row.redundant_formula_B, row.size_B),
         }.items()
         if failed
     ]

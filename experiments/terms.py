@@ -8,7 +8,9 @@ from experiments.output import align
 
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
-    "busbw": "V / time (algbw) times the factor of nccl-tests: compare it with the bandwidth of a link",
+    "busbw": (
+        "V / time (algbw) times the factor of nccl-tests: compare it with the bandwidth of a link"
+    ),
     "redundant": "the peak amount of duplicate data over all ranks",
     "not claimed": "the machine breaks an assumption of the formula, so a difference is no failure",
 }

@@ -35,13 +35,20 @@ def topo_list(format: Output = Format.table) -> None:
 def topo_show(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|FILE", help=TOPOLOGY_HELP, autocompletion=completer(machine_names)),
+        typer.Argument(
+            metavar="NAME|FILE", help=TOPOLOGY_HELP, autocompletion=completer(machine_names)
+        ),
     ],
-    p: Annotated[str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")] = None,
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")
+    ] = None,
     format: Output = Format.table,
 ) -> None:
-    """Show what a machine is made of, how far apart its ranks are, its rings, and what no algorithm can beat on it."""
+    """Show what a machine is made of, how far apart its ranks are, its rings, and what no algorithm
+    can beat on it."""
     from experiments.commands import topo as command
 
     command.show(name, p, png, format.value)
@@ -57,9 +64,12 @@ def topo_import(
             autocompletion=completer(machine_names),
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")],
+    out: Annotated[
+        Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")
+    ],
 ) -> None:
-    """Turn what another tool says of a machine, or a machine by name, into a file that can be changed and used."""
+    """Turn what another tool says of a machine, or a machine by name, into a file that can be
+    changed and used."""
     from experiments.commands import topo as command
 
     command.import_file(source, out)

@@ -1,4 +1,5 @@
-"""Measured beside simulated: a curve's points, those that a fit has seen and those that it has not."""
+"""Measured beside simulated: a curve's points, those that a fit has seen and those that it has
+not."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 
 Links = Callable[[int, int, float | None, float | None], Topology]
-"""From the numbers of workers and servers, and α and β where they are not as the user says, to the machine."""
+"""From the numbers of workers and servers, and α and β where they are not as the user says, to the
+machine."""
 
 
 @dataclass(frozen=True)
@@ -47,29 +49,49 @@ class Validation:
 
     def errors(self, fitted: bool) -> np.ndarray:
         """|error| of the points with right results that the fit has seen, or has not."""
-        return np.array([abs(point.error) for point in self.points if point.fitted is fitted and not point.wrong])
+        return np.array(
+            [
+                abs(point.error)
+                for point in self.points
+                if point.fitted is fitted and not point.wrong
+            ]
+        )
 
 
 def validate(
-    curve: Curve, algorithm: Algorithm, ranks: int, links: Links, *, fit: bool, in_place: bool, rules: Rules
+    curve: Curve,
+    algorithm: Algorithm,
+    ranks: int,
+    links: Links,
+    *,
+    fit: bool,
+    in_place: bool,
+    rules: Rules,
 ) -> Validation:
     """Simulate every size of `curve`; with `fit`, on links fitted to every other size.
 
-    A size whose result was wrong is predicted but not fitted. Raises InputError if there is too little to fit.
+    A size whose result was wrong is predicted but not fitted. Raises InputError if there is too
+    little to fit.
     """
     measured = curve.in_place if in_place else curve.points
     if not measured:
-        raise InputError(f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the other ones")
+        raise InputError(
+            f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the "
+            f"other ones"
+        )
     case = Case(algorithm, ranks, links(ranks, algorithm.servers, None, None), rules)
     seen = set(_every_other(measured)) if fit else set()
     found = None
     if fit:
         fitted = [measured[k] for k in sorted(seen)]
         sizes, seconds = [float(point.size) for point in fitted], [point.time_s for point in fitted]
-        found = fit_links(case.schedule, sizes, seconds, partial(links, ranks, algorithm.servers), rules.engine)
+        found = fit_links(
+            case.schedule, sizes, seconds, partial(links, ranks, algorithm.servers), rules.engine
+        )
         case.topology = links(ranks, algorithm.servers, found.latency, found.bandwidth)
     points = tuple(
-        _point(point, case.simulate(float(point.size)).makespan, k in seen) for k, point in enumerate(measured)
+        _point(point, case.simulate(float(point.size)).makespan, k in seen)
+        for k, point in enumerate(measured)
     )
     title = f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
     notes = (*curve.notes, *(found.notes if found else ()))

@@ -17,7 +17,10 @@ NAMED = 6
 
 def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: float = 1) -> list[list[str]]:
     """A line a wait, seconds a step: the link, the time, and who waits behind whom."""
-    lines = [[f"  {wait.where}", format_seconds(wait.seconds / steps), _who(wait, schedule)] for wait in waits[:SHOWN]]
+    lines = [
+        [f"  {wait.where}", format_seconds(wait.seconds / steps), _who(wait, schedule)]
+        for wait in waits[:SHOWN]
+    ]
     rest = waits[SHOWN:]
     more = f"  {len(rest)} more", format_seconds(sum(wait.seconds for wait in rest) / steps), ""
     return [*lines, *([list(more)] if rest else [])]

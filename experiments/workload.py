@@ -28,13 +28,17 @@ _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
 def operations(algorithm: Algorithm, ranks: int) -> float:
-    """About how many operations `algorithm` has: counted at few ranks p, extended as a power of p or as p log p.
+    """About how many operations `algorithm` has: counted at few ranks p, extended as a power of p
+    or as p log p.
 
-    The estimate is within some 10% where p is a power of two. Elsewhere it may be up to 60% too high.
+    The estimate is within some 10% where p is a power of two. Elsewhere it may be up to 60% too
+    high.
 
     >>> from simulator.collectives import find
-    >>> round(operations(find("ring"), 32)), round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
-    (1984, 1.0)
+    >>> round(operations(find("ring"), 32))
+    1984
+    >>> round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
+    1.0
     """
     small, large = _counted(algorithm.build)
     power = log2(large / small)
@@ -50,8 +54,8 @@ def _counted(build: Callable[[int, float], Schedule]) -> tuple[int, int]:
 
 
 def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> list[float]:
-    """Operations of every algorithm at every number of ranks, in that order, each simulated `runs` times. A schedule
-    that is too large to be built has none."""
+    """Operations of every algorithm at every number of ranks, in that order, each simulated `runs`
+    times. A schedule that is too large to be built has none."""
     counts = [operations(algorithm, p) for algorithm in algorithms for p in ranks]
     return [runs * ((count if count <= LIMIT else 0.0) + OF_A_POINT) for count in counts]
 
@@ -60,16 +64,19 @@ def check(total: float, points: str, ranks: str) -> None:
     """Raise InputError if `total` operations are too many; `points` and `ranks` say of what."""
     if total > MOST:
         raise InputError(
-            f"--p {ranks[:40]}: {points} with about {in_words(total)} operations, more than {in_words(MOST)}: "
+            f"--p {ranks[:40]}: {points} with about {in_words(total)} operations, more than "
+            f"{in_words(MOST)}: "
             "take fewer ranks or sizes, like --p 2..1024:x2"
         )
 
 
 def check_schedule(algorithm: Algorithm, ranks: int) -> None:
-    """Raise InputError, before any memory is taken, if one schedule has more operations than a schedule may have."""
+    """Raise InputError, before any memory is taken, if one schedule has more operations than a
+    schedule may have."""
     if ranks > FEW and (count := operations(algorithm, ranks)) > LIMIT:
         raise InputError(
-            f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more than {in_words(LIMIT)}: "
+            f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more "
+            f"than {in_words(LIMIT)}: "
             "take fewer ranks, or an algorithm with fewer transfers"
         )
 

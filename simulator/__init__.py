@@ -1,1 +1,2 @@
-"""Floor 1: schedules, engines, timelines, cost models. Knows nothing of files, terminals or plots."""
+"""Floor 1: schedules, engines, timelines, cost models. Knows nothing of files, terminals or
+plots."""

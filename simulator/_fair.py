@@ -1,7 +1,9 @@
-"""The rules of time under max-min fair sharing, in the subset of Python that Numba compiles, as in `_kernels`.
+"""The rules of time under max-min fair sharing, in the subset of Python that Numba compiles, as in
+`_kernels`.
 
-Inner functions become part of the loop when it is compiled. They change arrays and lists, and no variable of it. Where
-most of the time goes indices are unsigned: Numba need not look whether they count from the end.
+Inner functions become part of the loop when it is compiled. They change arrays and lists, and no
+variable of it. Where most of the time goes indices are unsigned: Numba need not look whether they
+count from the end.
 """
 
 from heapq import heappop, heappush
@@ -17,14 +19,17 @@ _COARSE = 2.0**9 + 1
 
 def simulate(
     kind, rank, peer, nbytes, seconds, lane, reduces, pending, successor_indptr, successors,
-    route, route_indptr, route_gap, route_latency, indptr, media, bandwidth, reduction, copy, lanes, node_indptr,
+    route, route_indptr, route_gap, route_latency, indptr, media, bandwidth, reduction, copy, lanes,
+    node_indptr,
 ):  # fmt: skip
-    """As `_kernels.simulate`, with flows; returns besides when the last byte of each operation was sent.
+    """As `_kernels.simulate`, with flows; returns besides when the last byte of each operation was
+    sent.
 
-    All flows on a route have one rate, and `served[r]` is what each has had since the route was idle: a flow ends when
-    that reaches its threshold. What starts or ends marks its media. Before time goes on, all flows that have to do with
-    a marked medium get new rates by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the medium with
-    the lowest share for each of its flows fixes them at it, and so on with what remains.
+    All flows on a route have one rate, and `served[r]` is what each has had since the route was
+    idle: a flow ends when that reaches its threshold. What starts or ends marks its media. Before
+    time goes on, all flows that have to do with a marked medium get new rates by progressive
+    filling (Bertsekas and Gallager, Data Networks, 6.5.2): the medium with the lowest share for
+    each of its flows fixes them at it, and so on with what remains.
     """
     operations, nodes, routes, mediums = len(kind), node_indptr[-1], len(route_gap), len(bandwidth)
     ready, finish, sent = np.zeros(operations), np.zeros(operations), np.zeros(operations)
@@ -41,16 +46,26 @@ def simulate(
     earlier, later = np.full(operations, _NONE, np.int32), np.full(operations, _NONE, np.int32)
     head, tail = np.full(routes, _NONE, np.int32), np.full(routes, _NONE, np.int32)
     flows, solution = np.zeros(routes, np.int32), np.zeros(routes, np.int64)
-    rate, served, updated, ahead = np.zeros(routes), np.zeros(routes), np.zeros(routes), np.zeros(routes)
+    rate, served, updated, ahead = (
+        np.zeros(routes),
+        np.zeros(routes),
+        np.zeros(routes),
+        np.zeros(routes),
+    )
 
-    # The routes in use across a medium are `member[first[m] : first[m] + active[m]]`, put there by `entry` of `media`.
+    # The routes in use across a medium are `member[first[m] : first[m] + active[m]]`, put there by
+    # `entry` of `media`.
     first = np.zeros(mediums + 1, np.int32)
     for e in range(len(media)):
         first[media[e] + 1] += 1
     for m in range(mediums):
         first[m + 1] += first[m]
     member, entry, place = np.zeros_like(media), np.zeros_like(media), np.zeros_like(media)
-    active, load, busy = np.zeros(mediums, np.int32), np.zeros(mediums, np.int32), np.zeros(1, np.int32)
+    active, load, busy = (
+        np.zeros(mediums, np.int32),
+        np.zeros(mediums, np.int32),
+        np.zeros(1, np.int32),
+    )
 
     # What a solution works on.
     marked, changed = np.zeros(mediums, np.bool_), np.zeros(mediums, np.uint32)
@@ -154,7 +169,8 @@ def simulate(
         return many
 
     def sink(k, size):
-        """Put the medium at k where it belongs in the heap of what is reached: the lowest share comes first."""
+        """Put the medium at k where it belongs in the heap of what is reached: the lowest share
+        comes first."""
         m, child = reached[k], 2 * k + 1
         while child < size:
             if child + 1 < size and share[reached[child + 1]] < share[reached[child]]:
@@ -166,7 +182,8 @@ def simulate(
         reached[k] = m
 
     def fix(m, level, now, number, count):
-        """The flows across a medium whose rates are open get this one; returns how many routes have theirs."""
+        """The flows across a medium whose rates are open get this one; returns how many routes have
+        theirs."""
         for at in range(first[m], first[m] + active[m]):
             r = member[at]
             if solution[r] != number:
@@ -181,7 +198,8 @@ def simulate(
         return count
 
     def fill(size, now, number):
-        """Rates from the lowest share of a medium to the highest; returns how many routes got one."""
+        """Rates from the lowest share of a medium to the highest; returns how many routes got
+        one."""
         for k in range(size):
             m = reached[k]
             spare[m], share[m], unfixed[m] = bandwidth[m], bandwidth[m] / load[m], load[m]
@@ -202,7 +220,8 @@ def simulate(
         return count
 
     def solve(seed, now, number):
-        """New rates for all flows that have to do with a medium; expect the first of them to end."""
+        """New rates for all flows that have to do with a medium; expect the first of them to
+        end."""
         count = fill(reach(seed, number), now, number)
         soonest = np.inf
         for k in range(count):
@@ -213,7 +232,8 @@ def simulate(
                 heappush(ends, (first_end, np.int64(solved[k]), number))
 
     def arrive(i, now):
-        """The last byte is sent; returns whether that ends the operation, with no merging to come."""
+        """The last byte is sent; returns whether that ends the operation, with no merging to
+        come."""
         sent[i], finish[i] = now, now + route_latency[route[i]]
         if reduces[i]:
             node = node_indptr[i + 1] - 1

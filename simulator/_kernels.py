@@ -1,7 +1,9 @@
-"""The loops over columns, in the subset of Python that Numba compiles: run as they are when the work is small.
+"""The loops over columns, in the subset of Python that Numba compiles: run as they are when the
+work is small.
 
-They need nothing outside their file, because Numba's cache watches the file of a function and nothing else, and each is
-called with one set of dtypes: int8 flags, int32 indices, float64 times and bytes, uint64 data, C-contiguous.
+They need nothing outside their file, because Numba's cache watches the file of a function and
+nothing else, and each is called with one set of dtypes: int8 flags, int32 indices, float64 times
+and bytes, uint64 data, C-contiguous.
 """
 
 from heapq import heappop, heappush
@@ -13,11 +15,12 @@ _NONE = -1
 
 
 def derive(rank, peer, source, target, count, reduces, ranks, slots):
-    """Predecessors from what operations read and write, as a CSR (indptr, indices); duplicates may remain.
+    """Predecessors from what operations read and write, as a CSR (indptr, indices); duplicates may
+    remain.
 
-    The accesses to a cell (rank, slot) form groups: an overwrite is a group of one, and so is a run of reductions, or
-    of reads, of any length. Every member of a group waits for every member of the group before it, and for nothing
-    else: older ones are ancestors already.
+    The accesses to a cell (rank, slot) form groups: an overwrite is a group of one, and so is a run
+    of reductions, or of reads, of any length. Every member of a group waits for every member of the
+    group before it, and for nothing else: older ones are ancestors already.
     """
     cells = ranks * slots
     begins = np.zeros(cells + 1, np.int64)
@@ -69,7 +72,8 @@ def derive(rank, peer, source, target, count, reduces, ranks, slots):
 
 
 def merge(indptr, indices, more_indptr, more_indices):
-    """Two CSRs of predecessors in one, each row sorted and without duplicates. int64 in, int32 out."""
+    """Two CSRs of predecessors in one, each row sorted and without duplicates. int64 in, int32
+    out."""
     operations = len(indptr) - 1
     merged = np.empty(len(indices) + len(more_indices), np.int32)
     out = np.zeros(operations + 1, np.int32)
@@ -85,7 +89,8 @@ def merge(indptr, indices, more_indptr, more_indices):
         gap = 1
         while gap < (behind - begin) // 3:
             gap = 3 * gap + 1
-        while gap > 0:  # Shell's sort: insertion where a row is short, and not quadratic where it is long
+        # Shell's sort: insertion where a row is short, and not quadratic where it is long
+        while gap > 0:
             for k in range(begin + gap, behind):
                 value, place = merged[k], k
                 while place - gap >= begin and merged[place - gap] > value:
@@ -120,7 +125,8 @@ def invert(indptr, indices):
 
 
 def chain(weight, indptr, indices):
-    """The greatest sum of `weight` (int8) on a chain of predecessors that ends at each operation, itself included."""
+    """The greatest sum of `weight` (int8) on a chain of predecessors that ends at each operation,
+    itself included."""
     depth = np.zeros(len(weight), np.int32)
     for i in range(len(weight)):
         deepest = 0
@@ -148,11 +154,11 @@ def lifetimes(
 ):  # fmt: skip
     """When which value was held where, and when a cell (rank, slot) was in use.
 
-    What a computation writes is a new value, the same for the same value read, and no sum of others: a mix of its bits,
-    which is not 0 where that value is.
-    `order` is that of the finishes; `data` and `owned` have a row a cell. Returns, of every version of a cell, the
-    cell, its value, begin and end (when it is overwritten; at once if that happens unread) and the place in
-    `order` of its last read, or -1; then the first and last use of every cell.
+    What a computation writes is a new value, the same for the same value read, and no sum of
+    others: a mix of its bits, which is not 0 where that value is. `order` is that of the finishes;
+    `data` and `owned` have a row a cell. Returns, of every version of a cell, the cell, its value,
+    begin and end (when it is overwritten; at once if that happens unread) and the place in `order`
+    of its last read, or -1; then the first and last use of every cell.
     """
     cells = len(data)
     total = cells
@@ -185,7 +191,9 @@ def lifetimes(
                 )
                 if kind[i] == COMPUTE:
                     read_from = data[origin] if source[i] >= 0 else np.uint64(versions + 1)
-                    mixed = (read_from + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0x9E3779B97F4A7C15)
+                    mixed = (read_from + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(
+                        0x9E3779B97F4A7C15
+                    )
                     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                     data[goal] = mixed ^ (mixed >> np.uint64(27))
                 elif source[i] >= 0:
@@ -208,10 +216,12 @@ def lifetimes(
 
 
 def cover(value, begin, end, read, merged):
-    """Union of the intervals of equal values, sorted by (value, begin): the row that begins each piece, and its end.
+    """Union of the intervals of equal values, sorted by (value, begin): the row that begins each
+    piece, and its end.
 
-    `read` is the number of the last read of a version, in order, `merged[read]` when that read had merged the value
-    elsewhere, or inf where it only copied it: a value of which the last read of all merged it ends there.
+    `read` is the number of the last read of a version, in order, `merged[read]` when that read had
+    merged the value elsewhere, or inf where it only copied it: a value of which the last read of
+    all merged it ends there.
     """
     rows, until = np.empty(len(value), np.int64), np.empty(len(value))
     pieces, group = 0, 0
@@ -237,21 +247,25 @@ def cover(value, begin, end, read, merged):
 
 def simulate(
     kind, rank, peer, nbytes, seconds, lane, reduces, pending, successor_indptr, successors,
-    route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction, copy, lanes,
-    node_indptr, store_and_forward,
+    route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction,
+    copy, lanes, node_indptr, store_and_forward,
 ):  # fmt: skip
     """The rules of time. Returns ready and finish per operation, start and cause per node.
 
-    The nodes of an operation are its hops, then its reduction; a local operation or a computation has one. A cause is
-    the node that held the medium or lane for which a node queued, or -1. Events are arrivals at nodes, processed in
-    order of (time, node); nodes are numbered by (operation, hop).
+    The nodes of an operation are its hops, then its reduction; a local operation or a computation
+    has one. A cause is the node that held the medium or lane for which a node queued, or -1. Events
+    are arrivals at nodes, processed in order of (time, node); nodes are numbered by (operation,
+    hop).
     """
     operations, nodes = len(kind), node_indptr[-1]
     ready, finish = np.zeros(operations), np.zeros(operations)
     start, cause = np.zeros(nodes), np.full(nodes, _NONE, np.int32)
     medium_free, medium_holder = np.zeros(len(bandwidth)), np.full(len(bandwidth), _NONE, np.int32)
     ranks = len(reduction)
-    lane_free, lane_holder = np.zeros(ranks * (lanes + 1)), np.full(ranks * (lanes + 1), _NONE, np.int32)
+    lane_free, lane_holder = (
+        np.zeros(ranks * (lanes + 1)),
+        np.full(ranks * (lanes + 1), _NONE, np.int32),
+    )
     waiting = pending.copy()
     owner = np.empty(nodes, np.int32)
     for i in range(operations):
@@ -281,7 +295,9 @@ def simulate(
             start[node] = begin
             finish[i] = max(finish[i], sent) + latency[link]
             if hop + 1 < hops:
-                heappush(heap, (finish[i] if store_and_forward else begin + latency[link], node + 1))
+                heappush(
+                    heap, (finish[i] if store_and_forward else begin + latency[link], node + 1)
+                )
                 continue
             if reduces[i]:
                 if reduction[peer[i]] > 0.0 or copy[peer[i]] > 0.0:
@@ -318,7 +334,9 @@ def contended(nodes, since, until, sender, node_start, node_cause):
         released, occupant = node_start[nodes[k]], node_cause[nodes[k]]
         while occupant >= 0 and released > since[k]:
             if sender[occupant] != sender[nodes[k]]:
-                seconds[k] += max(0.0, min(released, until[k]) - max(since[k], node_start[occupant]))
+                seconds[k] += max(
+                    0.0, min(released, until[k]) - max(since[k], node_start[occupant])
+                )
             released, occupant = node_start[occupant], node_cause[occupant]
     return seconds
 
@@ -328,14 +346,17 @@ def idle(
     route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap,
     node_indptr, ranks, fair, store_and_forward,
 ):  # fmt: skip
-    """What fills the gaps before the computations `main`, in order of their start, of each rank, and the gap between
-    its final computation and the end of its operation `last`, or -1. All of it counts up to `end`.
+    """What fills the gaps before the computations `main`, in order of their start, of each rank,
+    and the gap between its final computation and the end of its operation `last`, or -1. All of it
+    counts up to `end`.
 
-    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues, a row each: the rank
-    whose gap it is, the node that waits, since when and until when; and when each rank has nothing left to do.
+    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues, a
+    row each: the rank whose gap it is, the node that waits, since when and until when; and when
+    each rank has nothing left to do.
 
-    The `edge`s of an operation are the times at which it passes from queueing to the wire and back, from ready on: on
-    the way of the bytes that arrived last, then at its work at the end of the route. A computation has two.
+    The `edge`s of an operation are the times at which it passes from queueing to the wire and back,
+    from ready on: on the way of the bytes that arrived last, then at its work at the end of the
+    route. A computation has two.
     """
     seconds, free = np.zeros((ranks, 3)), np.zeros(ranks)
     edge = np.empty(2 * len(route_links) + 6)
@@ -368,7 +389,11 @@ def idle(
                     alone = max(alone, times * nbytes[i] / bandwidth[link_media[m]])
             arrival, took = sent[i] + delay, sent[i] - node_start[first]
             waited = took - min(took, alone)
-            edge[1], edge[2], edge[3] = ready[i], node_start[first], node_start[first] + waited * others[i]
+            edge[1], edge[2], edge[3] = (
+                ready[i],
+                node_start[first],
+                node_start[first] + waited * others[i],
+            )
             edges = 4
         elif hops > 0:
             head = ready[i]
@@ -380,7 +405,11 @@ def idle(
                 if node_start[first + hop] + held > arrival:
                     arrival, edges = node_start[first + hop] + held, 2 * hop + 2
                 arrival += latency[links[hop]]
-                head = node_start[first + hop] + (held if store_and_forward else 0.0) + latency[links[hop]]
+                head = (
+                    node_start[first + hop]
+                    + (held if store_and_forward else 0.0)
+                    + latency[links[hop]]
+                )
         merging = _NONE
         if kind[i] == TRANSFER and node_indptr[i + 1] - first > hops:
             if hops > 0:

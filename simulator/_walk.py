@@ -1,4 +1,5 @@
-"""The walk along the critical path, in the subset of Python that Numba compiles, as in `_kernels`."""
+"""The walk along the critical path, in the subset of Python that Numba compiles, as in
+`_kernels`."""
 
 import numpy as np
 
@@ -9,16 +10,16 @@ _NONE = -1
 
 
 def walk(
-    operation, kind, rank, peer, nbytes, seconds, reduces, indptr, indices, finish, node_start, node_cause, sent,
-    route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap, reduction, copy, node_indptr,
-    others, fair, store_and_forward,
+    operation, kind, rank, peer, nbytes, seconds, reduces, indptr, indices, finish, node_start,
+    node_cause, sent, route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth,
+    gap, reduction, copy, node_indptr, others, fair, store_and_forward,
 ):  # fmt: skip
-    """Back from the finish of `operation` to time zero along what was waited for: the predecessor that finished last,
-    the hop that arrived last, the occupant of a medium or lane.
+    """Back from the finish of `operation` to time zero along what was waited for: the predecessor
+    that finished last, the hop that arrived last, the occupant of a medium or lane.
 
-    A transfer that waits is the waiter of all that its occupants do while it waits: that is contention where the
-    occupant has another rank. What an occupant did before the waiter came is the occupant's own. Under fair sharing
-    `others` is the share of a wait that other ranks cause.
+    A transfer that waits is the waiter of all that its occupants do while it waits: that is
+    contention where the occupant has another rank. What an occupant did before the waiter came is
+    the occupant's own. Under fair sharing `others` is the share of a wait that other ranks cause.
 
     Returns the columns of `critical_path.Path`.
     """
@@ -27,7 +28,17 @@ def walk(
 
     def add(part, duration, i, where, amount, waiter, contended):
         """One more segment."""
-        rows.append((int(part), float(duration), int(i), int(where), float(amount), int(waiter), bool(contended)))
+        rows.append(
+            (
+                int(part),
+                float(duration),
+                int(i),
+                int(where),
+                float(amount),
+                int(waiter),
+                bool(contended),
+            )
+        )
 
     def links_of(i):
         """The first link of the route of an operation and the one after the last."""
@@ -46,7 +57,8 @@ def walk(
         return slowest
 
     def charge(part, duration, i, where, amount, waiter, waited):
-        """What an operation did while another one waited for the last `waited` seconds of it, or more."""
+        """What an operation did while another one waited for the last `waited` seconds of it, or
+        more."""
         if rank[i] == rank[waiter] or waited >= duration:
             add(part, duration, i, where, amount, waiter, rank[i] != rank[waiter])
         elif waited <= 0.0:
@@ -75,7 +87,8 @@ def walk(
         charge(part, amount * cost, i, where, amount, waiter, waited)
 
     def last_hop(i):
-        """The place on the route of the hop whose bytes arrive last, its medium, and when they arrive."""
+        """The place on the route of the hop whose bytes arrive last, its medium, and when they
+        arrive."""
         begin, end = links_of(i)
         slowest, medium, arrival = begin, link_media[0], -1.0
         for at in range(begin, end):
@@ -87,7 +100,8 @@ def walk(
         return slowest, medium, arrival
 
     def arrive(i):
-        """From the arrival of a transfer to the start of the hop whose bytes arrived last; returns that hop's node."""
+        """From the arrival of a transfer to the start of the hop whose bytes arrived last; returns
+        that hop's node."""
         begin, end = links_of(i)
         slowest, medium, _ = last_hop(i)
         for at in range(end - 1, slowest - 1, -1):
@@ -105,7 +119,8 @@ def walk(
         return times
 
     def flow(i):
-        """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the gap."""
+        """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile,
+        the gap."""
         begin, end = links_of(i)
         slowest = widest = link_media[link_indptr[route_links[begin]]]
         own = crossings(i, slowest) * nbytes[i]
@@ -131,7 +146,8 @@ def walk(
         return node_indptr[i]
 
     def shared(link, other, i, begin, until):
-        """Of the media that two links share: the one that transfer i held from `begin` until about `until`."""
+        """Of the media that two links share: the one that transfer i held from `begin` until about
+        `until`."""
         found, nearest = _NONE, np.inf
         for k in range(link_indptr[link], link_indptr[link + 1]):
             for n in range(link_indptr[other], link_indptr[other + 1]):
@@ -165,11 +181,15 @@ def walk(
             return 0.0 if last == _NONE else finish[last]
         if hop == hops:
             return flow_arrival(i) if fair else last_hop(i)[2]
-        before, link = node_start[node_indptr[i] + hop - 1], route_links[route_indptr[route[i]] + hop - 1]
+        before, link = (
+            node_start[node_indptr[i] + hop - 1],
+            route_links[route_indptr[route[i]] + hop - 1],
+        )
         return before + (held(i, longest(i, link)) if store_and_forward else 0.0) + latency[link]
 
     def wait(node, i, occupant, holder, waiter, waited):
-        """What the occupant of a medium or a lane did there while a node of i waited, and the waiter in the end."""
+        """What the occupant of a medium or a lane did there while a node of i waited, and the
+        waiter in the end."""
         begin, end = links_of(holder)
         at = begin + occupant - node_indptr[holder]
         if at < end:
@@ -179,10 +199,15 @@ def walk(
         else:
             serve(holder, waiter, waited)
 
-    i, node = operation, _NONE  # at the start of the node, or without one at the finish of the operation
+    # at the start of the node, or without one at the finish of the operation
+    i, node = operation, _NONE
     waiter, since = operation, np.inf  # who waits for the node to start, and since when
     while i >= 0:
-        arrived, hop, hops = False, node - node_indptr[i], route_indptr[route[i] + 1] - route_indptr[route[i]]
+        arrived, hop, hops = (
+            False,
+            node - node_indptr[i],
+            route_indptr[route[i] + 1] - route_indptr[route[i]],
+        )
         if node == _NONE:
             node = node_indptr[i + 1] - 1
             arrived = node - node_indptr[i] < hops
@@ -211,7 +236,11 @@ def walk(
         since = np.inf
 
     part, contended = np.empty(len(rows), np.int8), np.empty(len(rows), np.bool_)
-    doer, where, waiters = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+    doer, where, waiters = (
+        np.empty(len(rows), np.int32),
+        np.empty(len(rows), np.int32),
+        np.empty(len(rows), np.int32),
+    )
     lasted, amount = np.empty(len(rows)), np.empty(len(rows))
     for k in range(len(rows)):
         part[k], lasted[k], doer[k], where[k], amount[k], waiters[k], contended[k] = rows[k]

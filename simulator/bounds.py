@@ -1,7 +1,9 @@
-"""What no schedule can beat on a machine, whatever the algorithm: latency, ports, cuts, and all links together.
+"""What no schedule can beat on a machine, whatever the algorithm: latency, ports, cuts, and all
+links together.
 
-A schedule may relay, merge and copy at every rank, workers or not, and in switches that reduce and multicast. Such a
-switch is one more rank in every proof: it receives what it merges, and it sends each copy.
+A schedule may relay, merge and copy at every rank, workers or not, and in switches that reduce and
+multicast. Such a switch is one more rank in every proof: it receives what it merges, and it sends
+each copy.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 EXACT = 256
-"""Workers up to which the latency is that of the farthest two; beyond, of those found in a few sweeps."""
+"""Workers up to which the latency is that of the farthest two; beyond, of those found in a few
+sweeps."""
 CUTS = 4_000_000
-"""Workers times links up to which all cuts are searched; beyond, groups and halves are looked at."""
+"""Workers times links up to which all cuts are searched; beyond, groups and halves are looked
+at."""
 FLOWS = 6000
 """Sources times links up to which the best routing of what pairs exchange is found."""
 PAIRS = 1024
@@ -40,11 +44,13 @@ _TURNED = {
     "broadcast": (False,),
     "reduce": (True,),
 }
-"""Whether cuts are looked for by what leaves (False) or by what enters, as on links that are turned round."""
+"""Whether cuts are looked for by what leaves (False) or by what enters, as on links that are turned
+round."""
 
 
 class Limit(NamedTuple):
-    """A lower limit on the time of V bytes, the higher of `fixed` seconds and `per_byte` * V; and what sets it."""
+    """A lower limit on the time of V bytes, the higher of `fixed` seconds and `per_byte` * V; and
+    what sets it."""
 
     name: str
     fixed: float
@@ -59,7 +65,8 @@ class Bound(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Bytes that must leave and enter each group of devices, and that go from group to group in all, in units of V."""
+    """Bytes that must leave and enter each group of devices, and that go from group to group in
+    all, in units of V."""
 
     leave: Floats
     enter: Floats
@@ -80,7 +87,8 @@ class Task(NamedTuple):
 
 
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
-    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may help.
+    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may
+    help.
 
     Raises InputError for a size that is negative or not finite, and as :func:`limits` does.
     """
@@ -93,7 +101,8 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
 
 
 def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
-    """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds` does."""
+    """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds`
+    does."""
     found = bounds(collective, topology, workers, nbytes)
     highest = max(bound.seconds for bound in found)
     return next(bound for bound in found if bound.seconds >= highest * (1 - TIE))
@@ -109,9 +118,12 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 
     And, if it is higher than those:
 
-    - between groups: all ports of groups of devices that few or slow links join (:func:`topologies.cuts.partitions`).
-    - cut: what must leave or enter a set of devices: of all sets, unless there are too many (:data:`CUTS`).
-    - best routing: what pairs exchange takes as long, however it is routed; all links: if each takes the fewest links.
+    - between groups: all ports of groups of devices that few or slow links join
+      (:func:`topologies.cuts.partitions`).
+    - cut: what must leave or enter a set of devices: of all sets, unless there are too many
+      (:data:`CUTS`).
+    - best routing: what pairs exchange takes as long, however it is routed; all links: if each
+      takes the fewest links.
 
     Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
@@ -139,10 +151,11 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 def needs(collective: Collective, group: Ints, groups: int) -> Needs:
     """What `collective` must move between groups of devices, where worker r is in `group[r]`.
 
-    Into each group goes what it lacks, and out of it what others lack. Of an all-gather that is k/p of V out of k of p
-    workers, (p - k)/p into them; of a reduce-scatter the reverse, since what leaves a group may be merged before. Of an
-    all-reduce V goes out of and into each of m groups, and 2(m - 1)V in all: until some group knows the sum of a byte,
-    each other has sent something, and after that each other receives something.
+    Into each group goes what it lacks, and out of it what others lack. Of an all-gather that is k/p
+    of V out of k of p workers, (p - k)/p into them; of a reduce-scatter the reverse, since what
+    leaves a group may be merged before. Of an all-reduce V goes out of and into each of m groups,
+    and 2(m - 1)V in all: until some group knows the sum of a byte, each other has sent something,
+    and after that each other receives something.
     """
     workers, ranks = np.bincount(group, minlength=groups), len(group)
     here, root = workers > 0, np.arange(groups) == group[0]
@@ -160,14 +173,18 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
         "send_recv": tuple(pairs),
     }.get(collective.name, (np.zeros(groups), np.zeros(groups)))
     apart = float(here.sum() > 1)
-    total = 2.0 * (here.sum() - 1) if collective.name == "all_reduce" else max(leave.sum(), enter.sum())
+    total = (
+        2.0 * (here.sum() - 1) if collective.name == "all_reduce" else max(leave.sum(), enter.sum())
+    )
     return Needs(apart * leave, apart * enter, apart * float(total))
 
 
 def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
-    """Seconds a byte of V: out of each group of devices, into each, and out of and into all that need it together.
+    """Seconds a byte of V: out of each group of devices, into each, and out of and into all that
+    need it together.
 
-    What goes from group to group leaves and enters one with ranks, but not always one with workers: others may relay.
+    What goes from group to group leaves and enters one with ranks, but not always one with workers:
+    others may relay.
     """
     topology, groups = task.topology, int(group.max()) + 1
     need = needs(task.collective, group[task.devices], groups)
@@ -218,17 +235,20 @@ def _highest(found: Iterable[Limit]) -> float:
 
 
 def _is_met(task: Task, per_byte: float) -> bool:
-    """Whether a plain schedule, in ever smaller pieces, takes no more than `per_byte`, so that no bound is higher."""
+    """Whether a plain schedule, in ever smaller pieces, takes no more than `per_byte`, so that no
+    bound is higher."""
     return any(
-        share * congestion(task.topology, *pairs) <= per_byte * (1 + TIE) for share, pairs in _plain_schedules(task)
+        share * congestion(task.topology, *pairs) <= per_byte * (1 + TIE)
+        for share, pairs in _plain_schedules(task)
     )
 
 
 def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
-    """Who sends to whom, and what share of V: round a ring in both directions; or all to all, where that is easy.
+    """Who sends to whom, and what share of V: round a ring in both directions; or all to all, where
+    that is easy.
 
-    A ring passes (p - 1)/p of V on, or what the root has; all to all hands out a p-th to each, or a part of what the
-    root has. An all-reduce does so twice: it collects V and spreads it.
+    A ring passes (p - 1)/p of V on, or what the root has; all to all hands out a p-th to each, or a
+    part of what the root has. An all-reduce does so twice: it collects V and spreads it.
     """
     ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
     twice, rooted = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
@@ -241,20 +261,30 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
     if name not in ("send_recv", "scatter", "gather") and _near(task):
-        yield twice / max(1, ranks - rooted), np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks)
+        yield (
+            twice / max(1, ranks - rooted),
+            np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks),
+        )
 
 
 def _near(task: Task) -> bool:
-    """Whether the workers are all neighbours, or all lead to one hub alone: their routes cost no search."""
+    """Whether the workers are all neighbours, or all lead to one hub alone: their routes cost no
+    search."""
     topology, devices = task.topology, np.unique(task.devices)
     ours = np.isin(topology.source, devices)
     between = np.isin(topology.target[ours], devices)
-    return bool(between.sum() == len(devices) * (len(devices) - 1) or len(np.unique(topology.target[ours])) == 1)
+    return bool(
+        between.sum() == len(devices) * (len(devices) - 1)
+        or len(np.unique(topology.target[ours])) == 1
+    )
 
 
 def _searched(task: Task, above: float) -> Iterator[Limit]:
     """The tightest of all cuts, or the best routing."""
-    beyond, exchanges = tree_cuts(task.topology), task.collective.name in ("all_to_all", "send_recv")
+    beyond, exchanges = (
+        tree_cuts(task.topology),
+        task.collective.name in ("all_to_all", "send_recv"),
+    )
     if len(beyond) and not task.topology.shared_names:
         yield from _in_groups(task, beyond.astype(np.int32))
     elif exchanges and len(np.unique(task.devices)) * task.topology.links <= FLOWS:
@@ -266,17 +296,21 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
 
 
 def _tightest(task: Task, above: float) -> Iterator[Limit]:
-    """The tightest of all cuts, around those whose shards must leave or around who has, or lacks, what the root has.
+    """The tightest of all cuts, around those whose shards must leave or around who has, or lacks,
+    what the root has.
 
-    An all-reduce tells all of rank 0 and rank 0 of all: whatever cuts some two ranks apart cuts one of them off from
-    rank 0. With all links turned round, a reduce-scatter is an all-gather and a reduce a broadcast.
+    An all-reduce tells all of rank 0 and rank 0 of all: whatever cuts some two ranks apart cuts one
+    of them off from rank 0. With all links turned round, a reduce-scatter is an all-gather and a
+    reduce a broadcast.
     """
     devices, name, count = task.devices, task.collective.name, len(task.topology.device_names)
     shards = np.bincount(devices, minlength=count) / task.workers
     root = (np.arange(count) == devices[0]).astype(np.float64)
     weight = shards if name in ("all_gather", "reduce_scatter") else root
     for reverse in _TURNED.get(name, ()):
-        if cut := tightest_cut(task.topology, weight, np.unique(devices), reverse=reverse, above=above):
+        if cut := tightest_cut(
+            task.topology, weight, np.unique(devices), reverse=reverse, above=above
+        ):
             above = _seconds(weight[cut.inside].sum(), cut.bandwidth)
             yield _cut(task, int(cut.inside[devices].sum()), above)
 
@@ -298,7 +332,8 @@ def _links(task: Task) -> Iterator[Limit]:
 
 
 def _pairs(task: Task) -> tuple[Ints, Floats]:
-    """The devices of workers, and what goes from one to another in units of V: to all, or to the next rank's."""
+    """The devices of workers, and what goes from one to another in units of V: to all, or to the
+    next rank's."""
     devices, place = np.unique(task.devices, return_inverse=True)
     demand = np.zeros((len(devices), len(devices)))
     if task.collective.name == "all_to_all":
@@ -309,7 +344,8 @@ def _pairs(task: Task) -> tuple[Ints, Floats]:
 
 
 def _latency(task: Task) -> float:
-    """The farthest two ranks of which one must hear of the other; beyond `EXACT` ranks the farthest found in turn."""
+    """The farthest two ranks of which one must hear of the other; beyond `EXACT` ranks the farthest
+    found in turn."""
     topology, workers = task.topology, task.workers
     ranks = np.arange(workers, dtype=np.int32)
     match task.collective.name:

@@ -21,8 +21,10 @@ TRANSFER, CONTENTION, SLOWER_PEER, DRAIN = range(4)
 class Bubbles:
     """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`:
 
-    - transfer: a message was on the wire, was copied or merged, or waited behind messages of its own sender.
-    - contention: a message was ready, but its link, port or merging lane served messages of other senders.
+    - transfer: a message was on the wire, was copied or merged, or waited behind messages of its
+      own sender.
+    - contention: a message was ready, but its link, port or merging lane served messages of other
+      senders.
     - slower peer: another computation was running or about to, of another rank or of another lane.
     - drain: nothing left to compute, to send or to receive.
 
@@ -38,28 +40,32 @@ class Bubbles:
 
     @property
     def stall(self) -> Floats:
-        """Idle seconds of each rank while it still has something to do: all causes but the drain."""
+        """Idle seconds of each rank while it still has something to do: all causes but the
+        drain."""
         return np.asarray(self.seconds[:, :DRAIN].sum(axis=1))
 
 
 def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
-    """Attribute each gap of `lane` of every rank to what its end was waiting for, as far as it is before `end` seconds.
+    """Attribute each gap of `lane` of every rank to what its end was waiting for, as far as it is
+    before `end` seconds.
 
-    From the start of the computation that ends a gap the walk goes back from predecessor to predecessor, the last that
-    finished, until one that was ready when the gap began. After a rank's last computation the walk starts at the last
-    operation that the rank takes part in, and the drain begins where that ends. On the way of a transfer count the
-    queues before the hops that its last bytes noticed; under fair sharing what other ranks cause comes first.
+    From the start of the computation that ends a gap the walk goes back from predecessor to
+    predecessor, the last that finished, until one that was ready when the gap began. After a rank's
+    last computation the walk starts at the last operation that the rank takes part in, and the
+    drain begins where that ends. On the way of a transfer count the queues before the hops that its
+    last bytes noticed; under fair sharing what other ranks cause comes first.
     """
     schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
     computing = np.isin(np.arange(schedule.ranks), schedule.rank[main])
     seconds, queues, free = kernel(_kernels.idle, len(schedule))(
-        end, main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind, schedule.nbytes,
-        schedule.indptr, schedule.indices, timeline.ready, timeline.finish, timeline.node_start, timeline.sent,
-        contended_share(timeline), routed.route, routed.route_indptr, routed.route_links, topology.latency,
-        topology.link_indptr, topology.link_media, topology.medium_bandwidth, topology.medium_gap,
-        routed.node_indptr, schedule.ranks, timeline.sharing == "fair", timeline.store_and_forward,
+        end, main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind,
+        schedule.nbytes, schedule.indptr, schedule.indices, timeline.ready, timeline.finish,
+        timeline.node_start, timeline.sent, contended_share(timeline), routed.route,
+        routed.route_indptr, routed.route_links, topology.latency, topology.link_indptr,
+        topology.link_media, topology.medium_bandwidth, topology.medium_gap, routed.node_indptr,
+        schedule.ranks, timeline.sharing == "fair", timeline.store_and_forward,
     )  # fmt: skip
     rank, node, since, until = queues
     contention = np.minimum(until - since, contended(timeline, node, since, until))
@@ -70,7 +76,8 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
 
 
 def last_operations(timeline: Timeline) -> Ints:
-    """The operation that finishes last of those that each rank runs, sends or receives, shape (ranks,)."""
+    """The operation that finishes last of those that each rank runs, sends or receives, shape
+    (ranks,)."""
     schedule, order = timeline.schedule, np.argsort(timeline.finish, kind="stable").astype(np.int32)
     last = np.full(schedule.ranks, -1, dtype=np.int32)
     taking_part = np.stack((schedule.rank[order], schedule.peer[order]), axis=1)

@@ -1,4 +1,5 @@
-"""Writes schedules: an algorithm states who sends what to whom, the builder derives who waits for whom."""
+"""Writes schedules: an algorithm states who sends what to whom, the builder derives who waits for
+whom."""
 
 from __future__ import annotations
 
@@ -35,13 +36,15 @@ _COLUMNS = {
 
 
 class ScheduleBuilder:
-    """Collects operations in vectorised calls; all operations of one call see the state before the call.
+    """Collects operations in vectorised calls; all operations of one call see the state before the
+    call.
 
-    `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares themselves. `scratch` slots
-    come after the buffer: a number of them, each as large as the first slot, or their shares. The last `unordered` of
-    them are state that is shared in no fixed order: from them no dependency is derived, the order is that of service.
-    `servers` are ranks after the `ranks` workers that own no data of the collective; the `switches` after them are
-    switches that reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
+    `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares
+    themselves. `scratch` slots come after the buffer: a number of them, each as large as the first
+    slot, or their shares. The last `unordered` of them are state that is shared in no fixed order:
+    from them no dependency is derived, the order is that of service. `servers` are ranks after the
+    `ranks` workers that own no data of the collective; the `switches` after them are switches that
+    reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class ScheduleBuilder:
         switches: int = 0,
         phase: str = "transfer",
     ) -> None:
-        ranks, servers, switches = map(whole_number, ("ranks", "servers", "switches"), (ranks, servers, switches))
+        ranks, servers, switches = map(
+            whole_number, ("ranks", "servers", "switches"), (ranks, servers, switches)
+        )
         if ranks < 1:
             raise InputError(f"ranks must be at least 1, got {ranks}")
         if min(servers, switches) < 0:
@@ -72,11 +77,15 @@ class ScheduleBuilder:
         self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
         unordered = whole_number("unordered", unordered)
         if not 0 <= unordered <= len(self.shares) - self.buffer:
-            raise InputError(f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, scratch alone")
+            raise InputError(
+                f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, "
+                f"scratch alone"
+            )
         self._ordered = len(self.shares) - unordered
         if self.ranks * len(self.shares) > LIMIT:
             raise InputError(
-                f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} slots in all"
+                f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} "
+                f"slots in all"
             )
         self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
@@ -110,13 +119,16 @@ class ScheduleBuilder:
         channel: Index = 0,
         after: Index = (),
     ) -> Ints:
-        """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target` (the same slots).
+        """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target`
+        (the same slots).
 
-        Returns the numbers of the operations. Among equally short routes the `channel` chooses. `after` are operations
-        to wait for besides what the slots imply: the same for all, shape (n,), or a row each, shape (operations, n), in
-        which -1 is none.
+        Returns the numbers of the operations. Among equally short routes the `channel` chooses.
+        `after` are operations to wait for besides what the slots imply: the same for all, shape
+        (n,), or a row each, shape (operations, n), in which -1 is none.
         """
-        return self._transfer(rank, peer, slot, slot if target is None else target, count, channel, True, after)
+        return self._transfer(
+            rank, peer, slot, slot if target is None else target, count, channel, True, after
+        )
 
     def copy(
         self,
@@ -130,7 +142,9 @@ class ScheduleBuilder:
         after: Index = (),
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
-        return self._transfer(rank, peer, slot, slot if target is None else target, count, channel, False, after)
+        return self._transfer(
+            rank, peer, slot, slot if target is None else target, count, channel, False, after
+        )
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
@@ -138,7 +152,9 @@ class ScheduleBuilder:
             raise InputError(f"a message has {nbytes} bytes: 0 or more")
         rank, peer = whole_numbers("rank", rank), whole_numbers("peer", peer)
         self._check_ranks(rank, peer)
-        return self._append(after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes)
+        return self._append(
+            after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes
+        )
 
     def compute(
         self,
@@ -151,7 +167,8 @@ class ScheduleBuilder:
         count: Index = 1,
         after: Index = (),
     ) -> Ints:
-        """A computation on a serial lane of `rank` that reads and produces `count` slots (-1: none)."""
+        """A computation on a serial lane of `rank` that reads and produces `count` slots (-1:
+        none)."""
         if np.any(~((np.asarray(seconds) >= 0) & np.isfinite(seconds))):
             raise InputError(f"a computation takes {seconds} s: 0 or more")
         lane = whole_numbers("lane", lane)
@@ -161,7 +178,13 @@ class ScheduleBuilder:
         columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
         self._check_slots(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
         used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
-        places = {"rank": columns[0], "peer": columns[0], "source": columns[1], "target": columns[2], "count": used}
+        places = {
+            "rank": columns[0],
+            "peer": columns[0],
+            "source": columns[1],
+            "target": columns[2],
+            "count": used,
+        }
         added = self._append(after, kind=COMPUTE, seconds=seconds, lane=lane, **places)
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
         return added
@@ -176,21 +199,29 @@ class ScheduleBuilder:
         phase: str | None = None,
         after: Index = (),
     ) -> Ints:
-        """Add the operations of `child`: its rank r becomes `ranks[r]`, its slot s becomes s + `slot`.
+        """Add the operations of `child`: its rank r becomes `ranks[r]`, its slot s becomes s +
+        `slot`.
 
-        With `scratch` the child's scratch slots become those from `scratch` on instead. All its phases become `phase`
-        if that is given.
+        With `scratch` the child's scratch slots become those from `scratch` on instead. All its
+        phases become `phase` if that is given.
         """
-        place = np.arange(child.ranks) if ranks is None else np.atleast_1d(whole_numbers("ranks", ranks))
+        place = (
+            np.arange(child.ranks)
+            if ranks is None
+            else np.atleast_1d(whole_numbers("ranks", ranks))
+        )
         if len(place) != child.ranks:
-            raise InputError(f"{len(place)} ranks for a schedule of {child.ranks}: name one for each")
+            raise InputError(
+                f"{len(place)} ranks for a schedule of {child.ranks}: name one for each"
+            )
         self._check_ranks(place, place)
         slot = whole_number("slot", slot)
         behind = slot + child.buffer if scratch is None else whole_number("scratch", scratch)
         for begin, count in ((slot, child.buffer), (behind, child.slots - child.buffer)):
             if begin < 0 or begin + count > len(self.shares):
                 raise InputError(
-                    f"slots {begin} to {begin + count - 1} are not all there: a rank has {len(self.shares)}"
+                    f"slots {begin} to {begin + count - 1} are not all there: a rank has "
+                    f"{len(self.shares)}"
                 )
         place_of = np.concatenate(
             (slot + np.arange(child.buffer), behind + np.arange(child.slots - child.buffer), [-1])
@@ -198,7 +229,8 @@ class ScheduleBuilder:
         if phase is not None:
             self.phase(phase)
         names = np.array(
-            [self._phases.setdefault(phase or name, len(self._phases)) for name in child.phases], dtype=np.int16
+            [self._phases.setdefault(phase or name, len(self._phases)) for name in child.phases],
+            dtype=np.int16,
         )
         first = self._size
         added = self._append(
@@ -227,7 +259,14 @@ class ScheduleBuilder:
         self._built = True
         columns = dict(self._columns)
         source, target = (self._in_order(columns[name]) for name in ("source", "target"))
-        touched = columns["rank"], columns["peer"], source, target, columns["count"], columns["reduces"]
+        touched = (
+            columns["rank"],
+            columns["peer"],
+            source,
+            target,
+            columns["count"],
+            columns["reduces"],
+        )
         derive = kernel(_kernels.derive, self._size)
         indptr, indices = kernel(_kernels.merge, self._size)(
             *derive(*touched, self.ranks, len(self.shares)), *self._explicit()
@@ -264,28 +303,45 @@ class ScheduleBuilder:
             raise InputError(f"channel {channel}: channels run from 0 to {LANES}")
         if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
             raise InputError(
-                f"slot {slot} to {target}, {count} of them: one or more, and a rank has {len(self.shares)}"
+                f"slot {slot} to {target}, {count} of them: one or more, and a rank has "
+                f"{len(self.shares)}"
             )
         self._check_slots(*columns[:5], reduces=reduces, local=False)
-        places = dict(zip(("rank", "peer", "source", "target", "count", "lane"), columns, strict=True))
+        places = dict(
+            zip(("rank", "peer", "source", "target", "count", "lane"), columns, strict=True)
+        )
         nbytes = self._bytes_of(columns[2], columns[4])
         return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
 
     def _in_order(self, slot: Ints) -> Ints:
         """The slots from which dependencies are derived, -1 for the others."""
-        return slot if self._ordered == len(self.shares) else np.where(slot < self._ordered, slot, np.int32(-1))
+        return (
+            slot
+            if self._ordered == len(self.shares)
+            else np.where(slot < self._ordered, slot, np.int32(-1))
+        )
 
     def _bytes_of(self, slot: Column, count: Column) -> npt.NDArray[np.float64]:
-        """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so that ties stay ties."""
+        """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so
+        that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
             return np.asarray(count * self._slot_bytes, dtype=np.float64)
         sums = np.concatenate(([0.0], np.cumsum(self.shares)))
         return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
 
     def _check_slots(
-        self, rank: Column, peer: Column, slot: Column, target: Column, count: Column, *, reduces: bool, local: bool
+        self,
+        rank: Column,
+        peer: Column,
+        slot: Column,
+        target: Column,
+        count: Column,
+        *,
+        reduces: bool,
+        local: bool,
     ) -> None:
-        """Refuse slots that are not there and races within a call; `local` operations may replace what they read."""
+        """Refuse slots that are not there and races within a call; `local` operations may replace
+        what they read."""
         slots = len(self.shares)
         self._check_ranks(rank, peer)
         if rank.size == 0:
@@ -295,9 +351,13 @@ class ScheduleBuilder:
             or max((slot + count).max(), (target + count).max()) > slots
             or count.min() < 1
         ):
-            raise InputError(f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}")
+            raise InputError(
+                f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}"
+            )
         reads, readers = _spread(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
-        writes, writers = _spread(peer * slots + target, count, (target >= 0) & (target < self._ordered))
+        writes, writers = _spread(
+            peer * slots + target, count, (target >= 0) & (target < self._ordered)
+        )
         self._written[writes] = self._writes + writers
         twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
         found = self._written[reads]
@@ -306,9 +366,14 @@ class ScheduleBuilder:
         if twice:
             raise InputError("two operations of one call overwrite the same slot: use two calls")
         if race:
-            raise InputError("one operation of a call writes what another reads: go through scratch, or use two calls")
+            raise InputError(
+                "one operation of a call writes what another reads: go through scratch, or use "
+                "two calls"
+            )
 
-    def _append(self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]) -> Ints:
+    def _append(
+        self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]
+    ) -> Ints:
         earlier = whole_numbers("after", after)
         size = np.broadcast(*values.values(), _ONE).size
         first, last = self._size, self._size + size
@@ -326,7 +391,9 @@ class ScheduleBuilder:
     def _check_ranks(self, *ends: Column) -> None:
         for ranks in ends:
             if ranks.size and (ranks.min() < 0 or ranks.max() >= self.ranks):
-                raise InputError(f"rank {ranks.min()} to {ranks.max()}: ranks run from 0 to {self.ranks - 1}")
+                raise InputError(
+                    f"rank {ranks.min()} to {ranks.max()}: ranks run from 0 to {self.ranks - 1}"
+                )
 
     def _grow(self, size: int) -> None:
         if size > LIMIT:
@@ -348,7 +415,8 @@ class ScheduleBuilder:
 
 
 def _shares(what: str, slots: int | Sequence[float], each: float | None = None) -> list[float]:
-    """Shares of V: a number of slots of share `each` (by default such that they add up to 1), or the shares."""
+    """Shares of V: a number of slots of share `each` (by default such that they add up to 1), or
+    the shares."""
     if np.ndim(slots) == 0:
         count = whole_number(what, slots)
         if count < 0:
@@ -361,11 +429,17 @@ def _shares(what: str, slots: int | Sequence[float], each: float | None = None) 
 
 
 def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """Pairs (operation, operation that it waits for) of the new operations `first` to `last` - 1."""
+    """Pairs (operation, operation that it waits for) of the new operations `first` to `last` -
+    1."""
     if after.ndim > 2 or (after.ndim == 2 and len(after) not in (1, last - first)):
-        raise InputError(f"operations to wait for have the shape {after.shape}: (n,) for all, or a row for each")
+        raise InputError(
+            f"operations to wait for have the shape {after.shape}: (n,) for all, or a row for each"
+        )
     if after.size and (after.min() < -1 or after.max() >= first):
-        raise InputError(f"an operation waits for {after.min()} to {after.max()}: it can wait for earlier ones only")
+        raise InputError(
+            f"an operation waits for {after.min()} to {after.max()}: it can wait for earlier "
+            f"ones only"
+        )
     row = after if after.ndim == 2 else after.reshape(1, -1)
     rows = np.broadcast_to(row, (last - first, row.shape[1]))
     operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
@@ -374,9 +448,12 @@ def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, I
 
 
 def _spread(first: Column, count: Column, there: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
-    """The cells `first`, `first + 1`, ... of every range that is there, and the number of its range."""
+    """The cells `first`, `first + 1`, ... of every range that is there, and the number of its
+    range."""
     if count.max() == 1 and there.all():
         return first, np.arange(len(first))
     number = np.repeat(np.arange(len(first)), count * there)
-    offset = np.arange(len(number)) - np.repeat(np.cumsum(count * there) - count * there, count * there)
+    offset = np.arange(len(number)) - np.repeat(
+        np.cumsum(count * there) - count * there, count * there
+    )
     return np.asarray(first[number] + offset), number

@@ -15,8 +15,8 @@ ROUNDING = 1e-9
 
 
 def waited(timeline: Timeline) -> tuple[Floats, Floats]:
-    """Seconds that each transfer waits on the links of its route, and how many of them behind other ranks, shape
-    (operations,) each; under fair sharing, how much longer it takes than alone."""
+    """Seconds that each transfer waits on the links of its route, and how many of them behind other
+    ranks, shape (operations,) each; under fair sharing, how much longer it takes than alone."""
     operations = len(timeline.schedule)
     if timeline.sharing == "fair":
         longer = timeline.sent - timeline.start - _alone(timeline)
@@ -37,24 +37,33 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
     return every, behind_others
 
 
-def contended(timeline: Timeline, node: npt.NDArray[np.integer], since: Floats, until: Floats) -> Floats:
-    """For how many seconds, from `since` to `until`, each node waited for operations of other ranks, shape (nodes,)."""
+def contended(
+    timeline: Timeline, node: npt.NDArray[np.integer], since: Floats, until: Floats
+) -> Floats:
+    """For how many seconds, from `since` to `until`, each node waited for operations of other
+    ranks, shape (nodes,)."""
     sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
     waited_for = kernel(_kernels.contended, len(node))
-    return np.asarray(waited_for(node, since, until, sender, timeline.node_start, timeline.node_cause))
+    return np.asarray(
+        waited_for(node, since, until, sender, timeline.node_start, timeline.node_cause)
+    )
 
 
 def _held(timeline: Timeline) -> Floats:
     """How long each hop holds the medium that it holds longest."""
     count = np.diff(timeline.routed.topology.link_indptr)[timeline.hops[1]]
-    return np.asarray(np.maximum.reduceat(timeline.occupancy.seconds, np.cumsum(count) - count), dtype=np.float64)
+    return np.asarray(
+        np.maximum.reduceat(timeline.occupancy.seconds, np.cumsum(count) - count), dtype=np.float64
+    )
 
 
 def _alone(timeline: Timeline) -> Floats:
     """How long each flow takes without others: its bytes through its slowest medium."""
     held, topology = timeline.occupancy, timeline.routed.topology
     media = len(topology.medium_bandwidth)
-    flow, place = np.unique(held.operation.astype(np.int64) * media + held.medium, return_inverse=True)
+    flow, place = np.unique(
+        held.operation.astype(np.int64) * media + held.medium, return_inverse=True
+    )
     seconds = np.bincount(place, held.nbytes) / topology.medium_bandwidth[flow % media]
     longest = np.zeros(len(timeline.schedule))
     np.maximum.at(longest, flow // media, seconds)
@@ -62,8 +71,9 @@ def _alone(timeline: Timeline) -> Floats:
 
 
 def contended_share(timeline: Timeline) -> Floats:
-    """Of the bytes that share the media of each transfer while it flows under fair sharing: the share that other ranks
-    send, shape (operations,); 0 where nothing shares them. Empty under fifo: there a queue knows its occupants.
+    """Of the bytes that share the media of each transfer while it flows under fair sharing: the
+    share that other ranks send, shape (operations,); 0 where nothing shares them. Empty under fifo:
+    there a queue knows its occupants.
 
     Every flow counts with its mean rate.
     """
@@ -71,7 +81,9 @@ def contended_share(timeline: Timeline) -> Floats:
         return np.zeros(0)
     held, operations = timeline.occupancy, len(timeline.schedule)
     sender, medium = timeline.schedule.rank[held.operation], held.medium.astype(np.int64)
-    _, place, crossings = np.unique(medium * operations + held.operation, return_inverse=True, return_counts=True)
+    _, place, crossings = np.unique(
+        medium * operations + held.operation, return_inverse=True, return_counts=True
+    )
     alone = held.nbytes * crossings[place]
     by_all = _bytes_meanwhile(held, medium)
     by_sender = _bytes_meanwhile(held, medium * timeline.schedule.ranks + sender)
@@ -79,11 +91,14 @@ def contended_share(timeline: Timeline) -> Floats:
         np.bincount(held.operation, np.where(nbytes > ROUNDING * by_all, nbytes, 0.0), operations)
         for nbytes in (by_sender - alone, by_all - by_sender)
     )
-    return np.asarray(np.divide(other, same + other, out=np.zeros(operations), where=same + other > 0))
+    return np.asarray(
+        np.divide(other, same + other, out=np.zeros(operations), where=same + other > 0)
+    )
 
 
 def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
-    """For each row of `held`: the bytes that all rows of its group carry between its start and its end."""
+    """For each row of `held`: the bytes that all rows of its group carry between its start and its
+    end."""
     total, rate = np.zeros(len(group)), mean_rate(held)
     order = np.argsort(group, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ():
@@ -98,4 +113,6 @@ def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
 
 def mean_rate(held: Occupancy) -> Floats:
     """Mean bytes per second of each row; 0 for messages that take no time."""
-    return np.divide(held.nbytes, held.seconds, out=np.zeros(len(held.nbytes)), where=held.seconds > 0)
+    return np.divide(
+        held.nbytes, held.seconds, out=np.zeros(len(held.nbytes)), where=held.seconds > 0
+    )

@@ -10,11 +10,13 @@ import numpy as np
 from topologies.topology import Floats
 
 ALIKE = 16.0
-"""The factor in nodes over which what single numbers of nodes have of their own is shared by 1/e."""
+"""The factor in nodes over which what single numbers of nodes have of their own is shared by
+1/e."""
 
 
 class Apart(NamedTuple):
-    """What jobs on `nodes` nodes have of their own: logarithms of by how much α and 1/β are longer."""
+    """What jobs on `nodes` nodes have of their own: logarithms of by how much α and 1/β are
+    longer."""
 
     nodes: float
     latency: float
@@ -24,12 +26,12 @@ class Apart(NamedTuple):
 class Crowding(NamedTuple):
     """How links of a kind slow down as a job grows.
 
-    α and 1/β are as measured at `nodes` nodes. They grow with the number of nodes to the power of `latency` and of
-    `bandwidth`. Both powers end at `most` nodes, the most that were measured.
-    `apart` corrects single numbers of nodes that were measured in another allocation. A number in between, or beyond,
-    gets a mix of these corrections, which fades with the distance in log(nodes).
-    1/β is that of jobs of `per_node` ranks a node. It grows with their number to the power of `shared`: -1 where each
-    rank has a port of its own.
+    α and 1/β are as measured at `nodes` nodes. They grow with the number of nodes to the power of
+    `latency` and of `bandwidth`. Both powers end at `most` nodes, the most that were measured.
+    `apart` corrects single numbers of nodes that were measured in another allocation. A number in
+    between, or beyond, gets a mix of these corrections, which fades with the distance in
+    log(nodes). 1/β is that of jobs of `per_node` ranks a node. It grows with their number to the
+    power of `shared`: -1 where each rank has a port of its own.
     """
 
     nodes: float = 1.0
@@ -43,7 +45,9 @@ class Crowding(NamedTuple):
     def slower(self, size: float) -> Floats:
         """By how much α and 1/β are longer on `size` nodes, shape (2,)."""
         powers = np.array([self.latency, self.bandwidth])
-        return np.asarray(np.exp(np.log(min(size, self.most) / self.nodes) * powers + self._own(size)))
+        return np.asarray(
+            np.exp(np.log(min(size, self.most) / self.nodes) * powers + self._own(size))
+        )
 
     def sharing(self, per_node: float) -> float:
         """By how much 1/β is longer where so many ranks of a node share its ports."""
@@ -58,6 +62,7 @@ class Crowding(NamedTuple):
 
 
 def alike(nodes: Floats) -> Floats:
-    """How much of their own any two numbers of nodes share, shape (n, n): 1 of itself, 1/e a factor ALIKE away."""
+    """How much of their own any two numbers of nodes share, shape (n, n): 1 of itself, 1/e a factor
+    ALIKE away."""
     size = np.log(nodes)
     return np.asarray(np.exp(-np.abs(size[:, None] - size) / np.log(ALIKE)))

@@ -1,4 +1,5 @@
-"""What each parameter is worth, found by trying: for rules under which the critical path is no gradient."""
+"""What each parameter is worth, found by trying: for rules under which the critical path is no
+gradient."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ STEP = 1e-6
 
 
 def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
-    """One-sided differences of the makespan on the same routes: a simulation for the α of each link, the g and the 1/β
-    of each medium and the γ and the copy of each rank that is used.
+    """One-sided differences of the makespan on the same routes: a simulation for the α of each
+    link, the g and the 1/β of each medium and the γ and the copy of each rank that is used.
 
-    Each is raised by as much as would take `step` of the makespan if all that it counts for came one after the other.
+    Each is raised by as much as would take `step` of the makespan if all that it counts for came
+    one after the other.
     """
     routed, topology = timeline.routed, timeline.routed.topology
 
@@ -31,7 +33,11 @@ def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
         for k in np.flatnonzero(used):
             higher = values.copy()
             higher[k] += step * timeline.makespan / used[k]
-            other = run(changed(higher), sharing=timeline.sharing, store_and_forward=timeline.store_and_forward)
+            other = run(
+                changed(higher),
+                sharing=timeline.sharing,
+                store_and_forward=timeline.store_and_forward,
+            )
             slope[k] = (other.makespan - timeline.makespan) / (higher[k] - values[k])
         return slope
 
@@ -70,4 +76,7 @@ def _copied(routed: Routed) -> Floats:
 
 def _bytes_at(routed: Routed, chosen: npt.NDArray[np.bool_]) -> Floats:
     schedule = routed.schedule
-    return np.asarray(np.bincount(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks), dtype=np.float64)
+    return np.asarray(
+        np.bincount(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks),
+        dtype=np.float64,
+    )

@@ -14,8 +14,8 @@ Unsigned = npt.NDArray[np.uint32]
 
 
 class FlowRoutes(NamedTuple):
-    """Per route: the greatest `gap` of its media and the sum of its latencies, in seconds; and the media that limit it,
-    `media[indptr[r]:indptr[r + 1]]`, one as often as the route crosses it."""
+    """Per route: the greatest `gap` of its media and the sum of its latencies, in seconds; and the
+    media that limit it, `media[indptr[r]:indptr[r + 1]]`, one as often as the route crosses it."""
 
     gap: Floats
     latency: Floats
@@ -34,7 +34,10 @@ def flow_routes(routed: Routed) -> FlowRoutes:
     latency = np.bincount(route, topology.latency[links], routes)
     count = np.diff(topology.link_indptr)[links]
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    route, media = np.repeat(route, count), topology.link_media[np.repeat(topology.link_indptr[links], count) + offset]
+    route, media = (
+        np.repeat(route, count),
+        topology.link_media[np.repeat(topology.link_indptr[links], count) + offset],
+    )
     gap = np.zeros(routes)
     np.maximum.at(gap, route, topology.medium_gap[media])
     limits = np.isfinite(topology.medium_bandwidth[media])

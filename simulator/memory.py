@@ -25,8 +25,9 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Steps over time: from `times[k]` on, `resident[k]` bytes are held by all ranks together, `redundant[k]` of them
-    needlessly. `peaks[r]` is the most that rank r ever holds; `held` is what each holds from when on, rank by rank."""
+    """Steps over time: from `times[k]` on, `resident[k]` bytes are held by all ranks together,
+    `redundant[k]` of them needlessly. `peaks[r]` is the most that rank r ever holds; `held` is what
+    each holds from when on, rank by rank."""
 
     times: Floats
     resident: Floats
@@ -50,20 +51,30 @@ class Memory:
         return float(self.redundant.max())
 
 
-def trace(schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None) -> Memory:
+def trace(
+    schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None
+) -> Memory:
     """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
 
-    Resident are a worker's buffer always, scratch and a server's slots from the first use to the last, and the inbox
-    of a reducing transfer from its start until it is merged. Redundant is what is resident less the bytes of distinct
-    live values: equal values count once; a value dies when it is overwritten, or merged elsewhere and not read again.
-    What passes through a switch counts as neither. To what the schedule holds, and to the distinct live values, `held`
-    and `live` are added.
+    Resident are a worker's buffer always, scratch and a server's slots from the first use to the
+    last, and the inbox of a reducing transfer from its start until it is merged. Redundant is what
+    is resident less the bytes of distinct live values: equal values count once; a value dies when
+    it is overwritten, or merged elsewhere and not read again. What passes through a switch counts
+    as neither. To what the schedule holds, and to the distinct live values, `held` and `live` are
+    added.
     """
     start, finish = timeline.start, timeline.finish
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
     owned[: schedule.workers, : schedule.buffer] = 1
     order = np.argsort(finish, kind="stable").astype(np.int32)
-    columns = (schedule.kind, schedule.rank, schedule.peer, schedule.source, schedule.target, schedule.count)
+    columns = (
+        schedule.kind,
+        schedule.rank,
+        schedule.peer,
+        schedule.source,
+        schedule.target,
+        schedule.count,
+    )
     data = semantics.inputs(schedule).ravel()
     with np.errstate(over="ignore"):
         cell, value, begin, end, read, first, last = kernel(_kernels.lifetimes, len(schedule))(
@@ -111,7 +122,9 @@ def _residence(
     return Changes(times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank)))
 
 
-def _live(nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats) -> Changes:
+def _live(
+    nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats
+) -> Changes:
     order = np.lexsort((begin, value))
     cover = kernel(_kernels.cover, len(value))
     rows, until = cover(value[order], begin[order], end[order], read[order], merged)
@@ -124,7 +137,11 @@ def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Memory:
     """Sum the events; times closer than rounding are one."""
     times = np.unique(np.concatenate((held[0], live[0])))
     times = times[np.isfinite(times)]
-    distinct = np.concatenate(([True], np.diff(times) > 1e-12 * makespan)) if len(times) else np.zeros(0, bool)
+    distinct = (
+        np.concatenate(([True], np.diff(times) > 1e-12 * makespan))
+        if len(times)
+        else np.zeros(0, bool)
+    )
     step_of = np.cumsum(distinct) - 1
     times_of_steps = times[distinct]
 

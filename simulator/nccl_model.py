@@ -1,8 +1,10 @@
-"""How long NCCL itself thinks that a collective takes: the model by which its tuner chooses algorithm and protocol.
+"""How long NCCL itself thinks that a collective takes: the model by which its tuner chooses
+algorithm and protocol.
 
-Source: src/graph/tuning.cc of NVIDIA/nccl, constants and formulas as of June 2026, after v2.30.7-1. A time is a latency
-plus bytes over a bandwidth; nothing is simulated and, but for the bandwidths of links, nothing depends on the machine.
-Ring and Tree only: NVLS, CollNet and PAT have bandwidths from searches of their own. The tree is balanced or split.
+Source: src/graph/tuning.cc of NVIDIA/nccl, constants and formulas as of June 2026, after v2.30.7-1.
+A time is a latency plus bytes over a bandwidth; nothing is simulated and, but for the bandwidths of
+links, nothing depends on the machine. Ring and Tree only: NVLS, CollNet and PAT have bandwidths
+from searches of their own. The tree is balanced or split.
 """
 
 from __future__ import annotations
@@ -32,33 +34,83 @@ STEP = {
 }
 """us of a step over a kind of link, by protocol."""
 OVERHEAD = {"intel": 1.0, "amd": 2.0}
-"""us that a ring's step inside a node takes at least in a job over several, by CPU; three times for Simple."""
+"""us that a ring's step inside a node takes at least in a job over several, by CPU; three times for
+Simple."""
 LL_MOST = {
     "volta": (39.0, 39.0, 20.4),
     "ampere": (87.7, 22.5, 19.0),
     "hopper": (141.0, 45.0, 35.0),
     "blackwell": (282.0, 90.0, 70.0),
 }
-"""GB/s of LL at most, on 1, 2 and more nodes; on several it is volta's row with Intel's CPUs, ampere's with AMD's."""
+"""GB/s of LL at most, on 1, 2 and more nodes; on several it is volta's row with Intel's CPUs,
+ampere's with AMD's."""
 MOST = {
     ("ring", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7,) * 3, (40.0,) * 3),
     ("tree", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
-    ("tree", "Simple"): ((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0)),
+    ("tree", "Simple"): (
+        (26.5, 18.5, 10.0),
+        (24.0, 23.6, 17.8),
+        (38.7, 41.4, 36.0),
+        (70.0, 42.8, 24.0),
+    ),
 }
 """GB/s of a channel at most: a row a generation, on 1, 2 and more nodes."""
 CORRECTION = {
-    "LL": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
+    "LL": (
+        1,
+        1,
+        1,
+        1,
+        0.9,
+        0.8,
+        0.7,
+        0.7,
+        0.7,
+        0.7,
+        0.6,
+        0.5,
+        0.4,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1,
+        1,
+        1,
+        1,
+    ),
     "LL128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, *(0.6,) * 6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
-    "Simple": (*(0.9,) * 7, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+    "Simple": (
+        *(0.9,) * 7,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.7,
+        0.7,
+        0.8,
+        0.9,
+        0.9,
+    ),
 }
 """What a tree reaches of its bandwidth, from 64 B on, for each doubling."""
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What NCCL's search of the machine gives its tuner: `count` channels of `node` bytes/s each inside nodes and
-    `network` between them, GPUs of one of `GENERATIONS`, links `inside` nodes ("nvlink" or "pci"), the `cpu` ("intel"
-    or "amd"), a latency of the `nic` in seconds, and whether all channels have the same order of ranks (`alike`).
+    """What NCCL's search of the machine gives its tuner: `count` channels of `node` bytes/s each
+    inside nodes and `network` between them, GPUs of one of `GENERATIONS`, links `inside` nodes
+    ("nvlink" or "pci"), the `cpu` ("intel" or "amd"), a latency of the `nic` in seconds, and
+    whether all channels have the same order of ranks (`alike`).
 
     Raises InputError for what there is not.
     """
@@ -87,7 +139,8 @@ class Channels:
 
 @dataclass(frozen=True)
 class Job:
-    """A collective of `ranks` GPUs on `nodes` nodes. Raises InputError if NCCL has no model of it."""
+    """A collective of `ranks` GPUs on `nodes` nodes. Raises InputError if NCCL has no model of
+    it."""
 
     collective: str
     ranks: int
@@ -122,36 +175,49 @@ class Choice(NamedTuple):
 
 
 def channels(generation: str, bandwidth: float) -> Channels:
-    """Channels that carry `bandwidth` bytes/s together, each at most as fast as an NVLink, as NCCL's search finds them,
-    and as fast inside nodes as between. Raises InputError for what there is not."""
+    """Channels that carry `bandwidth` bytes/s together, each at most as fast as an NVLink, as
+    NCCL's search finds them, and as fast inside nodes as between. Raises InputError for what there
+    is not."""
     _one_of("generation", generation, GENERATIONS)
     count = ceil(bandwidth / (NVLINK[generation] * GBPS)) if isfinite(bandwidth) else 1
     return Channels(generation, bandwidth / max(1, count), bandwidth / max(1, count), max(1, count))
 
 
 def choice(
-    job: Job, nbytes: float, algorithms: Sequence[str] = ALGORITHMS, protocols: Sequence[str] = PROTOCOLS
+    job: Job,
+    nbytes: float,
+    algorithms: Sequence[str] = ALGORITHMS,
+    protocols: Sequence[str] = PROTOCOLS,
 ) -> Choice:
-    """The fastest of what is enabled: trees only for all_reduce, LL128 only over NVLink; of equals the first.
+    """The fastest of what is enabled: trees only for all_reduce, LL128 only over NVLink; of equals
+    the first.
 
     Raises InputError if nothing is enabled."""
     enabled = [how for how in product(algorithms, protocols) if _enabled(job, *how)]
     found = [Choice(seconds(job, *how, nbytes), *how) for how in enabled]
     if not found:
-        raise InputError(f"nothing of {', '.join((*algorithms, *protocols))} is enabled for {job.collective}")
+        raise InputError(
+            f"nothing of {', '.join((*algorithms, *protocols))} is enabled for {job.collective}"
+        )
     return min(found, key=lambda one: one.seconds)
 
 
 def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
     """Seconds of a collective of `nbytes`, counted as nccl-tests does (V of the whole buffer).
 
-    Raises InputError for an unknown algorithm or protocol, a tree that is no all_reduce, or bytes below 0."""
-    _one_of("algorithm", algorithm, ALGORITHMS if job.collective == "all_reduce" else ALGORITHMS[:1])
+    Raises InputError for an unknown algorithm or protocol, a tree that is no all_reduce, or bytes
+    below 0."""
+    _one_of(
+        "algorithm", algorithm, ALGORITHMS if job.collective == "all_reduce" else ALGORITHMS[:1]
+    )
     _one_of("protocol", protocol, PROTOCOLS)
     if not (isfinite(nbytes) and nbytes >= 0):
         raise InputError(f"{nbytes} bytes: expected at least 0")
     rate = bandwidth(job, algorithm, protocol) * _correction(algorithm, protocol, nbytes)
-    return latency(job, algorithm, protocol) * _plateau(job, algorithm, protocol, nbytes) + nbytes / rate
+    return (
+        latency(job, algorithm, protocol) * _plateau(job, algorithm, protocol, nbytes)
+        + nbytes / rate
+    )
 
 
 def latency(job: Job, algorithm: str, protocol: str) -> float:
@@ -172,7 +238,10 @@ def latency(job: Job, algorithm: str, protocol: str) -> float:
 def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
     """Bytes/s of V, without the correction of trees."""
     have, column = job.channels, min(job.nodes, 3) - 1
-    row, bus = GENERATIONS.index(have.generation), have.count * (have.node if job.nodes <= 2 else have.network)
+    row, bus = (
+        GENERATIONS.index(have.generation),
+        have.count * (have.node if job.nodes <= 2 else have.network),
+    )
     if algorithm == "tree":
         bus = min(0.92 * bus, have.count * MOST["tree", "Simple"][row][column] * GBPS)
     if protocol == "LL":
@@ -184,7 +253,8 @@ def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
 
 
 def _between(job: Job, algorithm: str, protocol: str) -> float:
-    """us of a step between nodes; a rank alone on its node pays what trees do, and Simple the NIC's latency twice."""
+    """us of a step between nodes; a rank alone on its node pays what trees do, and Simple the NIC's
+    latency twice."""
     kind = "tree" if job.per_node == 1 else algorithm
     nic = job.channels.nic / US * (2 if protocol == "Simple" else 1)
     return STEP["network"][kind][PROTOCOLS.index(protocol)] + nic
@@ -193,7 +263,9 @@ def _between(job: Job, algorithm: str, protocol: str) -> float:
 def _one_way(job: Job, protocol: str) -> float:
     """us of a pipeline from or to a root: one step if channels are alike, else all."""
     kind = "ring" if job.channels.alike or protocol != "Simple" else "tree"
-    step = STEP["network" if job.nodes > 1 else job.channels.inside][kind][PROTOCOLS.index(protocol)]
+    step = STEP["network" if job.nodes > 1 else job.channels.inside][kind][
+        PROTOCOLS.index(protocol)
+    ]
     return step * (1 if job.channels.alike else job.steps)
 
 
@@ -208,7 +280,8 @@ def _correction(algorithm: str, protocol: str, nbytes: float) -> float:
 
 
 def _plateau(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
-    """What a ring of Simple over several nodes pays more in latency once a channel's part of a rank is 64 bytes."""
+    """What a ring of Simple over several nodes pays more in latency once a channel's part of a rank
+    is 64 bytes."""
     if (job.collective, algorithm, protocol) != ("all_reduce", "ring", "Simple") or job.nodes == 1:
         return 1.0
     if nbytes / (job.channels.count * job.ranks) < 64:

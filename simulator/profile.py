@@ -1,4 +1,5 @@
-"""What calibration learnt about a machine: what software adds, and α, g and β of each kind of link by protocol."""
+"""What calibration learnt about a machine: what software adds, and α, g and β of each kind of link
+by protocol."""
 
 from __future__ import annotations
 
@@ -34,10 +35,11 @@ ALONE = ("shift",)
 
 
 class Memory(NamedTuple):
-    """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of V; to get `fresh`
-    memory for scratch of V >= `mapped` bytes, which the allocator maps anew in each call, or memory that it gave `back`
-    at the heap's end, where an algorithm has several blocks of more than `trimmed` bytes; to have such fresh memory
-    `registered` with the network again; and seconds for each time that memory is `pinned` for it, however much."""
+    """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of
+    V; to get `fresh` memory for scratch of V >= `mapped` bytes, which the allocator maps anew in
+    each call, or memory that it gave `back` at the heap's end, where an algorithm has several
+    blocks of more than `trimmed` bytes; to have such fresh memory `registered` with the network
+    again; and seconds for each time that memory is `pinned` for it, however much."""
 
     reduction: float = 0.0
     reduction_beyond: float = 0.0
@@ -52,7 +54,8 @@ class Memory(NamedTuple):
     pinned: float = 0.0
 
     def beyond(self, nbytes: Floats | float) -> Floats:
-        """The share of the work that memory does, and not the cache: half of it at `cache` bytes, 94% at twice."""
+        """The share of the work that memory does, and not the cache: half of it at `cache` bytes,
+        94% at twice."""
         return np.asarray(1 / (1 + (self.cache / np.asarray(nbytes)) ** 4))
 
     def merge(self, nbytes: float) -> float:
@@ -65,16 +68,22 @@ class Memory(NamedTuple):
         share = float(self.beyond(nbytes))
         return (1 - share) * self.copy + share * self.copy_beyond
 
-    def allocate(self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0) -> Floats:
-        """Seconds to write `scratch` * V bytes of new memory, to pin it, and to register `joined` * V of it again, V/2
-        at a time; nothing where the allocator keeps them from call to call.
+    def allocate(
+        self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0
+    ) -> Floats:
+        """Seconds to write `scratch` * V bytes of new memory, to pin it, and to register `joined` *
+        V of it again, V/2 at a time; nothing where the allocator keeps them from call to call.
 
-        glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are several.
+        glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are
+        several.
         """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
         trimmed = (blocks > 1) & (size > self.trimmed)
         again = np.asarray(joined)
-        mapped = size * (blocks * self.fresh + again * self.registered) + ((blocks > 0) + 2 * again) * self.pinned
+        mapped = (
+            size * (blocks * self.fresh + again * self.registered)
+            + ((blocks > 0) + 2 * again) * self.pinned
+        )
         given = size * blocks * self.back + self._given * self.pinned
         return np.asarray(np.where(size >= self.mapped, mapped, trimmed * given))
 
@@ -85,21 +94,23 @@ class Memory(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """Messages that two ranks send to each other in one step over several nodes: of each, the bytes after the first
-    `beyond` take `slowness` seconds a byte more, as a long exchange does not move both ways at full rate."""
+    """Messages that two ranks send to each other in one step over several nodes: of each, the bytes
+    after the first `beyond` take `slowness` seconds a byte more, as a long exchange does not move
+    both ways at full rate."""
 
     slowness: float = 0.0
     beyond: float = 2.0**22
 
     def longer(self, messages: Floats) -> float:
-        """Seconds by which one such message a step, shape (steps,), makes a schedule longer on a quiet network."""
+        """Seconds by which one such message a step, shape (steps,), makes a schedule longer on a
+        quiet network."""
         return self.slowness * float(np.maximum(0.0, messages - self.beyond).sum())
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a library moves data: what a link of each kind costs, and by how much more its α counts in an algorithm, by
-    the algorithm's name and the link's kind."""
+    """How a library moves data: what a link of each kind costs, and by how much more its α counts
+    in an algorithm, by the algorithm's name and the link's kind."""
 
     name: str
     links: Mapping[str, Cost]
@@ -111,9 +122,9 @@ class Protocol:
 
 
 class Ineffective(NamedTuple):
-    """A label that had no effect: runs of a `collective` that were told to take the algorithm `label` took one of `ran`
-    instead. That was on `ranks` ranks and `nodes` nodes, on every number that was measured where these are None, with
-    the `library` in words, any where that is empty."""
+    """A label that had no effect: runs of a `collective` that were told to take the algorithm
+    `label` took one of `ran` instead. That was on `ranks` ranks and `nodes` nodes, on every number
+    that was measured where these are None, with the `library` in words, any where that is empty."""
 
     label: str
     collective: str
@@ -122,16 +133,25 @@ class Ineffective(NamedTuple):
     nodes: int | None = None
     library: str = ""
 
-    def covers(self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = "") -> bool:
-        """Whether it speaks of runs with such a label; what is not known of them, or not stored, agrees."""
-        mine, theirs = (self.ranks, self.nodes, self.library or None), (ranks, nodes, library or None)
-        same = all(one is None or other is None or one == other for one, other in zip(mine, theirs, strict=True))
+    def covers(
+        self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""
+    ) -> bool:
+        """Whether it speaks of runs with such a label; what is not known of them, or not stored,
+        agrees."""
+        mine, theirs = (
+            (self.ranks, self.nodes, self.library or None),
+            (ranks, nodes, library or None),
+        )
+        same = all(
+            one is None or other is None or one == other
+            for one, other in zip(mine, theirs, strict=True)
+        )
         return same and (label.lower(), collective) == (self.label.lower(), self.collective)
 
 
 class Run(NamedTuple):
-    """A collective under a profile: the timeline of the fastest protocol, and seconds of what that leaves out, by name:
-    the call, host memory made ready, and what long exchanges take more."""
+    """A collective under a profile: the timeline of the fastest protocol, and seconds of what that
+    leaves out, by name: the call, host memory made ready, and what long exchanges take more."""
 
     protocol: str
     timeline: Timeline
@@ -144,7 +164,8 @@ class Run(NamedTuple):
 
     @property
     def common(self) -> float:
-        """Those of them that are of the collective, whichever algorithm runs it: they are below any bound."""
+        """Those of them that are of the collective, whichever algorithm runs it: they are below any
+        bound."""
         return sum(self.beside.get(part, 0.0) for part in COMMON)
 
     @property
@@ -155,11 +176,12 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """`machine` is the topology that it was fitted on, as `--topology` takes it. `launch` seconds precede the first
-    operation of a collective, those of some algorithms in `launches`; algorithms write new memory, `scratch` in units
-    of V, and have it registered again, `joined` in units of V and ranks; 1/β counts more in some, by how much is in
-    `slower`, by the algorithm's name and the link's kind. `paced`: over several nodes, links inside them have the β of
-    those between before crowding, where that is less. `ineffective`: labels without effect on its runs."""
+    """`machine` is the topology that it was fitted on, as `--topology` takes it. `launch` seconds
+    precede the first operation of a collective, those of some algorithms in `launches`; algorithms
+    write new memory, `scratch` in units of V, and have it registered again, `joined` in units of V
+    and ranks; 1/β counts more in some, by how much is in `slower`, by the algorithm's name and the
+    link's kind. `paced`: over several nodes, links inside them have the β of those between before
+    crowding, where that is less. `ineffective`: labels without effect on its runs."""
 
     name: str
     machine: str
@@ -175,16 +197,24 @@ class Profile:
     exchanges: Exchanges = field(default_factory=Exchanges)
     ineffective: tuple[Ineffective, ...] = ()
 
-    def apply(self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0) -> Topology:
-        """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not known."""
+    def apply(
+        self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0
+    ) -> Topology:
+        """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not
+        known."""
         kinds = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
         unknown = sorted(kinds - protocol.links.keys())
         if unknown:
             raise InputError(
-                f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows nothing of: "
+                f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows "
+                f"nothing of: "
                 f"it is of {self.machine}"
             )
-        latency, bandwidth, gap = topology.latency.copy(), topology.medium_bandwidth.copy(), topology.medium_gap.copy()
+        latency, bandwidth, gap = (
+            topology.latency.copy(),
+            topology.medium_bandwidth.copy(),
+            topology.medium_gap.copy(),
+        )
         size = used_nodes(topology)
         for kind, cost in protocol.links.items():
             links = np.flatnonzero(topology.link_kinds.are(kind))
@@ -196,43 +226,69 @@ class Profile:
             bandwidth[links] = (rate if pacer == kind else min(rate, cost.bandwidth)) / slower
             gap[links] = cost.gap
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
-        return replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=reduction)
+        return replace(
+            topology,
+            latency=latency,
+            medium_bandwidth=bandwidth,
+            medium_gap=gap,
+            reduction=reduction,
+        )
 
     def simulate(
-        self, schedule: Schedule, topology: Topology, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
+        self,
+        schedule: Schedule,
+        topology: Topology,
+        algorithm: Algorithm,
+        run: Callable[[Routed], Timeline] = run,
     ) -> Run:
-        """Simulate every protocol over the routes that the machine has without one, and keep the fastest."""
+        """Simulate every protocol over the routes that the machine has without one, and keep the
+        fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         beside = self.beside(schedule, topology, algorithm)
-        machines = {one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols}
+        machines = {
+            one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols
+        }
         runs = (Run(name, run(over(routed, machine)), beside) for name, machine in machines.items())
         return min(runs, key=lambda found: found.seconds)
 
-    def beside(self, schedule: Schedule, topology: Topology, algorithm: Algorithm) -> dict[str, float]:
-        """Seconds of what no link does: the call, the copy of V to where it is reduced, fresh memory, and what long
-        exchanges between nodes take more."""
+    def beside(
+        self, schedule: Schedule, topology: Topology, algorithm: Algorithm
+    ) -> dict[str, float]:
+        """Seconds of what no link does: the call, the copy of V to where it is reduced, fresh
+        memory, and what long exchanges between nodes take more."""
         nbytes = schedule.nbytes_total
         scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
         return {
             "launch": self.launches.get(algorithm.name, self.launch),
-            "copy to merge": nbytes * self.touched(algorithm.collective.name) * self.memory.touch(nbytes),
+            "copy to merge": nbytes
+            * self.touched(algorithm.collective.name)
+            * self.memory.touch(nbytes),
             "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
-            "long exchanges": self._exchanged(schedule, topology) if self.exchanges.slowness else 0.0,
+            "long exchanges": self._exchanged(schedule, topology)
+            if self.exchanges.slowness
+            else 0.0,
         }
 
     def ignored(
         self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""
     ) -> Ineffective | None:
-        """What is known of a label without effect; None where it had its effect, or nothing is known."""
-        found = (one for one in self.ineffective if one.covers(label, collective, ranks, nodes, library))
+        """What is known of a label without effect; None where it had its effect, or nothing is
+        known."""
+        found = (
+            one for one in self.ineffective if one.covers(label, collective, ranks, nodes, library)
+        )
         return next(found, None)
 
     def _exchanged(self, schedule: Schedule, topology: Topology) -> float:
-        """Seconds that long exchanges take more; they slow down with the number of nodes as links between them do."""
+        """Seconds that long exchanges take more; they slow down with the number of nodes as links
+        between them do."""
         size = used_nodes(topology)
         between = next((kind for kind in self.crowding if topology.link_kinds.are(kind).any()), "")
         _, slower = self._crowding(between, size).slower(size)
-        return float(slower * self.exchanges.longer(schedule.exchanged(self.exchanges.beyond, nodes_of(topology))))
+        return float(
+            slower
+            * self.exchanges.longer(schedule.exchanged(self.exchanges.beyond, nodes_of(topology)))
+        )
 
     def _crowding(self, kind: str, size: float) -> Crowding:
         return self.crowding.get(kind, Crowding(size))
@@ -245,7 +301,8 @@ class Profile:
 
     @staticmethod
     def touched(collective: str) -> float:
-        """How often the library touches the whole buffer before it sends: once where it reduces, into its own copy."""
+        """How often the library touches the whole buffer before it sends: once where it reduces,
+        into its own copy."""
         return float("reduce" in collective)
 
 
@@ -267,7 +324,11 @@ def _works(topology: Topology) -> npt.NDArray[np.bool_]:
 
 def over(routed: Routed, machine: Topology) -> Routed:
     """The same routes on a machine whose links cost something else."""
-    return replace(routed, topology=machine, reduction=machine.reduction[machine.placement[: len(routed.reduction)]])
+    return replace(
+        routed,
+        topology=machine,
+        reduction=machine.reduction[machine.placement[: len(routed.reduction)]],
+    )
 
 
 def _has_rate(topology: Topology, kind: str) -> bool:

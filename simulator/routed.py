@@ -16,10 +16,12 @@ Pairs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """What the engines run. Operation i takes the links of route `route[i]`; a local one takes the empty route 0.
+    """What the engines run. Operation i takes the links of route `route[i]`; a local one takes the
+    empty route 0.
 
-    Its nodes are `node_indptr[i]` to `node_indptr[i + 1]`: one a hop, and one for the reduction at its end; one for a
-    local operation or a computation. `reduction` and `copy` are seconds a byte, per rank.
+    Its nodes are `node_indptr[i]` to `node_indptr[i + 1]`: one a hop, and one for the reduction at
+    its end; one for a local operation or a computation. `reduction` and `copy` are seconds a byte,
+    per rank.
     """
 
     schedule: Schedule
@@ -38,9 +40,13 @@ class Routed:
 
 
 def route(schedule: Schedule, topology: Topology) -> Routed:
-    """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach its peer."""
+    """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach
+    its peer."""
     if schedule.ranks > topology.ranks:
-        raise InputError(f"the schedule has {schedule.ranks} ranks, {topology.name} only {topology.ranks}: add devices")
+        raise InputError(
+            f"the schedule has {schedule.ranks} ranks, {topology.name} only {topology.ranks}: "
+            f"add devices"
+        )
     _check_switches(schedule, topology)
     pairs, route_of = _pairs(schedule)
     channel, pair = np.divmod(pairs, schedule.ranks**2)
@@ -68,16 +74,19 @@ def _check_switches(schedule: Schedule, topology: Topology) -> None:
     for rank in range(schedule.ranks - schedule.switches, schedule.ranks):
         device = int(topology.placement[rank])
         if not topology.in_network[device]:
-            raise InputError(f"rank {rank} reduces in {topology.device_names[device]}: no switch that can")
+            raise InputError(
+                f"rank {rank} reduces in {topology.device_names[device]}: no switch that can"
+            )
 
 
 DENSE = 2**26
-"""Ranks squared times channels up to which a table of all is the quickest way to number those that are used."""
+"""Ranks squared times channels up to which a table of all is the quickest way to number those that
+are used."""
 
 
 def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
-    """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the index of its own for
-    every operation."""
+    """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the
+    index of its own for every operation."""
     remote, key = schedule.remote, schedule.rank.astype(np.int64) * schedule.ranks + schedule.peer
     channels = int(schedule.lane.max(initial=0)) + 1
     if channels > 1:

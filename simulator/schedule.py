@@ -21,15 +21,16 @@ Flags = npt.NDArray[np.int8]
 class Schedule:
     """Operations on the slots of ranks, built by :class:`simulator.builder.ScheduleBuilder`.
 
-    Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and writes as many at
-    `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else overwrites; -1 is no slot. It moves
-    `nbytes[i]` bytes. With `rank == peer` it is local. A computation lasts `seconds[i]` on lane `lane[i]` of its rank;
-    the lane of a transfer is its channel.
-    It waits for `indices[indptr[i]:indptr[i + 1]]`, all lower than i. `phase[i]` indexes `phases`.
+    Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and
+    writes as many at `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else
+    overwrites; -1 is no slot. It moves `nbytes[i]` bytes. With `rank == peer` it is local. A
+    computation lasts `seconds[i]` on lane `lane[i]` of its rank; the lane of a transfer is its
+    channel. It waits for `indices[indptr[i]:indptr[i + 1]]`, all lower than i. `phase[i]` indexes
+    `phases`.
 
-    The buffer of a rank is the first `buffer` slots; the others are scratch. Slot s holds `shares[s]` of the
-    `nbytes_total` bytes (V). The first `workers` ranks own data, further ones serve;
-    the last `switches` are switches that reduce and multicast.
+    The buffer of a rank is the first `buffer` slots; the others are scratch. Slot s holds
+    `shares[s]` of the `nbytes_total` bytes (V). The first `workers` ranks own data, further ones
+    serve; the last `switches` are switches that reduce and multicast.
     """
 
     ranks: int
@@ -86,26 +87,36 @@ class Schedule:
 
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""
-        return np.asarray(np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks), dtype=np.float64)
+        return np.asarray(
+            np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks),
+            dtype=np.float64,
+        )
 
     def exchanged(self, beyond: float, node: Ints) -> Floats:
-        """The longest message of each step in which ranks on two nodes send to each other messages of more than
-        `beyond` bytes: bytes, in the order of the steps. `node` is that of every rank, shape (ranks,). Transfers are of
-        one step if as many must precede them."""
+        """The longest message of each step in which ranks on two nodes send to each other messages
+        of more than `beyond` bytes: bytes, in the order of the steps. `node` is that of every rank,
+        shape (ranks,). Transfers are of one step if as many must precede them."""
         apart = node[self.rank] != node[self.peer]
         chosen = np.flatnonzero(self.remote & apart & (self.nbytes > beyond))
         if not len(chosen):
             return np.zeros(0)
-        chain = kernel(_kernels.chain, len(self))(self.remote.astype(np.int8), self.indptr, self.indices)
-        step, rank, peer = (column[chosen].astype(np.int64) for column in (chain, self.rank, self.peer))
-        mutual = np.isin((step * self.ranks + rank) * self.ranks + peer, (step * self.ranks + peer) * self.ranks + rank)
+        chain = kernel(_kernels.chain, len(self))(
+            self.remote.astype(np.int8), self.indptr, self.indices
+        )
+        step, rank, peer = (
+            column[chosen].astype(np.int64) for column in (chain, self.rank, self.peer)
+        )
+        mutual = np.isin(
+            (step * self.ranks + rank) * self.ranks + peer,
+            (step * self.ranks + peer) * self.ranks + rank,
+        )
         longest = np.zeros(int(step.max()) + 1)
         np.maximum.at(longest, step[mutual], self.nbytes[chosen][mutual])
         return longest[longest > 0]
 
     def scaled(self, nbytes: float) -> Schedule:
-        """The same for V = `nbytes`; every column but one is shared, and so is what was computed of them. Messages
-        without slots keep their size."""
+        """The same for V = `nbytes`; every column but one is shared, and so is what was computed of
+        them. Messages without slots keep their size."""
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)

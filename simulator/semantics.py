@@ -1,4 +1,5 @@
-"""What a schedule computes: it is run on real numbers and held against its collective's postcondition."""
+"""What a schedule computes: it is run on real numbers and held against its collective's
+postcondition."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class WrongResult(Exception):
 
 
 def inputs(schedule: Schedule, seed: int = 0) -> Data:
-    """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in another.
+    """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in
+    another.
 
     Scratch and servers start with garbage, as real memory does; switches start with zeros.
     """
@@ -34,17 +36,27 @@ def inputs(schedule: Schedule, seed: int = 0) -> Data:
 
 
 def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
-    """The slots after all transfers, run in `order` (any topological one; by default that of the schedule)."""
+    """The slots after all transfers, run in `order` (any topological one; by default that of the
+    schedule)."""
     result = data.copy()
     if order is None:
         order = np.arange(len(schedule), dtype=np.int32)
-    columns = (schedule.kind, schedule.rank, schedule.peer, schedule.source, schedule.target, schedule.count)
+    columns = (
+        schedule.kind,
+        schedule.rank,
+        schedule.peer,
+        schedule.source,
+        schedule.target,
+        schedule.count,
+    )
     with np.errstate(over="ignore"):
         kernel(_kernels.execute, len(schedule))(order, *columns, schedule.reduces, result)
     return result
 
 
-def check(schedule: Schedule, collective: Collective, seed: int = 0, order: Ints | None = None) -> None:
+def check(
+    schedule: Schedule, collective: Collective, seed: int = 0, order: Ints | None = None
+) -> None:
     """Raise :class:`WrongResult` unless the schedule computes what the collective promises."""
     before = inputs(schedule, seed)
     after = run(schedule, before, order)
@@ -54,5 +66,6 @@ def check(schedule: Schedule, collective: Collective, seed: int = 0, order: Ints
     if wrong.any():
         rank, slot = np.argwhere(wrong)[0]
         raise WrongResult(
-            f"{collective.name}: {wrong.sum()} of {promised.sum()} results are wrong, first slot {slot} of rank {rank}"
+            f"{collective.name}: {wrong.sum()} of {promised.sum()} results are wrong, first slot "
+            f"{slot} of rank {rank}"
         )

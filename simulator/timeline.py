@@ -18,7 +18,8 @@ Sharing = Literal["fifo", "fair"]
 
 
 class Occupancy(NamedTuple):
-    """Who held which medium from when for how long, alone or with others: one row a (hop, medium)."""
+    """Who held which medium from when for how long, alone or with others: one row a (hop,
+    medium)."""
 
     operation: Ints
     medium: Ints
@@ -28,8 +29,9 @@ class Occupancy(NamedTuple):
 
 
 class FlowTime(NamedTuple):
-    """A transfer under fair sharing: its `nbytes` through its slowest `medium` (as often as it crosses that) take it
-    `alone` seconds; it `waited` more seconds for others; the greatest gap of its route is that of `gap_medium`."""
+    """A transfer under fair sharing: its `nbytes` through its slowest `medium` (as often as it
+    crosses that) take it `alone` seconds; it `waited` more seconds for others; the greatest gap of
+    its route is that of `gap_medium`."""
 
     medium: int
     nbytes: float
@@ -40,11 +42,13 @@ class FlowTime(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Seconds from the start. Operation i is ready when its last predecessor is finished, and finishes at `finish[i]`.
+    """Seconds from the start. Operation i is ready when its last predecessor is finished, and
+    finishes at `finish[i]`.
 
-    Node n of it (see :class:`simulator.routed.Routed`) starts at `node_start[n]`; where it queued, `node_cause[n]` is
-    the node that held what it waited for, else -1. Under fair `sharing` all hops of a transfer start together and queue
-    for nothing, and its last byte is sent at `sent[i]`; else `sent` is empty.
+    Node n of it (see :class:`simulator.routed.Routed`) starts at `node_start[n]`; where it queued,
+    `node_cause[n]` is the node that held what it waited for, else -1. Under fair `sharing` all hops
+    of a transfer start together and queue for nothing, and its last byte is sent at `sent[i]`; else
+    `sent` is empty.
     """
 
     routed: Routed
@@ -63,7 +67,8 @@ class Timeline:
 
     @cached_property
     def start(self) -> Floats:
-        """When each operation started: its first byte entered the first link, or its computation began."""
+        """When each operation started: its first byte entered the first link, or its computation
+        began."""
         return self.node_start[self.routed.node_indptr[:-1]]
 
     @property
@@ -98,21 +103,24 @@ class Timeline:
         return Occupancy(operation[row], medium, self.node_start[node[row]], seconds, nbytes)
 
     def crossing(self, operation: int, hop: int) -> tuple[int, float]:
-        """Of the media on a hop of a transfer: the one that it holds longest, g + n/β, and for how long."""
+        """Of the media on a hop of a transfer: the one that it holds longest, g + n/β, and for how
+        long."""
         topology, nbytes = self.routed.topology, float(self.schedule.nbytes[operation])
         media = topology.media_of(int(self.routed.hops(operation)[hop]))
         seconds = topology.medium_gap[media] + nbytes / topology.medium_bandwidth[media]
         return int(media[np.argmax(seconds)]), float(seconds.max())
 
     def head(self, operation: int, hop: int) -> float:
-        """When a transfer was ready to enter a hop, its first or, store-and-forward, its last byte being there."""
+        """When a transfer was ready to enter a hop, its first or, store-and-forward, its last byte
+        being there."""
         routed, before = self.routed, hop - 1
         start = self.node_start[routed.node_indptr[operation] + before]
         held = self.crossing(operation, before)[1] if self.store_and_forward else 0.0
         return float(start + held + routed.topology.latency[routed.hops(operation)[before]])
 
     def slowest_hop(self, operation: int) -> tuple[int, int, float]:
-        """Of a transfer: the hop whose bytes arrive last at its end, the medium that holds them up, and when."""
+        """Of a transfer: the hop whose bytes arrive last at its end, the medium that holds them up,
+        and when."""
         routed, first = self.routed, int(self.routed.node_indptr[operation])
         slowest, narrowest, arrival = 0, 0, -1.0
         for hop, link in enumerate(routed.hops(operation).tolist()):
@@ -133,23 +141,32 @@ class Timeline:
     def flow(self, operation: int) -> FlowTime:
         """What holds up a transfer under fair sharing."""
         topology, links = self.routed.topology, self.routed.hops(operation).tolist()
-        media, times = np.unique(np.concatenate([topology.media_of(link) for link in links]), return_counts=True)
+        media, times = np.unique(
+            np.concatenate([topology.media_of(link) for link in links]), return_counts=True
+        )
         nbytes = times * self.schedule.nbytes[operation]
         seconds = nbytes / topology.medium_bandwidth[media]
         slowest, widest = int(np.argmax(seconds)), int(np.argmax(topology.medium_gap[media]))
         took = float(self.sent[operation] - self.start[operation])
         alone = min(took, float(seconds[slowest]))
-        return FlowTime(int(media[slowest]), float(nbytes[slowest]), alone, took - alone, int(media[widest]))
+        return FlowTime(
+            int(media[slowest]), float(nbytes[slowest]), alone, took - alone, int(media[widest])
+        )
 
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""
         media = len(self.routed.topology.medium_names)
-        return np.asarray(np.bincount(self.occupancy.medium, self.occupancy.nbytes, media), dtype=np.float64)
+        return np.asarray(
+            np.bincount(self.occupancy.medium, self.occupancy.nbytes, media), dtype=np.float64
+        )
 
     def utilisation(self) -> Floats:
-        """The share of the makespan for which each medium was held; under fair sharing, of what it could carry."""
+        """The share of the makespan for which each medium was held; under fair sharing, of what it
+        could carry."""
         media = len(self.routed.topology.medium_names)
-        busy = np.asarray(np.bincount(self.occupancy.medium, self.occupancy.seconds, media), dtype=np.float64)
+        busy = np.asarray(
+            np.bincount(self.occupancy.medium, self.occupancy.seconds, media), dtype=np.float64
+        )
         if self.sharing == "fair":
             busy = self.medium_bytes() / self.routed.topology.medium_bandwidth
         return busy / (self.makespan or 1.0)

@@ -13,8 +13,8 @@ from simulator.timeline import Timeline
 
 
 class Wait(NamedTuple):
-    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or a rank's merging, behind messages of
-    the ranks `behind`, the longest wait first."""
+    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or a rank's merging,
+    behind messages of the ranks `behind`, the longest wait first."""
 
     where: str
     waiter: int
@@ -23,7 +23,8 @@ class Wait(NamedTuple):
 
 
 def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
-    """Who waits for other ranks on the critical path, on which link and behind whom; the longest wait first."""
+    """Who waits for other ranks on the critical path, on which link and behind whom; the longest
+    wait first."""
     schedule = timeline.schedule
     seconds_of: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
@@ -33,7 +34,12 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
             for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
     longest_first = [
-        Wait(where, waiter, tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))), sum(behind.values()))
+        Wait(
+            where,
+            waiter,
+            tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))),
+            sum(behind.values()),
+        )
         for (where, waiter), behind in seconds_of.items()
     ]
     return sorted(longest_first, key=lambda wait: -wait.seconds)
@@ -41,7 +47,10 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
 
 def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, float]]:
     """Where a contended segment was waited for, and its seconds by the rank that caused them."""
-    names, sender = timeline.routed.topology.medium_names, int(timeline.schedule.rank[segment.operation])
+    names, sender = (
+        timeline.routed.topology.medium_names,
+        int(timeline.schedule.rank[segment.operation]),
+    )
     if segment.operation == segment.waiter:
         medium, shares = _sharers(timeline, segment.operation)
         return names[medium], {rank: share * segment.seconds for rank, share in shares.items()}
@@ -51,7 +60,8 @@ def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, flo
 
 
 def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
-    """The medium of a flow's route on which other ranks send most meanwhile, and their shares of these bytes."""
+    """The medium of a flow's route on which other ranks send most meanwhile, and their shares of
+    these bytes."""
     held, rank = timeline.occupancy, timeline.schedule.rank
     start, end = timeline.start[flow], timeline.sent[flow]
     overlap = np.minimum(held.start + held.seconds, end) - np.maximum(held.start, start)
@@ -61,4 +71,6 @@ def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
     medium = int(np.argmax(np.bincount(held.medium[rows], nbytes)))
     mine = held.medium[rows] == medium
     by_rank = np.bincount(rank[held.operation[rows[mine]]], nbytes[mine])
-    return medium, {other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()}
+    return medium, {
+        other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()
+    }

@@ -15,7 +15,8 @@ _SHOWN = 40
 
 
 def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
-    """`numbers` as an array of int64. Raises InputError, naming the first value that is not a whole number.
+    """`numbers` as an array of int64. Raises InputError, naming the first value that is not a whole
+    number.
 
     >>> whole_numbers("rank", [0, 2.0])
     array([0, 2])
@@ -27,7 +28,11 @@ def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
     if values.dtype.kind not in "biuf" and values.size:
         raise _refusal(what, numbers)
     if values.dtype.kind not in "bi":
-        wrong = values[~((np.abs(values) < 2.0**63) & (values == np.floor(values)))] if values.size else values
+        wrong = (
+            values[~((np.abs(values) < 2.0**63) & (values == np.floor(values)))]
+            if values.size
+            else values
+        )
         if wrong.size:
             raise _refusal(what, wrong[0])
     return values.astype(np.int64, copy=False)

@@ -1,7 +1,7 @@
 """Settings of all tests: a busy machine, or code that is compiled on first use, is no failure.
 
-Tensors are small: one thread, as more would mostly wait for each other. A law that names no number of examples is tried
-on a few, and with `-m exhaustive` on many.
+Tensors are small: one thread, as more would mostly wait for each other. A law that names no number
+of examples is tried on a few, and with `-m exhaustive` on many.
 """
 
 import gc
@@ -27,7 +27,9 @@ def is_exhaustive(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fuzzers", "tests/fuzz, with -m exhaustive")
-    group.addoption("--fuzz-count", type=int, help="cases of each fuzzer, with limits of time and memory")
+    group.addoption(
+        "--fuzz-count", type=int, help="cases of each fuzzer, with limits of time and memory"
+    )
     group.addoption("--fuzz-seed", type=int, default=0, help="seed of the fuzzers")
 
 

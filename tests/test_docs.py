@@ -1,4 +1,5 @@
-"""What the documentation shows is what the commands print. SIMCTL_UPDATE_DOCS=1 writes the blocks anew."""
+"""What the documentation shows is what the commands print. SIMCTL_UPDATE_DOCS=1 writes the blocks
+anew."""
 
 import os
 import re
@@ -31,18 +32,23 @@ COMMANDS = (
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 Printed = Callable[..., str]
 BLOCK = re.compile(
-    r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>(?:(?!```).)*?)(\n```)", re.DOTALL
+    r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>(?:(?!```).)*?)(\n```)",
+    re.DOTALL,
 )
 
 
 def alone(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """`simctl` in a process of its own."""
     script = [sys.executable, "-c", "from experiments.cli import main; main()"]
-    return subprocess.run([*script, *arguments], capture_output=True, text=True, cwd=ROOT, check=True)
+    return subprocess.run(
+        [*script, *arguments], capture_output=True, text=True, cwd=ROOT, check=True
+    )
 
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
-def printed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, simctl: Simctl) -> Printed:
+def printed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, simctl: Simctl
+) -> Printed:
     """What a command prints, in a terminal of 100 columns."""
     run = simctl if request.param == "here" else alone
     monkeypatch.chdir(ROOT)
@@ -61,17 +67,26 @@ def printed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sim
 def checked(path: Path, shown: str, printed: str) -> bool:
     """Whether a block is what was printed."""
     if os.environ.get("SIMCTL_UPDATE_DOCS") and shown != printed:
-        path.write_text(path.read_text().replace(f"```text\n{shown}\n```", f"```text\n{printed}\n```", 1))
+        path.write_text(
+            path.read_text().replace(f"```text\n{shown}\n```", f"```text\n{printed}\n```", 1)
+        )
         return True
     return printed == shown
 
 
 def examples(page: str) -> list[tuple[str, str, str]]:
-    return [(page, match["command"], match["shown"]) for match in BLOCK.finditer((ROOT / page).read_text())]
+    return [
+        (page, match["command"], match["shown"])
+        for match in BLOCK.finditer((ROOT / page).read_text())
+    ]
 
 
-@pytest.mark.parametrize(("page", "command", "shown"), examples("README.md") + examples("docs/training.md"))
-def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_path: Path, printed: Printed) -> None:
+@pytest.mark.parametrize(
+    ("page", "command", "shown"), examples("README.md") + examples("docs/training.md")
+)
+def test_a_page_shows_what_is_printed(
+    page: str, command: str, shown: str, tmp_path: Path, printed: Printed
+) -> None:
     arguments = shlex.split(command.rpartition("simctl ")[2])
     for k, argument in enumerate(arguments):
         if argument.endswith(".png"):
@@ -80,7 +95,8 @@ def test_a_page_shows_what_is_printed(page: str, command: str, shown: str, tmp_p
 
 
 def abridged(printed: str, like: str) -> str:
-    """The first and the last three lines of a table, where that is what the page shows, and what is below it."""
+    """The first and the last three lines of a table, where that is what the page shows, and what is
+    below it."""
     table, gap, below = printed.partition("\n\n")
     lines = table.split("\n")
     return "\n".join([lines[0], "...", *lines[-3:]]) + gap + below if "\n...\n" in like else printed
@@ -98,7 +114,9 @@ def test_readme_installs_torch_before_it_measures() -> None:
 
 
 def test_readme_has_its_examples() -> None:
-    assert [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples("README.md")] == [
+    assert [
+        command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples("README.md")
+    ] == [
         "sweep",
         "validate",
         "sweep",
@@ -120,12 +138,14 @@ def test_every_command_is_documented_with_its_help(command: str, printed: Printe
 
 def test_no_command_is_missing(printed: Printed) -> None:
     listed = printed("--help").partition("Commands:\n")[2]
-    assert tuple(line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)) == tuple(
-        dict.fromkeys(command.split()[0] for command in COMMANDS)
-    )
+    assert tuple(
+        line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)
+    ) == tuple(dict.fromkeys(command.split()[0] for command in COMMANDS))
 
 
 def test_relative_links_lead_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+            assert target.startswith("http") or (page.parent / target).exists(), (
+                f"{page.name}: {target}"
+            )

@@ -13,7 +13,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebook(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells)
+    assert all(
+        not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells
+    )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     here = tmp_path / "notebooks"
     here.mkdir()

@@ -21,7 +21,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
-    packed = {name for name in wheel.namelist() if not name.partition("/")[0].endswith(".dist-info")}
+    packed = {
+        name for name in wheel.namelist() if not name.partition("/")[0].endswith(".dist-info")
+    }
     tree = {
         str(path.relative_to(ROOT))
         for floor in FLOORS

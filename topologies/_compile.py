@@ -12,19 +12,22 @@ from typing import Any
 
 logger = logging.getLogger("simctl")
 CROSSOVER = 120_000
-"""Operations through kernels after which a process loads the compiler: `python -m experiments.benchmarks crossover`."""
+"""Operations through kernels after which a process loads the compiler: `python -m
+experiments.benchmarks crossover`."""
 
 Kernel = Callable[..., Any]
 _work = [0]
 
 
 def kernel(function: Kernel, operations: int) -> Kernel:
-    """`function` itself while a process has little to do, its compiled form from then on. The results are the same."""
+    """`function` itself while a process has little to do, its compiled form from then on. The
+    results are the same."""
     return compiled(function) if pays(operations) else function
 
 
 def pays(operations: int) -> bool:
-    """Whether compiled code is worth loading for `operations` more, after all that this process has asked for."""
+    """Whether compiled code is worth loading for `operations` more, after all that this process has
+    asked for."""
     if is_loaded():
         return True
     _work[0] += operations
@@ -57,11 +60,17 @@ def compiled(function: Kernel) -> Kernel:
 
 
 def cache_folder(numba_version: str) -> Path:
-    """`$SIMCTL_CACHE_DIR`, else the user's cache folder, under a name with our version and Numba's."""
+    """`$SIMCTL_CACHE_DIR`, else the user's cache folder, under a name with our version and
+    Numba's."""
     import platformdirs
 
-    root = os.environ.get("SIMCTL_CACHE_DIR") or platformdirs.user_cache_dir("simctl", appauthor=False)
-    return Path(root).expanduser() / f"simctl-{metadata.version('simctl-collectives')}-numba-{numba_version}"
+    root = os.environ.get("SIMCTL_CACHE_DIR") or platformdirs.user_cache_dir(
+        "simctl", appauthor=False
+    )
+    return (
+        Path(root).expanduser()
+        / f"simctl-{metadata.version('simctl-collectives')}-numba-{numba_version}"
+    )
 
 
 @cache
@@ -72,7 +81,11 @@ def _writable(folder: Path) -> bool:
         with TemporaryFile(dir=folder):
             return True
     except OSError as error:
-        warnings.warn(f"compiled code is not cached: {error} (set SIMCTL_CACHE_DIR)", RuntimeWarning, stacklevel=4)
+        warnings.warn(
+            f"compiled code is not cached: {error} (set SIMCTL_CACHE_DIR)",
+            RuntimeWarning,
+            stacklevel=4,
+        )
         return False
 
 

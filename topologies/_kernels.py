@@ -8,16 +8,19 @@ _FAR = np.int64(2**62)
 
 
 def shortest(
-    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources, node, salts,
+    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources,
+    node, salts,
 ):  # fmt: skip
-    """The links from each source to its target: fewest ticks, then fewest hops, then as the salt says.
+    """The links from each source to its target: fewest ticks, then fewest hops, then as the salt
+    says.
 
-    Group g asks for the routes to device `targets[g]` from `sources[groups[g]:groups[g + 1]]`. `into` lists who leads
-    into a device, `out` where a device leads to with which link, both in CSR form and in device order; `ticks` is the
-    latency of each entry of `out`, and of `into` at the place given by `into_device[:, 1]`. Of n equally short ways the
-    one numbered salt % n is taken, and the salt is divided by n. A pair has three salts: on devices of a node, on the
-    switches of the second half of the way between nodes, and on those of the first; to know them it is walked twice.
-    Returns the routes in CSR form: one without links has not been found.
+    Group g asks for the routes to device `targets[g]` from `sources[groups[g]:groups[g + 1]]`.
+    `into` lists who leads into a device, `out` where a device leads to with which link, both in CSR
+    form and in device order; `ticks` is the latency of each entry of `out`, and of `into` at the
+    place given by `into_device[:, 1]`. Of n equally short ways the one numbered salt % n is taken,
+    and the salt is divided by n. A pair has three salts: on devices of a node, on the switches of
+    the second half of the way between nodes, and on those of the first; to know them it is walked
+    twice. Returns the routes in CSR form: one without links has not been found.
     """
     devices = len(into_indptr) - 1
     far, hops = np.full(devices, _FAR, np.int64), np.zeros(devices, np.int32)

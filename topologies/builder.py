@@ -27,7 +27,12 @@ class TopologyBuilder:
         self._index: dict[str, int] = {}
         self._devices = {"kind": array("b"), "node": array("i"), "in_network": array("b")}
         self._costs = {"reduction": array("d"), "copy": array("d")}
-        self._links = {"source": array("i"), "target": array("i"), "kind": array("b"), "assumed": array("b")}
+        self._links = {
+            "source": array("i"),
+            "target": array("i"),
+            "kind": array("b"),
+            "assumed": array("b"),
+        }
         self._figures = {"bandwidth": array("d"), "latency": array("d"), "gap": array("d")}
         self._crossed = array("i"), array("i")
         self._media: dict[str, tuple[float, float]] = {}
@@ -64,12 +69,17 @@ class TopologyBuilder:
         node: npt.ArrayLike = -1,
         in_network: bool = False,
     ) -> Ints:
-        """Add devices that are alike; `node` is one for all or one for each. Returns their numbers."""
+        """Add devices that are alike; `node` is one for all or one for each. Returns their
+        numbers."""
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             check_figure(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
         first, count = len(self._index), len(names)
         self._check_names(names)
-        rows: dict[str, npt.ArrayLike] = {"kind": self._kind(kind), "node": node, "in_network": in_network}
+        rows: dict[str, npt.ArrayLike] = {
+            "kind": self._kind(kind),
+            "node": node,
+            "in_network": in_network,
+        }
         for column, values in rows.items():
             _extend(self._devices[column], values, count)
         for column, cost in {"reduction": reduction, "copy": copy}.items():
@@ -78,7 +88,8 @@ class TopologyBuilder:
         return np.arange(first, first + count, dtype=np.int32)
 
     def medium(self, name: str, bandwidth: float, gap: float = 0.0) -> int:
-        """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a message."""
+        """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a
+        message."""
         check_figure(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
         check_figure(f"gap of {name}", gap, "s", low=0)
         if name in self._media:
@@ -98,20 +109,26 @@ class TopologyBuilder:
         media: Iterable[int] = (),
         assumed: bool = False,
     ) -> None:
-        """Add one directed link: bytes/s, seconds, seconds a message, and the shared media it crosses."""
+        """Add one directed link: bytes/s, seconds, seconds a message, and the shared media it
+        crosses."""
         name = f"{source}->{target}"
         for end in (source, target):
             if end not in self._index:
                 raise InputError(f"link {name} ends at {end!r}: there is no such device")
         ends = self._index[source], self._index[target]
         if ends[0] == ends[1] or ends in self._ends:
-            raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
+            raise InputError(
+                f"link {name} is there twice or leads nowhere: one link a direction between two "
+                f"devices"
+            )
         check_figure(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
         check_figure(f"latency of {name}", latency, "s", low=0)
         check_figure(f"gap of {name}", gap, "s", low=0)
         crossed = tuple(media)
         if any(not 0 <= medium < len(self._media) for medium in crossed):
-            raise InputError(f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first")
+            raise InputError(
+                f"link {name} crosses media {crossed}: there are {len(self._media)}, add them first"
+            )
         code = self._kind(kind)
         self._ends.add(ends)
         for medium in crossed:
@@ -136,7 +153,9 @@ class TopologyBuilder:
     ) -> None:
         """Add a full-duplex link: one in each direction."""
         for ends in ((one, other), (other, one)):
-            self.link(*ends, bandwidth=bandwidth, latency=latency, gap=gap, kind=kind, assumed=assumed)
+            self.link(
+                *ends, bandwidth=bandwidth, latency=latency, gap=gap, kind=kind, assumed=assumed
+            )
 
     def wire(
         self,
@@ -149,12 +168,14 @@ class TopologyBuilder:
         kind: str = "link",
         assumed: bool = False,
     ) -> None:
-        """Add many full-duplex links between devices by number; figures are one for all or one for each pair."""
+        """Add many full-duplex links between devices by number; figures are one for all or one for
+        each pair."""
         ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(one, other)]
         count = len(ends[0])
         if count and not 0 <= min(map(np.min, ends)) <= max(map(np.max, ends)) < len(self):
             raise InputError(
-                f"links end at devices {min(map(np.min, ends))} to {max(map(np.max, ends))}: add them first"
+                f"links end at devices {min(map(np.min, ends))} to {max(map(np.max, ends))}: add "
+                f"them first"
             )
         if not count:
             return
@@ -167,15 +188,22 @@ class TopologyBuilder:
         for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
             _extend(self._links[column], value, 2 * count)
         for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
-            _extend(self._figures[column], np.repeat(np.ravel(figure), 2 if np.size(figure) > 1 else 1), 2 * count)
+            _extend(
+                self._figures[column],
+                np.repeat(np.ravel(figure), 2 if np.size(figure) > 1 else 1),
+                2 * count,
+            )
 
     def copies(self, part: Topology, count: int, prefix: str = "node") -> Ints:
-        """Add `count` copies of a topology without shared media, as nodes 0, 1, ... with names like "node3.gpu0".
+        """Add `count` copies of a topology without shared media, as nodes 0, 1, ... with names like
+        "node3.gpu0".
 
         Returns the number of the first device of each copy.
         """
         if part.shared_names:
-            raise InputError(f"{part.name} has shared media ({part.shared_names[0]}): it cannot be copied")
+            raise InputError(
+                f"{part.name} has shared media ({part.shared_names[0]}): it cannot be copied"
+            )
         devices, first = len(part.device_names), len(self)
         names = [f"{prefix}{copy}.{name}" for copy in range(count) for name in part.device_names]
         self._check_names(names)
@@ -198,7 +226,11 @@ class TopologyBuilder:
         }
         for column, values in links.items():
             _extend(self._links[column], np.ravel(values), count * part.links)
-        figures = {"bandwidth": part.medium_bandwidth, "latency": part.latency, "gap": part.medium_gap}
+        figures = {
+            "bandwidth": part.medium_bandwidth,
+            "latency": part.latency,
+            "gap": part.medium_gap,
+        }
         for column, figure in figures.items():
             _extend(self._figures[column], np.tile(figure, count), count * part.links)
         return starts
@@ -212,10 +244,15 @@ class TopologyBuilder:
         if not isinstance(placement, np.ndarray):
             unknown = [name for name in placement if name not in self._index]
             if unknown:
-                raise InputError(f"rank {placement.index(unknown[0])} is placed on {unknown[0]!r}: no such device")
+                raise InputError(
+                    f"rank {placement.index(unknown[0])} is placed on {unknown[0]!r}: no such "
+                    f"device"
+                )
             placement = np.array([self._index[name] for name in placement], dtype=np.int32)
         names, kinds = tuple(self._index), tuple(self._kinds)
-        source, target = (np.frombuffer(self._links[end], dtype=np.int32) for end in ("source", "target"))
+        source, target = (
+            np.frombuffer(self._links[end], dtype=np.int32) for end in ("source", "target")
+        )
         indptr, media = self._media_of_links(len(source))
         return Topology(
             name=self.name,
@@ -242,11 +279,14 @@ class TopologyBuilder:
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names) or not self._index.keys().isdisjoint(names):
-            name = next(name for k, name in enumerate(names) if name in self._index or name in names[:k])
+            name = next(
+                name for k, name in enumerate(names) if name in self._index or name in names[:k]
+            )
             raise InputError(f"device {name!r} is there twice: names are unique")
 
     def _kind(self, kind: str) -> int:
-        """The number of a kind. Whoever adds rows asks for it first: so columns that a topology has are copied here."""
+        """The number of a kind. Whoever adds rows asks for it first: so columns that a topology has
+        are copied here."""
         if self._built:
             self._devices, self._links = _copies(self._devices), _copies(self._links)
             self._costs, self._figures = _copies(self._costs), _copies(self._figures)
@@ -254,7 +294,8 @@ class TopologyBuilder:
         code = self._kinds.setdefault(kind, len(self._kinds))
         if code >= KINDS:
             raise InputError(
-                f"kind {kind!r} is one too many: a topology has at most {KINDS} kinds of devices and links"
+                f"kind {kind!r} is one too many: a topology has at most {KINDS} kinds of devices "
+                f"and links"
             )
         return code
 
@@ -285,4 +326,6 @@ def _copies(columns: dict[str, array[T]]) -> dict[str, array[T]]:
 
 def _extend(column: array[int] | array[float], values: npt.ArrayLike, count: int) -> None:
     """Append `count` values, one for all or one for each."""
-    column.frombytes(np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode).tobytes())
+    column.frombytes(
+        np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode).tobytes()
+    )

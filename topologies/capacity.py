@@ -1,4 +1,5 @@
-"""How many bytes a second can leave or reach a set of devices: capacities of links together, and maximum flows."""
+"""How many bytes a second can leave or reach a set of devices: capacities of links together, and
+maximum flows."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from topologies.topology import Flags, Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 UNITS = 2**30
-"""Steps in which flows are counted: the least capacity that matters is so many times smaller than the limit asked for.
-Which cut is found depends on it; what the cut carries is added up from the capacities themselves."""
+"""Steps in which flows are counted: the least capacity that matters is so many times smaller than
+the limit asked for. Which cut is found depends on it; what the cut carries is added up from the
+capacities themselves."""
 BETTER = 1e-9
 
 
@@ -25,13 +27,17 @@ class Cut(NamedTuple):
 
 
 def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
-    """Bytes/s through the links of each group together, where link k is in `group[k]` or, if that is -1, in none.
+    """Bytes/s through the links of each group together, where link k is in `group[k]` or, if that
+    is -1, in none.
 
-    A link counts at the most shared medium that it crosses and a medium counts once a group: no flow is higher.
+    A link counts at the most shared medium that it crosses and a medium counts once a group: no
+    flow is higher.
     """
     if not topology.shared_names:
         kept = group >= 0
-        return np.asarray(np.bincount(group[kept], topology.bandwidth[kept], groups), dtype=np.float64)
+        return np.asarray(
+            np.bincount(group[kept], topology.bandwidth[kept], groups), dtype=np.float64
+        )
     owner, medium = _crossings(topology, group)
     key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
     shares, place, users = np.unique(key, return_inverse=True, return_counts=True)
@@ -51,9 +57,11 @@ def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
-    """The most that devices `sources` can send to devices `sinks` together, and the cut that says so.
+    """The most that devices `sources` can send to devices `sinks` together, and the cut that says
+    so.
 
-    Its bandwidth is infinite, and nothing but the sources inside, where no medium limits it or a device is both.
+    Its bandwidth is infinite, and nothing but the sources inside, where no medium limits it or a
+    device is both.
 
     >>> from topologies.shapes import ring
     >>> max_flow(ring(8, bandwidth=1e9), [0], [4]).bandwidth / 1e9
@@ -71,14 +79,21 @@ def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -
 
 
 def tightest_cut(
-    topology: Topology, weight: Floats, sinks: npt.ArrayLike, *, reverse: bool = False, above: float = 0.0
+    topology: Topology,
+    weight: Floats,
+    sinks: npt.ArrayLike,
+    *,
+    reverse: bool = False,
+    above: float = 0.0,
 ) -> Cut | None:
-    """Of all sets of devices that leave some of `sinks` out, the one whose `weight` is most beside what can leave it.
+    """Of all sets of devices that leave some of `sinks` out, the one whose `weight` is most beside
+    what can leave it.
 
-    None if no ratio, in weight a byte/s, is higher than `above`. With `reverse` it is what can reach the set that
-    counts. A source feeds each device at x times its weight, and each sink must be reached by all of it: x falls to the
-    ratio of every cut in the way (Dinkelbach's iteration), so that each sink is asked once. L. Zhao et al.,
-    "ForestColl", 2024, show that schedules meet the cut of an all-gather, whose weights are the shards.
+    None if no ratio, in weight a byte/s, is higher than `above`. With `reverse` it is what can
+    reach the set that counts. A source feeds each device at x times its weight, and each sink must
+    be reached by all of it: x falls to the ratio of every cut in the way (Dinkelbach's iteration),
+    so that each sink is asked once. L. Zhao et al., "ForestColl", 2024, show that schedules meet
+    the cut of an all-gather, whose weights are the shards.
     """
     network, total = Network(topology, reverse=reverse), float(weight.sum())
     best = None
@@ -93,10 +108,12 @@ def tightest_cut(
 
 
 class Network:
-    """Capacities as a graph for flows: the devices, two nodes a shared medium with β between them, a source, a sink.
+    """Capacities as a graph for flows: the devices, two nodes a shared medium with β between them,
+    a source, a sink.
 
-    A link is an edge, or leads through the nodes of the media that it shares. There, what came by one link may go on by
-    another, which no transfer does: where links of different ends share a medium, a cut may count more than it carries.
+    A link is an edge, or leads through the nodes of the media that it shares. There, what came by
+    one link may go on by another, which no transfer does: where links of different ends share a
+    medium, a cut may count more than it carries.
     """
 
     def __init__(self, topology: Topology, *, reverse: bool = False) -> None:
@@ -107,7 +124,11 @@ class Network:
         tail, head, capacity = _edges(topology, *ends)
         every = np.arange(self.devices)
         key = np.concatenate(
-            (tail * (nodes + 2) + head, self.source * (nodes + 2) + every, every * (nodes + 2) + self.sink)
+            (
+                tail * (nodes + 2) + head,
+                self.source * (nodes + 2) + every,
+                every * (nodes + 2) + self.sink,
+            )
         )
         edges, place = np.unique(key, return_inverse=True)
         self.capacity = np.bincount(place[: len(capacity)], capacity, len(edges))
@@ -117,8 +138,9 @@ class Network:
         self.most = 1.0 + 2 * float(capacity[np.isfinite(capacity)].sum())
 
     def cut(self, supply: Floats, sinks: Ints, limit: float) -> Cut | None:
-        """The least cut between the source, which feeds device d with `supply[d]`, and the sinks, as a set of devices;
-        None if there is none under `limit`, to which the supply that it cuts off counts."""
+        """The least cut between the source, which feeds device d with `supply[d]`, and the sinks,
+        as a set of devices; None if there is none under `limit`, to which the supply that it cuts
+        off counts."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -140,14 +162,22 @@ class Network:
 
 
 def _edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs, Floats]:
-    """Tail, head and capacity of every edge: from device to device, or by way of the nodes of shared media.
+    """Tail, head and capacity of every edge: from device to device, or by way of the nodes of
+    shared media.
 
     Of the media of a link come first those that few sources share, last those that few targets do.
     """
-    links, devices, wire = topology.links, len(topology.device_names), topology.medium_bandwidth[: topology.links]
+    links, devices, wire = (
+        topology.links,
+        len(topology.device_names),
+        topology.medium_bandwidth[: topology.links],
+    )
     if not topology.shared_names:
         return source.astype(np.int64), target.astype(np.int64), wire
-    link, medium = np.repeat(np.arange(links), np.diff(topology.link_indptr)), topology.link_media - links
+    link, medium = (
+        np.repeat(np.arange(links), np.diff(topology.link_indptr)),
+        topology.link_media - links,
+    )
     link, medium = link[medium >= 0], medium[medium >= 0]
     spread = _distinct(medium, source[link], topology) - _distinct(medium, target[link], topology)
     order = np.lexsort((spread[medium], link))
@@ -171,8 +201,8 @@ def _distinct(medium: Ints, device: Ints, topology: Topology) -> Longs:
 
 
 def congestion(topology: Topology, sources: Longs, targets: Longs) -> float:
-    """Seconds a byte in which each source rank can send to its target rank, along the topology's routes, if all do at
-    once; infinite where one has no route."""
+    """Seconds a byte in which each source rank can send to its target rank, along the topology's
+    routes, if all do at once; infinite where one has no route."""
     try:
         _, links = topology.routes(sources, targets)
     except InputError:

@@ -37,7 +37,8 @@ class Figures:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file", which is at `path`."""
+    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file",
+    which is at `path`."""
 
     text: str
     name: str
@@ -54,31 +55,42 @@ class Blueprint:
         placement: str = "node",
         server_kind: str | None = None,
     ) -> Topology:
-        """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says, and servers behind
-        them: on devices of `server_kind`, "gpu" or "cpu"; by default on further GPUs where there are some, else on
-        CPUs. The servers of a shape are devices like the others."""
+        """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says,
+        and servers behind them: on devices of `server_kind`, "gpu" or "cpu"; by default on further
+        GPUs where there are some, else on CPUs. The servers of a shape are devices like the
+        others."""
         if self.kind == "shape":
             given = {name: value for name, value in vars(figures).items() if value is not None}
             twice = given.keys() & self.options.keys()
             if twice:
-                raise InputError(f"{min(twice)} is given twice: as an option of {self.name}, and as --{min(twice)}")
+                raise InputError(
+                    f"{min(twice)} is given twice: as an option of {self.name}, and as "
+                    f"--{min(twice)}"
+                )
             links = {"bandwidth": BANDWIDTH, "latency": LATENCY} | given | dict(self.options)
             return placed(self.make(ranks + servers, **links), placement, ranks)
         if figures.bandwidth is not None or figures.latency is not None or figures.gap is not None:
-            raise InputError(f"{self.name} has links of its own: leave out --bandwidth, --latency and --gap")
+            raise InputError(
+                f"{self.name} has links of its own: leave out --bandwidth, --latency and --gap"
+            )
         machine = self._sized(ranks)
         if machine.ranks < ranks:
-            raise InputError(f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes")
+            raise InputError(
+                f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes"
+            )
         machine = _with_servers(placed(machine, placement, ranks), ranks, servers, server_kind)
         return machine if figures.reduction is None else _merging(machine, figures.reduction)
 
     def whole(self) -> Topology:
-        """The machine as it is, with all its ranks; a shape with as many as its `dims` say, else 8."""
+        """The machine as it is, with all its ranks; a shape with as many as its `dims` say, else
+        8."""
         if self.kind != "shape":
             return self.make(**self.options)
         dims = self.options.get("dims")
         ranks = prod(dims) if isinstance(dims, tuple) else 8
-        return self.make(ranks, **({"bandwidth": BANDWIDTH, "latency": LATENCY} | dict(self.options)))
+        return self.make(
+            ranks, **({"bandwidth": BANDWIDTH, "latency": LATENCY} | dict(self.options))
+        )
 
     def _sized(self, ranks: int) -> Topology:
         """As many nodes as are asked for, or as the ranks need."""
@@ -90,7 +102,8 @@ class Blueprint:
 
 
 def find(text: str) -> Blueprint:
-    """The blueprint for NAME or FILE, with options after a colon. Raises InputError if there is none of that name."""
+    """The blueprint for NAME or FILE, with options after a colon. Raises InputError if there is
+    none of that name."""
     name, _, options = text.partition(":")
     if name in SHAPES:
         return _blueprint(text, name, "shape", SHAPES[name], options)
@@ -98,12 +111,16 @@ def find(text: str) -> Blueprint:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
-        return replace(_blueprint(text, Path(path).name, "file", _from_file(Path(path)), options), path=Path(path))
+        return replace(
+            _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options),
+            path=Path(path),
+        )
     known = [*SHAPES, *MACHINES]
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise InputError(
-        f"{name[:80]!r} is no topology and no file: {hint}(simctl topo list shows them: {', '.join(known)})"
+        f"{name[:80]!r} is no topology and no file: {hint}(simctl topo list shows them: "
+        f"{', '.join(known)})"
     )
 
 
@@ -120,11 +137,14 @@ def _from_file(path: Path) -> Callable[..., Topology]:
     return partial(joined, read(path))
 
 
-def _blueprint(text: str, name: str, kind: str, make: Callable[..., Topology], options: str) -> Blueprint:
+def _blueprint(
+    text: str, name: str, kind: str, make: Callable[..., Topology], options: str
+) -> Blueprint:
     taken = {
         option: parameter.default
         for option, parameter in signature(make).parameters.items()
-        if option not in ("ranks", "machine", "node", "name") and not (kind == "shape" and option == "reduction")
+        if option not in ("ranks", "machine", "node", "name")
+        and not (kind == "shape" and option == "reduction")
     }
     given: dict[str, object] = {}
     for part in filter(None, options.split(",")):
@@ -144,7 +164,9 @@ def _wrong_option(name: str, key: str, taken: Mapping[str, object]) -> str:
     lines = [f"  {option:<{width}}  {HELP.get(option, '')}" for option in taken]
     near = get_close_matches(key, taken, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return "\n".join([f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines])
+    return "\n".join(
+        [f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines]
+    )
 
 
 def _parse(where: str, key: str, text: str) -> object:
@@ -207,7 +229,8 @@ def _merging(machine: Topology, reduction: float) -> Topology:
 
 
 def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None) -> Topology:
-    """The machine with its first `ranks` ranks and `servers` more: free GPUs first, then CPUs, or of one kind alone."""
+    """The machine with its first `ranks` ranks and `servers` more: free GPUs first, then CPUs, or
+    of one kind alone."""
     free = {
         "gpu": machine.placement[ranks:],
         "cpu": np.flatnonzero(machine.device_kinds.are("cpu")).astype(np.int32),
@@ -215,5 +238,7 @@ def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None)
     spare = np.concatenate(list(free.values())) if kind is None else free[kind]
     if len(spare) < servers:
         what = "device" if kind is None else kind.upper()
-        raise InputError(f"{machine.name} has no {what} left for {servers} servers besides {ranks} ranks")
+        raise InputError(
+            f"{machine.name} has no {what} left for {servers} servers besides {ranks} ranks"
+        )
     return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))

@@ -1,4 +1,5 @@
-"""What the columns of a topology must be, however it came to be: built, read or changed by `dataclasses.replace`."""
+"""What the columns of a topology must be, however it came to be: built, read or changed by
+`dataclasses.replace`."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def check_topology(topology: Topology) -> None:
 def check_figure(what: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
     """Raises InputError unless a figure is at least `low` and finite, or, `strict`, above `low`."""
     if not (value > low if strict else low <= value < np.inf):
-        raise InputError(f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}")
+        raise InputError(
+            f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}"
+        )
 
 
 def _check_array(name: str, values: object, dtype: str) -> None:
@@ -59,7 +62,9 @@ def _check_array(name: str, values: object, dtype: str) -> None:
         raise InputError(f"{name} has {values.ndim} dimensions: expected 1")
 
 
-def _check_length(name: str, values: Sequence[object] | npt.NDArray[np.generic], rows: int, noun: str) -> None:
+def _check_length(
+    name: str, values: Sequence[object] | npt.NDArray[np.generic], rows: int, noun: str
+) -> None:
     if len(values) != rows:
         raise InputError(f"{name} has {len(values)} values: expected {rows}, one a {noun}")
 
@@ -79,10 +84,14 @@ def _check_range(name: str, values: Ints, end: int) -> None:
 def _check_ends(names: Sequence[str], source: Ints, target: Ints) -> None:
     """Every link leads from one device to another, and no two alike."""
     key = np.sort(source.astype(np.int64) * len(names) + target)
-    bad = np.concatenate((key[1:][key[1:] == key[:-1]], key[key // max(1, len(names)) == key % max(1, len(names))]))
+    bad = np.concatenate(
+        (key[1:][key[1:] == key[:-1]], key[key // max(1, len(names)) == key % max(1, len(names))])
+    )
     if len(bad):
         name = f"{names[bad[0] // len(names)]}->{names[bad[0] % len(names)]}"
-        raise InputError(f"link {name} is there twice or leads nowhere: one link a direction between two devices")
+        raise InputError(
+            f"link {name} is there twice or leads nowhere: one link a direction between two devices"
+        )
 
 
 def _check_media(indptr: Ints, crossed: Ints, links: int, media: int) -> None:
@@ -97,7 +106,8 @@ def _check_media(indptr: Ints, crossed: Ints, links: int, media: int) -> None:
     if len(wrong):
         link = wrong[0]
         raise InputError(
-            f"link_media gives link {link} the medium {own[link]} first: its own comes first, medium {link}"
+            f"link_media gives link {link} the medium {own[link]} first: its own comes first, "
+            f"medium {link}"
         )
 
 
@@ -114,7 +124,9 @@ def _check_figures(topology: Topology) -> None:
     _check_column("copy", topology.copy, devices, "s/B")
 
 
-def _check_column(what: str, values: Floats, names: Sequence[str], unit: str, *, strict: bool = False) -> None:
+def _check_column(
+    what: str, values: Floats, names: Sequence[str], unit: str, *, strict: bool = False
+) -> None:
     right = values > 0 if strict else (values >= 0) & (values < np.inf)
     if not right.all():
         row = int(right.argmin())

@@ -1,4 +1,5 @@
-"""Nodes joined by a network: columns all the way, so that a hundred thousand GPUs are built in under a second."""
+"""Nodes joined by a network: columns all the way, so that a hundred thousand GPUs are built in
+under a second."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import numpy as np
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails, whole
+from topologies.fabrics import (
+    Wires,
+    join_dragonfly,
+    join_fat_tree,
+    join_leaf_spine,
+    join_rails,
+    whole,
+)
 from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
 from topologies.topology import Paths, Topology
@@ -23,8 +31,8 @@ PORT = "ndr"
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
-"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has (recalled) 16 and 17, and 31 within a
-group, which fewer routers share."""
+"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has (recalled) 16 and
+17, and 31 within a group, which fewer routers share."""
 
 
 def cluster(
@@ -39,7 +47,8 @@ def cluster(
     sharp: bool = False,
     paths: Paths = "rail",
 ) -> Topology:
-    """`nodes` nodes of a machine, joined as is usual for it or by another network: see :func:`joined`.
+    """`nodes` nodes of a machine, joined as is usual for it or by another network: see
+    :func:`joined`.
 
     >>> cluster("hgx_h100", 2).ranks
     16
@@ -48,7 +57,9 @@ def cluster(
         raise InputError(f"{machine!r} is no machine: there are {', '.join(MACHINES)}")
     known = MACHINES[machine]
     if nics == 0 and nodes > 1:
-        raise InputError(f"{machine} has no NIC to join {nodes} nodes by: give nics=1 or more, or leave nics out")
+        raise InputError(
+            f"{machine} has no NIC to join {nodes} nodes by: give nics=1 or more, or leave nics out"
+        )
     return joined(
         known.node(nics=nics),
         nodes,
@@ -72,13 +83,15 @@ def joined(
     sharp: bool = False,
     paths: Paths | None = None,
 ) -> Topology:
-    """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node stays as it is.
+    """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node
+    stays as it is.
 
-    `network` is "rails" (NIC i of every node on the leaf of rail i, a leaf for 32 nodes; 0 spines: rail-only),
-    "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link (a name in
-    :data:`topologies.link_kinds.LINKS`), where None assumes "ndr"; `oversubscription` by how much the uplinks of a leaf
-    are slower together than its ports; with `sharp` the network's switches reduce and multicast; `paths` is one of
-    :data:`topologies.topology.Paths`, by default that of the node, and "rail" for several.
+    `network` is "rails" (NIC i of every node on the leaf of rail i, a leaf for 32 nodes; 0 spines:
+    rail-only), "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link
+    (a name in :data:`topologies.link_kinds.LINKS`), where None assumes "ndr"; `oversubscription` by
+    how much the uplinks of a leaf are slower together than its ports; with `sharp` the network's
+    switches reduce and multicast; `paths` is one of :data:`topologies.topology.Paths`, by default
+    that of the node, and "rail" for several.
     """
     if paths is not None and paths not in get_args(Paths):
         raise InputError(f"paths is {paths!r}: it is one of {', '.join(get_args(Paths))}")
@@ -93,13 +106,16 @@ def joined(
         raise InputError(f"spines is {spines}: {MOST_SPINES} at most")
     if network in ("fat_tree", "dragonfly") and (oversubscription != 1 or spines is not None):
         raise InputError(
-            f"a {network} takes no oversubscription and no spines: leave them out, or take rails or leaf_spine"
+            f"a {network} takes no oversubscription and no spines: leave them out, or take rails "
+            f"or leaf_spine"
         )
     wires = _wires(port)
     if nodes == 1:
         return replace(node, paths=paths or node.paths)
     if node.node.max(initial=0) > 0:
-        raise InputError(f"{node.name} has {node.node.max() + 1} nodes already: it is not joined again")
+        raise InputError(
+            f"{node.name} has {node.node.max() + 1} nodes already: it is not joined again"
+        )
     kind = "port" if "port" in node.device_kinds.vocabulary else "nic"
     nics = np.flatnonzero(node.device_kinds.are(kind)).astype(np.int32)
     if not len(nics):
@@ -109,7 +125,14 @@ def joined(
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
     if network == "rails":
-        join_rails(builder, ports, wires, spines=spines, oversubscription=oversubscription, in_network=sharp)
+        join_rails(
+            builder,
+            ports,
+            wires,
+            spines=spines,
+            oversubscription=oversubscription,
+            in_network=sharp,
+        )
     elif network == "leaf_spine":
         join_leaf_spine(
             builder,

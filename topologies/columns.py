@@ -15,7 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class Texts(Sequence[str]):
-    """A read-only column of text; subclasses say how long it is and what a row says. Equal to any sequence alike."""
+    """A read-only column of text; subclasses say how long it is and what a row says. Equal to any
+    sequence alike."""
 
     @abstractmethod
     def text(self, row: int) -> str:
@@ -72,9 +73,12 @@ class Words(Texts):
 
 
 class MediumNames(Texts):
-    """The wire of each link is named by its ends; shared media have names of their own, and follow."""
+    """The wire of each link is named by its ends; shared media have names of their own, and
+    follow."""
 
-    def __init__(self, devices: Sequence[str], source: Ints, target: Ints, shared: tuple[str, ...]) -> None:
+    def __init__(
+        self, devices: Sequence[str], source: Ints, target: Ints, shared: tuple[str, ...]
+    ) -> None:
         self.devices, self.source, self.target, self.shared = devices, source, target, shared
 
     def __len__(self) -> int:

@@ -17,11 +17,13 @@ Matrix = Any
 
 
 def concurrent_flow(topology: Topology, devices: Ints, demand: Floats) -> float:
-    """The least seconds in which `demand[i, j]` bytes get from `devices[i]` to `devices[j]`, for all i and j at once.
+    """The least seconds in which `demand[i, j]` bytes get from `devices[i]` to `devices[j]`, for
+    all i and j at once.
 
-    A linear program with one flow a source (F. Shahrokhi, D. W. Matula, "The maximum concurrent flow problem", JACM
-    1990). The prices of media that come with its solution go through :func:`stretch`: so the answer is a lower limit to
-    the last digit, whatever the solver's tolerance. Infinite where there is no way.
+    A linear program with one flow a source (F. Shahrokhi, D. W. Matula, "The maximum concurrent
+    flow problem", JACM 1990). The prices of media that come with its solution go through
+    :func:`stretch`: so the answer is a lower limit to the last digit, whatever the solver's
+    tolerance. Infinite where there is no way.
 
     >>> from topologies.shapes import ring
     >>> machine = ring(4, bandwidth=1.0)
@@ -35,16 +37,19 @@ def concurrent_flow(topology: Topology, devices: Ints, demand: Floats) -> float:
 
 
 def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -> float:
-    """A lower limit in seconds on moving `demand[i, j]` bytes from `devices[i]` to `devices[j]`, for all i and j.
+    """A lower limit in seconds on moving `demand[i, j]` bytes from `devices[i]` to `devices[j]`,
+    for all i and j.
 
-    If a byte pays `prices[m]` to cross medium m, each pays for the cheapest route at least, and media take no more a
-    second than β times their price. Prices of 1 count bytes times links; the right ones are as high as the concurrent
-    flow, whose dual this is.
+    If a byte pays `prices[m]` to cross medium m, each pays for the cheapest route at least, and
+    media take no more a second than β times their price. Prices of 1 count bytes times links; the
+    right ones are as high as the concurrent flow, whose dual this is.
     """
     limiting = np.isfinite(topology.medium_bandwidth)
     prices = np.where(limiting, prices, 0.0)
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    length = np.asarray(np.bincount(owner, prices[topology.link_media], topology.links), dtype=np.float64)
+    length = np.asarray(
+        np.bincount(owner, prices[topology.link_media], topology.links), dtype=np.float64
+    )
     away = distances(replace(topology, latency=length, placement=devices))
     paid = float(demand[demand > 0] @ away[demand > 0])
     taken = float(prices[limiting] @ topology.medium_bandwidth[limiting])
@@ -52,8 +57,9 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
 
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
-    """What each medium is worth where T is least: source s sends `x[s, k]` over link k, what enters a device less what
-    leaves it is its demand, and all x over a medium, over its β, are at most T."""
+    """What each medium is worth where T is least: source s sends `x[s, k]` over link k, what enters
+    a device less what leaves it is its demand, and all x over a medium, over its β, are at most
+    T."""
     from scipy.optimize import linprog
 
     sources = np.flatnonzero(demand.any(axis=1))
@@ -62,16 +68,22 @@ def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     wanted[np.arange(len(sources)), devices[sources]] -= wanted.sum(axis=1)
     limiting = np.flatnonzero(np.isfinite(topology.medium_bandwidth))
     slowness = topology.medium_bandwidth[limiting].min() / topology.medium_bandwidth[limiting]
-    balance, load = _balance(topology, len(sources)), _load(topology, limiting, slowness, len(sources))
+    balance, load = (
+        _balance(topology, len(sources)),
+        _load(topology, limiting, slowness, len(sources)),
+    )
     time = np.arange(load.shape[1]) == load.shape[1] - 1
-    solved = linprog(time, load, np.zeros(len(limiting)), balance, wanted.ravel(), method="highs-ds")
+    solved = linprog(
+        time, load, np.zeros(len(limiting)), balance, wanted.ravel(), method="highs-ds"
+    )
     prices = np.zeros(len(topology.medium_bandwidth))
     prices[limiting] = np.maximum(-solved.ineqlin.marginals, 0.0) * slowness
     return prices
 
 
 def _balance(topology: Topology, sources: int) -> Matrix:
-    """What enters each device less what leaves it, a row for every source and device, a column for every x and T."""
+    """What enters each device less what leaves it, a row for every source and device, a column for
+    every x and T."""
     from scipy.sparse import csr_array
 
     links, devices = topology.links, len(topology.device_names)
@@ -83,7 +95,8 @@ def _balance(topology: Topology, sources: int) -> Matrix:
 
 
 def _load(topology: Topology, limiting: Longs, slowness: Floats, sources: int) -> Matrix:
-    """What crosses each medium, weighted, less T: a row for each of `limiting`, a column for every x and T."""
+    """What crosses each medium, weighted, less T: a row for each of `limiting`, a column for every
+    x and T."""
     from scipy.sparse import csr_array
 
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))

@@ -1,4 +1,5 @@
-"""Where a machine can be cut: groups of devices, halves of its ranks; and how far apart its ranks are."""
+"""Where a machine can be cut: groups of devices, halves of its ranks; and how far apart its ranks
+are."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ CHUNK = 256
 
 
 class Bisection(NamedTuple):
-    """The least bytes/s from one half of the ranks to the other; an upper estimate unless `exact`."""
+    """The least bytes/s from one half of the ranks to the other; an upper estimate unless
+    `exact`."""
 
     bandwidth: float
     exact: bool
@@ -43,13 +45,17 @@ class Diameter(NamedTuple):
 
 
 def diameter(topology: Topology) -> Diameter:
-    """How far the farthest two ranks are apart, in links and in latency. Raises InputError if some have no route.
+    """How far the farthest two ranks are apart, in links and in latency. Raises InputError if some
+    have no route.
 
     >>> from topologies.shapes import ring
     >>> diameter(ring(8, bandwidth=1e9, latency=1e-6))
     Diameter(hops=4, latency=4e-06)
     """
-    hops, latency = (_farthest(measured) for measured in (replace(topology, latency=np.ones(topology.links)), topology))
+    hops, latency = (
+        _farthest(measured)
+        for measured in (replace(topology, latency=np.ones(topology.links)), topology)
+    )
     if not np.isfinite(hops):
         raise InputError(f"{topology.name} has ranks without a route between them: connect them")
     return Diameter(int(hops), latency)
@@ -62,7 +68,8 @@ def _farthest(topology: Topology) -> float:
 
 
 def components(topology: Topology, links: Flags) -> Ints:
-    """The number of the group of each device, where those groups are what `links`, in either direction, hold together.
+    """The number of the group of each device, where those groups are what `links`, in either
+    direction, hold together.
 
     >>> from topologies.shapes import line
     >>> components(line(4, bandwidth=1e9), np.array([True, True, False, False, True, True]))
@@ -83,21 +90,29 @@ def components(topology: Topology, links: Flags) -> Ints:
 def partitions(topology: Topology) -> list[Ints]:
     """Groups of devices that may be hard to leave: each as the number of the group of every device.
 
-    First every device by itself. Then nodes; what holds together without the slowest links, for each speed of links;
-    what holds together within so many links from a rank, by which ranks gather around the switches that they share.
+    First every device by itself. Then nodes; what holds together without the slowest links, for
+    each speed of links; what holds together within so many links from a rank, by which ranks gather
+    around the switches that they share.
     """
     devices, source, target = len(topology.device_names), topology.source, topology.target
     alone = np.arange(devices)
     away = _hops_from_ranks(topology)
     reach = np.maximum(away[source], away[target])
-    found = [alone.astype(np.int32), _numbered(np.where(topology.node < 0, alone, devices + topology.node))]
-    found += [components(topology, topology.bandwidth > speed) for speed in np.unique(topology.bandwidth)[:LEVELS]]
+    found = [
+        alone.astype(np.int32),
+        _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
+    ]
+    found += [
+        components(topology, topology.bandwidth > speed)
+        for speed in np.unique(topology.bandwidth)[:LEVELS]
+    ]
     found += [components(topology, reach <= hops) for hops in np.unique(reach)[:-1]]
     return list({groups.tobytes(): groups for groups in found}.values())
 
 
 def tree_cuts(topology: Topology) -> Flags:
-    """If the devices form a tree (of at most `TREE`), what lies beyond each wire, shape (wires, devices); else no rows.
+    """If the devices form a tree (of at most `TREE`), what lies beyond each wire, shape (wires,
+    devices); else no rows.
 
     >>> from topologies.shapes import line
     >>> tree_cuts(line(3, bandwidth=1e9)).astype(int).tolist()
@@ -124,7 +139,8 @@ def tree_cuts(topology: Topology) -> Flags:
 
 
 def _hops_from_ranks(topology: Topology) -> Ints:
-    """Links between each device and the nearest rank, in either direction; more than there are devices if none is."""
+    """Links between each device and the nearest rank, in either direction; more than there are
+    devices if none is."""
     away = np.full(len(topology.device_names), len(topology.device_names) + 1, dtype=np.int32)
     away[topology.placement] = 0
     while True:
@@ -143,11 +159,13 @@ def _numbered(label: npt.NDArray[np.integer]) -> Ints:
 
 
 def bisection(topology: Topology) -> Bisection:
-    """What half of the ranks can send to the other half at worst, p // 2 to the rest or the other way round.
+    """What half of the ranks can send to the other half at worst, p // 2 to the rest or the other
+    way round.
 
-    Few halves are all compared. Of many, those are that come to mind: by node and rank, by port, by the first
-    eigenvectors of the Laplacian (M. Fiedler, "Algebraic connectivity of graphs", 1973). Infinite where there is no
-    half without a rank that shares its device with one of the other half.
+    Few halves are all compared. Of many, those are that come to mind: by node and rank, by port, by
+    the first eigenvectors of the Laplacian (M. Fiedler, "Algebraic connectivity of graphs", 1973).
+    Infinite where there is no half without a rank that shares its device with one of the other
+    half.
 
     >>> from topologies.shapes import ring
     >>> bisection(ring(8, bandwidth=1e9))
@@ -176,8 +194,13 @@ def _least_of_all(topology: Topology) -> float:
     table = np.zeros((devices, devices))
     table[topology.source, topology.target] = np.where(fast, unlimited, topology.bandwidth)
     sides = _subsets(devices)
-    inside = sides[sides @ np.bincount(topology.placement, minlength=devices) == topology.ranks // 2].astype(np.float64)
-    ways = (((here @ table) * (1 - here)).sum(axis=1).min(initial=np.inf) for here in (inside, 1 - inside))
+    inside = sides[
+        sides @ np.bincount(topology.placement, minlength=devices) == topology.ranks // 2
+    ].astype(np.float64)
+    ways = (
+        ((here @ table) * (1 - here)).sum(axis=1).min(initial=np.inf)
+        for here in (inside, 1 - inside)
+    )
     least = float(min(ways))
     return least if least < unlimited else np.inf
 
@@ -185,7 +208,11 @@ def _least_of_all(topology: Topology) -> float:
 def _least(topology: Topology, halves: Iterable[Flags]) -> float:
     """The least flow between the ranks of one of `halves` and the others, either way."""
     sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
-    flows = (max_flow(topology, *ends).bandwidth for one, other in sides for ends in ((one, other), (other, one)))
+    flows = (
+        max_flow(topology, *ends).bandwidth
+        for one, other in sides
+        for ends in ((one, other), (other, one))
+    )
     return min(flows, default=np.inf)
 
 
@@ -201,8 +228,8 @@ def _likely_halves(topology: Topology) -> Iterator[Flags]:
 
 
 def _gradients(topology: Topology) -> list[Floats]:
-    """The smoothest functions on the devices: eigenvectors of the second and third eigenvalue of the Laplacian, mixed,
-    with bandwidth as weights."""
+    """The smoothest functions on the devices: eigenvectors of the second and third eigenvalue of
+    the Laplacian, mixed, with bandwidth as weights."""
     devices, fast = len(topology.device_names), np.isinf(topology.bandwidth)
     weight = np.where(fast, 2 * topology.bandwidth[~fast].max(initial=1.0), topology.bandwidth)
     table = np.zeros((devices, devices))

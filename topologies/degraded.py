@@ -13,8 +13,8 @@ from topologies.topology import Ints, Topology
 
 
 def slowed(topology: Topology, what: str, factor: float) -> Topology:
-    """The machine in which a medium by name ("gpu3->switch"), or every link from and to a rank ("3"), has `factor`
-    times its bandwidth.
+    """The machine in which a medium by name ("gpu3->switch"), or every link from and to a rank
+    ("3"), has `factor` times its bandwidth.
 
     >>> from topologies.shapes import star
     >>> machine = slowed(star(4, bandwidth=8e9), "gpu1->switch", 0.25)
@@ -22,18 +22,26 @@ def slowed(topology: Topology, what: str, factor: float) -> Topology:
     [8000000000.0, 2000000000.0]
     """
     if not 0 < factor < inf:
-        raise InputError(f"a slow link has {factor} times its bandwidth: a factor above 0, like 0.5")
+        raise InputError(
+            f"a slow link has {factor} times its bandwidth: a factor above 0, like 0.5"
+        )
     bandwidth = topology.medium_bandwidth.copy()
-    bandwidth[_of_rank(topology, what) if what.isascii() and what.isdecimal() else _named(topology, what)] *= factor
+    bandwidth[
+        _of_rank(topology, what) if what.isascii() and what.isdecimal() else _named(topology, what)
+    ] *= factor
     return replace(topology, medium_bandwidth=bandwidth)
 
 
 def _of_rank(topology: Topology, text: str) -> Ints:
     rank = int(text[:9])
     if rank >= topology.ranks:
-        raise InputError(f"slow link {text[:40]}: there is no such rank, they run from 0 to {topology.ranks - 1}")
+        raise InputError(
+            f"slow link {text[:40]}: there is no such rank, they run from 0 to {topology.ranks - 1}"
+        )
     device = topology.placement[rank]
-    return np.flatnonzero((topology.source == device) | (topology.target == device)).astype(np.int32)
+    return np.flatnonzero((topology.source == device) | (topology.target == device)).astype(
+        np.int32
+    )
 
 
 def _named(topology: Topology, name: str) -> Ints:
@@ -41,5 +49,7 @@ def _named(topology: Topology, name: str) -> Ints:
     if name not in names:
         near = get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"slow link {name[:80]!r}: there is none of that name: {hint}(or give a rank, like 3)")
+        raise InputError(
+            f"slow link {name[:80]!r}: there is none of that name: {hint}(or give a rank, like 3)"
+        )
     return np.array([names.index(name)], dtype=np.int32)

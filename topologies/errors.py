@@ -2,4 +2,5 @@
 
 
 class InputError(ValueError):
-    """Bad input: one line that names the value and what would be right. The command line exits with 2."""
+    """Bad input: one line that names the value and what would be right. The command line exits with
+    2."""

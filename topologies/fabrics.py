@@ -1,9 +1,10 @@
 """Networks of a cluster: how its ports are joined by switches.
 
-Each function adds switches and links to a builder that has the ports already: `ports` are numbers of devices, shape
-(nodes, ports of a node), or (nodes,) where every node has one. With `in_network` the switches reduce and multicast
-(SHARP). Between most ports there are several equally short ways: with `TopologyBuilder(name, paths="hash")` senders,
-receivers and channels spread over them, with "first" they all queue on the first.
+Each function adds switches and links to a builder that has the ports already: `ports` are numbers
+of devices, shape (nodes, ports of a node), or (nodes,) where every node has one. With `in_network`
+the switches reduce and multicast (SHARP). Between most ports there are several equally short ways:
+with `TopologyBuilder(name, paths="hash")` senders, receivers and channels spread over them, with
+"first" they all queue on the first.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ SCALABLE_UNIT = 32
 class Wires:
     """What the links of a network have in common.
 
-    β of a port in bytes/s, α from a port to its switch and α between two switches in seconds, the kind, g in seconds a
-    message, and whether these figures come from a table and not from the machine.
+    β of a port in bytes/s, α from a port to its switch and α between two switches in seconds, the
+    kind, g in seconds a message, and whether these figures come from a table and not from the
+    machine.
     """
 
     bandwidth: float
@@ -54,16 +56,18 @@ def join_leaf_spine(
 ) -> None:
     """Ports on leaves in order, node after node, and a link from every leaf to every spine.
 
-    The links of a leaf to its n spines carry `ports_per_leaf` * β / (`oversubscription` * n) each, also where the last
-    leaf has ports to spare: together what the ports of a full leaf do, divided by the oversubscription. By default
-    these are the smallest switches that join so many ports, with no node on two leaves, and spines enough that no link
-    to one is faster than a port.
+    The links of a leaf to its n spines carry `ports_per_leaf` * β / (`oversubscription` * n) each,
+    also where the last leaf has ports to spare: together what the ports of a full leaf do, divided
+    by the oversubscription. By default these are the smallest switches that join so many ports,
+    with no node on two leaves, and spines enough that no link to one is faster than a port.
 
     Raises InputError for numbers that are not positive.
     """
     table = _table(ports)
     least, nics = _smallest(lambda half: 2 * half**2, table.size), table.shape[1]
-    size = whole("ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf)
+    size = whole(
+        "ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf
+    )
     leaf = np.arange(table.size) // size
     leaves = _switches(builder, in_network, (f"leaf{number}" for number in range(leaf[-1] + 1)))
     _to_ports(builder, wires, table.ravel(), leaves[leaf])
@@ -80,12 +84,14 @@ def join_rails(
     oversubscription: float = 1.0,
     in_network: bool = False,
 ) -> None:
-    """Port i of every `nodes_per_leaf` nodes on leaf i of their group, so that a rail needs no spine within a group.
+    """Port i of every `nodes_per_leaf` nodes on leaf i of their group, so that a rail needs no
+    spine within a group.
 
-    Leaves and spines are joined as by :func:`join_leaf_spine`. With `spines=0` (rail-only) there is one group, and
-    ports of different rails are joined by the nodes or not at all. By default a group has up to 32 nodes, a scalable
-    unit of NVIDIA's DGX SuperPOD. W. Wang and others, "Rail-only: a low-cost high-performance network for training
-    LLMs with trillion parameters", 2023.
+    Leaves and spines are joined as by :func:`join_leaf_spine`. With `spines=0` (rail-only) there is
+    one group, and ports of different rails are joined by the nodes or not at all. By default a
+    group has up to 32 nodes, a scalable unit of NVIDIA's DGX SuperPOD. W. Wang and others,
+    "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters",
+    2023.
 
     Raises InputError for numbers that are not positive, and for several groups without spines.
     """
@@ -96,7 +102,9 @@ def join_rails(
     size = whole("nodes_per_leaf", unit if nodes_per_leaf is None else nodes_per_leaf)
     group = np.arange(nodes) // size
     if rail_only and nodes > size:
-        raise InputError(f"without spines a rail is one leaf: nodes_per_leaf is at least {nodes}, got {size}")
+        raise InputError(
+            f"without spines a rail is one leaf: nodes_per_leaf is at least {nodes}, got {size}"
+        )
     names = (f"rail{rail}.leaf{number}" for number in range(group[-1] + 1) for rail in range(rails))
     leaves = _switches(builder, in_network, names)
     _to_ports(builder, wires, table, leaves.reshape(-1, rails)[group])
@@ -105,14 +113,20 @@ def join_rails(
 
 
 def join_fat_tree(
-    builder: TopologyBuilder, ports: npt.ArrayLike, wires: Wires, *, k: int | None = None, in_network: bool = False
+    builder: TopologyBuilder,
+    ports: npt.ArrayLike,
+    wires: Wires,
+    *,
+    k: int | None = None,
+    in_network: bool = False,
 ) -> None:
-    """Three stages of switches of k ports, by default of the fewest: any half of the ports can send to the other at β.
+    """Three stages of switches of k ports, by default of the fewest: any half of the ports can send
+    to the other at β.
 
-    A pod has k/2 edge switches of k/2 ports, each with a link to the k/2 aggregation switches of the pod; aggregation
-    switch j has one to each of the core switches j * k/2, ..., (j + 1) * k/2 - 1. All k pods have k^3/4 ports; pods
-    and edge switches without a port are left out. M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable, commodity data
-    center network architecture", SIGCOMM 2008.
+    A pod has k/2 edge switches of k/2 ports, each with a link to the k/2 aggregation switches of
+    the pod; aggregation switch j has one to each of the core switches j * k/2, ..., (j + 1) * k/2 -
+    1. All k pods have k^3/4 ports; pods and edge switches without a port are left out. M. Al-Fares,
+    A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture", SIGCOMM 2008.
 
     Raises InputError if k is odd or too small.
     """
@@ -122,10 +136,14 @@ def join_fat_tree(
     pod = np.arange(edge[-1] + 1) // half
     pods = int(pod[-1]) + 1
     _check_links((len(pod) + pods * half) * half)
-    edges = _switches(builder, in_network, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod))))
+    edges = _switches(
+        builder, in_network, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod)))
+    )
     names = (f"pod{number}.aggregation{place}" for number in range(pods) for place in range(half))
     aggregation = _switches(builder, in_network, names).reshape(pods, half)
-    core = _switches(builder, in_network, (f"core{number}" for number in range(half**2))).reshape(half, half)
+    core = _switches(builder, in_network, (f"core{number}" for number in range(half**2))).reshape(
+        half, half
+    )
     _to_ports(builder, wires, flat, edges[edge])
     _between(builder, wires, edges[:, None], aggregation[pod])
     _between(builder, wires, aggregation[:, :, None], core)
@@ -144,22 +162,30 @@ def join_dragonfly(
     global_latency: float | None = None,
     in_network: bool = False,
 ) -> None:
-    """Groups of `routers` with `hosts` ports each: a link between every two routers of a group and every two groups.
+    """Groups of `routers` with `hosts` ports each: a link between every two routers of a group and
+    every two groups.
 
-    The links of a group to the next one, the one after it, ... lie on its routers in order, as many on one as on
-    another and at most `global_links`: there are at most routers * global_links + 1 groups. Two groups have `cables`,
-    or with None as many as `global_links` allow; those between the same two routers are one link. A link within a
-    group stands for `trunk` cables. `global_latency` is the α between groups, by default as within. By default the
-    dragonfly is balanced, routers = 2 * hosts = 2 * global_links, and the smallest that fits. J. Kim, W. J. Dally,
-    S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
+    The links of a group to the next one, the one after it, ... lie on its routers in order, as many
+    on one as on another and at most `global_links`: there are at most routers * global_links + 1
+    groups. Two groups have `cables`, or with None as many as `global_links` allow; those between
+    the same two routers are one link. A link within a group stands for `trunk` cables.
+    `global_latency` is the α between groups, by default as within. By default the dragonfly is
+    balanced, routers = 2 * hosts = 2 * global_links, and the smallest that fits. J. Kim, W. J.
+    Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
 
     Raises InputError for numbers that are not positive or too small for the ports.
     """
     flat = _table(ports).ravel()
-    per_router = _smallest(lambda size: 2 * size**2 * (2 * size**2 + 1), len(flat)) if hosts is None else hosts
+    per_router = (
+        _smallest(lambda size: 2 * size**2 * (2 * size**2 + 1), len(flat))
+        if hosts is None
+        else hosts
+    )
     router = np.arange(len(flat)) // whole("hosts", per_router)
     per_group = whole("routers", 2 * per_router if routers is None else routers)
-    outside = per_group * whole("global_links", per_router if global_links is None else global_links)
+    outside = per_group * whole(
+        "global_links", per_router if global_links is None else global_links
+    )
     groups = int(router[-1]) // per_group + 1
     between = _cables(cables, outside, groups)
     _check_links(groups * per_group * (per_group - 1) // 2 + between * groups * (groups - 1) // 2)
@@ -167,7 +193,13 @@ def join_dragonfly(
     table = _switches(builder, in_network, names).reshape(groups, per_group)
     _to_ports(builder, wires, flat, table.ravel()[router])
     one, other = np.triu_indices(per_group, 1)
-    _between(builder, wires, table[:, one], table[:, other], bandwidth=wires.bandwidth * whole("trunk", trunk))
+    _between(
+        builder,
+        wires,
+        table[:, one],
+        table[:, other],
+        bandwidth=wires.bandwidth * whole("trunk", trunk),
+    )
     ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
     _between(builder, wires, *ends, bandwidth=wires.bandwidth * together, latency=global_latency)
 
@@ -177,13 +209,17 @@ def whole(what: str, value: int, low: int = 1) -> int:
     if not isinstance(value, int | np.integer):
         raise InputError(f"{what} must be a whole number, got {value!r}")
     if not low <= value <= MOST:
-        raise InputError(f"{what} must be at {f'least {low}' if value < low else f'most {MOST}'}, got {value}")
+        raise InputError(
+            f"{what} must be at {f'least {low}' if value < low else f'most {MOST}'}, got {value}"
+        )
     return int(value)
 
 
 def _check_links(links: int) -> None:
     if links > MOST:
-        raise InputError(f"a network of {links} links between switches is too large: {MOST} at most")
+        raise InputError(
+            f"a network of {links} links between switches is too large: {MOST} at most"
+        )
 
 
 def _smallest(capacity: Callable[[int], int], ports: int) -> int:
@@ -202,7 +238,9 @@ def _half_of_k(k: int | None, ports: int) -> int:
     least = 2 * _smallest(lambda half: 2 * half**3, ports)
     chosen = least if k is None else whole("k", k, 2)
     if chosen % 2 or chosen < least:
-        raise InputError(f"a fat tree of {ports} ports takes an even k of at least {least}, got {chosen}")
+        raise InputError(
+            f"a fat tree of {ports} ports takes an even k of at least {least}, got {chosen}"
+        )
     return chosen // 2
 
 
@@ -210,9 +248,15 @@ def _cables(cables: int | None, outside: int, groups: int) -> int:
     """How many cables two groups have, if each group has `outside` ports for them."""
     most = outside // max(1, groups - 1)
     if not most:
-        raise InputError(f"the ports make {groups} groups, with {outside} global links each at most {outside + 1}")
+        raise InputError(
+            f"the ports make {groups} groups, with {outside} global links each at most "
+            f"{outside + 1}"
+        )
     if cables is not None and whole("cables", cables) > most:
-        raise InputError(f"cables must be at most {most} with {groups} groups of {outside} global links, got {cables}")
+        raise InputError(
+            f"cables must be at most {most} with {groups} groups of {outside} global links, got "
+            f"{cables}"
+        )
     return cables or most
 
 
@@ -222,9 +266,12 @@ def _gateways(table: Ints, cables: int) -> Ints:
     pair, cable = np.triu_indices(groups, 1), np.arange(cables)[:, None]
     apart = pair[1] - pair[0]
     places = [
-        ((offset - 1) * cables + cable) * routers // (cables * max(1, groups - 1)) for offset in (apart, groups - apart)
+        ((offset - 1) * cables + cable) * routers // (cables * max(1, groups - 1))
+        for offset in (apart, groups - apart)
     ]
-    return np.stack([np.ravel(table[group, place]) for group, place in zip(pair, places, strict=True)])
+    return np.stack(
+        [np.ravel(table[group, place]) for group, place in zip(pair, places, strict=True)]
+    )
 
 
 def _switches(builder: TopologyBuilder, in_network: bool, names: Iterable[str]) -> Ints:
@@ -265,8 +312,8 @@ def _to_spines(
     oversubscription: float,
     in_network: bool,
 ) -> None:
-    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or slower. One leaf
-    alone has spines only if they are asked for."""
+    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or
+    slower. One leaf alone has spines only if they are asked for."""
     if not 0 < oversubscription < inf:
         raise InputError(f"oversubscription must be above 0, got {oversubscription}")
     if len(leaves) == 1 and spines is None:

@@ -1,6 +1,6 @@
-"""Machines that exist, one function a node: CPUs, PCIe, GPUs, NVLink and NICs, each number from the table of link
-kinds or with its source beside it. The devices of kind "nic", in order, are a node's ports to the network; ranks are
-its GPUs."""
+"""Machines that exist, one function a node: CPUs, PCIe, GPUs, NVLink and NICs, each number from the
+table of link kinds or with its source beside it. The devices of kind "nic", in order, are a node's
+ports to the network; ranks are its GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ DGX1_PAIRS = {
     1: ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)),
     2: ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)),
 }
-"""Pairs of GPUs of a DGX-1 with V100 by the number of NVLinks between them: the hybrid cube mesh."""
+"""Pairs of GPUs of a DGX-1 with V100 by the number of NVLinks between them: the hybrid cube
+mesh."""
 
 
 def pcie_box(*, nics: Ports = None) -> Topology:
@@ -29,9 +30,9 @@ def pcie_box(*, nics: Ports = None) -> Topology:
     >>> pcie_box().ranks
     8
     """
-    return _host("pcie_box", gpus=8, nics=_count(nics, 2), sockets=2, switches=2, pcie="pcie4", socket="upi2")[0].build(
-        _gpus(8)
-    )
+    return _host(
+        "pcie_box", gpus=8, nics=_count(nics, 2), sockets=2, switches=2, pcie="pcie4", socket="upi2"
+    )[0].build(_gpus(8))
 
 
 def dgx1(*, nics: Ports = None) -> Topology:
@@ -41,24 +42,36 @@ def dgx1(*, nics: Ports = None) -> Topology:
     >>> [round(float(machine.bandwidth[machine.route(0, peer)[0]]) / 1e9) for peer in (1, 3)]
     [20, 40]
     """
-    builder, gpus = _host("dgx1", gpus=8, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie3", socket="qpi")
+    builder, gpus = _host(
+        "dgx1", gpus=8, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie3", socket="qpi"
+    )
     for links, pairs in DGX1_PAIRS.items():
         for one, other in pairs:
             _nvlink(builder, gpus[one], gpus[other], "nvlink2", links)
-    builder.notes.append("NVLinks: nvidia-smi topo -m of a DGX-1 (microsoft/msccl-tools tests/test_topologies.py)")
+    builder.notes.append(
+        "NVLinks: nvidia-smi topo -m of a DGX-1 (microsoft/msccl-tools tests/test_topologies.py)"
+    )
     return builder.build(gpus)
 
 
 def dgx_a100(*, nics: Ports = None) -> Topology:
-    """DGX A100: twelve NVLinks a GPU through NVSwitches, two GPUs and two HDR NICs a PCIe switch."""
+    """DGX A100: twelve NVLinks a GPU through NVSwitches, two GPUs and two HDR NICs a PCIe
+    switch."""
     builder, gpus = _host(
-        "dgx_a100", gpus=8, nics=_count(nics, 8), sockets=2, switches=4, pcie="pcie4", socket="fabric"
+        "dgx_a100",
+        gpus=8,
+        nics=_count(nics, 8),
+        sockets=2,
+        switches=4,
+        pcie="pcie4",
+        socket="fabric",
     )
     return _switched(builder, gpus, "nvlink3", 12, in_network=False).build(gpus)
 
 
 def hgx_h100(*, nics: Ports = None) -> Topology:
-    """HGX H100: eighteen NVLinks a GPU through NVSwitches that reduce and multicast (NVLS), an NDR NIC a GPU.
+    """HGX H100: eighteen NVLinks a GPU through NVSwitches that reduce and multicast (NVLS), an NDR
+    NIC a GPU.
 
     >>> machine = hgx_h100()
     >>> machine.ranks, float(machine.bandwidth[machine.route(0, 7)[0]]) / 1e9
@@ -79,14 +92,17 @@ def b200(*, nics: Ports = None) -> Topology:
 
 def mi300x(*, nics: Ports = None) -> Topology:
     """Eight MI300X, a link of Infinity Fabric between every two; a 400 Gbit/s NIC a GPU."""
-    builder, gpus = _host("mi300x", gpus=8, nics=_count(nics, 8), sockets=2, switches=8, pcie="pcie5", socket="fabric")
+    builder, gpus = _host(
+        "mi300x", gpus=8, nics=_count(nics, 8), sockets=2, switches=8, pcie="pcie5", socket="fabric"
+    )
     for one, other in combinations(gpus, 2):
         _nvlink(builder, one, other, "xgmi3", 1)
     return builder.build(gpus)
 
 
 def nvl72(*, nics: Ports = None) -> Topology:
-    """GB200 NVL72, one rack: 36 Grace CPUs with two B200 each, all 72 on NVSwitches with NVLS, an NDR NIC a GPU."""
+    """GB200 NVL72, one rack: 36 Grace CPUs with two B200 each, all 72 on NVSwitches with NVLS, an
+    NDR NIC a GPU."""
     builder = TopologyBuilder("nvl72", paths="rail")
     cpus, gpus = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(36)], _gpus(72)
     for rank, gpu in enumerate(gpus):
@@ -97,28 +113,37 @@ def nvl72(*, nics: Ports = None) -> Topology:
 
 
 def leonardo(*, nics: Ports = None) -> Topology:
-    """A node like those of Leonardo Booster: one CPU, four A100 with four NVLinks between every two, four HDR100 ports.
+    """A node like those of Leonardo Booster: one CPU, four A100 with four NVLinks between every
+    two, four HDR100 ports.
 
-    Source: leonardo-supercomputer.cineca.eu, HPC system (two dual-port HDR100 NICs, 400 Gbit/s together).
+    Source: leonardo-supercomputer.cineca.eu, HPC system (two dual-port HDR100 NICs, 400 Gbit/s
+    together).
     """
-    builder, gpus = _host("leonardo", gpus=4, nics=_count(nics, 4), sockets=1, switches=0, pcie="pcie4", socket="upi2")
+    builder, gpus = _host(
+        "leonardo", gpus=4, nics=_count(nics, 4), sockets=1, switches=0, pcie="pcie4", socket="upi2"
+    )
     return _meshed(builder, gpus, "nvlink3", 4).build(gpus)
 
 
 def mn5_acc(*, nics: Ports = None) -> Topology:
-    """A node like those of MareNostrum 5 ACC: four H100 with six NVLinks between every two and an NDR200 NIC each.
+    """A node like those of MareNostrum 5 ACC: four H100 with six NVLinks between every two and an
+    NDR200 NIC each.
 
-    Recalled, not read again: four NDR200, 800 Gbit/s a node, as measured there (100 GB/s between nodes).
+    Recalled, not read again: four NDR200, 800 Gbit/s a node, as measured there (100 GB/s between
+    nodes).
     """
-    builder, gpus = _host("mn5_acc", gpus=4, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie5", socket="upi3")
+    builder, gpus = _host(
+        "mn5_acc", gpus=4, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie5", socket="upi3"
+    )
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
 
 
 def alps(*, nics: Ports = None) -> Topology:
-    """A node like those of Alps: four GH200, every two GPUs with six NVLinks, a Slingshot NIC for each.
+    """A node like those of Alps: four GH200, every two GPUs with six NVLinks, a Slingshot NIC for
+    each.
 
-    Recalled, not read again: 100 GB/s between two Grace CPUs, of Fusco et al., "Understanding data movement in tightly
-    coupled heterogeneous systems", 2024.
+    Recalled, not read again: 100 GB/s between two Grace CPUs, of Fusco et al., "Understanding data
+    movement in tightly coupled heterogeneous systems", 2024.
     """
     builder = TopologyBuilder("alps", paths="rail")
     cpus, gpus = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(4)], _gpus(4)
@@ -179,7 +204,8 @@ def _count(nics: Ports, usual: int) -> int:
 def _host(
     name: str, *, gpus: int, nics: int, sockets: int, switches: int, pcie: str, socket: str
 ) -> tuple[TopologyBuilder, list[str]]:
-    """CPUs, PCIe switches, GPUs and NICs, shared out evenly and in order; without switches all hang on the CPUs."""
+    """CPUs, PCIe switches, GPUs and NICs, shared out evenly and in order; without switches all hang
+    on the CPUs."""
     builder = TopologyBuilder(name, paths="rail")
     cpus = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(sockets)]
     for one, other in combinations(cpus, 2):
@@ -208,10 +234,14 @@ def _link(builder: TopologyBuilder, one: str, other: str, name: str) -> None:
     _note(builder, name)
 
 
-def _nvlink(builder: TopologyBuilder, one: str, other: str, name: str, links: int, hops: int = 1) -> None:
+def _nvlink(
+    builder: TopologyBuilder, one: str, other: str, name: str, links: int, hops: int = 1
+) -> None:
     """`links` links as one; through a switch each of the `hops` takes its part of the latency."""
     found = link_kind(name)
-    builder.connect(one, other, bandwidth=links * found.bandwidth, latency=found.latency / hops, kind=found.kind)
+    builder.connect(
+        one, other, bandwidth=links * found.bandwidth, latency=found.latency / hops, kind=found.kind
+    )
     _note(builder, name)
 
 
@@ -227,7 +257,9 @@ def _meshed(builder: TopologyBuilder, gpus: list[str], name: str, links: int) ->
     return builder
 
 
-def _switched(builder: TopologyBuilder, gpus: list[str], name: str, links: int, *, in_network: bool) -> TopologyBuilder:
+def _switched(
+    builder: TopologyBuilder, gpus: list[str], name: str, links: int, *, in_network: bool
+) -> TopologyBuilder:
     """All NVSwitches as one that does not block: every GPU has links to each of them."""
     switch = builder.device("nvswitch", "nvswitch", node=0, in_network=in_network)
     for gpu in gpus:
@@ -236,5 +268,7 @@ def _switched(builder: TopologyBuilder, gpus: list[str], name: str, links: int, 
 
 
 def _hgx(name: str, nics: Ports, nvlink: str, socket: str) -> Topology:
-    builder, gpus = _host(name, gpus=8, nics=_count(nics, 8), sockets=2, switches=4, pcie="pcie5", socket=socket)
+    builder, gpus = _host(
+        name, gpus=8, nics=_count(nics, 8), sockets=2, switches=4, pcie="pcie5", socket=socket
+    )
     return _switched(builder, gpus, nvlink, 18, in_network=True).build(gpus)

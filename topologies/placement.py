@@ -18,8 +18,9 @@ Places = npt.NDArray[np.intp]
 def placed(topology: Topology, order: str, ranks: int | None = None) -> Topology:
     """The topology with its ranks in another order.
 
-    "node" fills one node after the other, "round-robin" deals the ranks out to the nodes in turn, as Slurm's block and
-    cyclic distributions do; "0,8,1,9" lists the places that the first `ranks` ranks get, counted by node.
+    "node" fills one node after the other, "round-robin" deals the ranks out to the nodes in turn,
+    as Slurm's block and cyclic distributions do; "0,8,1,9" lists the places that the first `ranks`
+    ranks get, counted by node.
 
     >>> from topologies.clusters import cluster
     >>> machine = placed(cluster("dgx1", nodes=2), "round-robin")
@@ -47,8 +48,13 @@ def _dealt(node: Ints, by_node: Places) -> Places:
 
 def _listed(text: str, count: int, most: int) -> Places:
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
-        raise InputError(f"{text[:80]!r} is no placement: write {', '.join(ORDERS)} or a list like 0,8,1,9")
+        raise InputError(
+            f"{text[:80]!r} is no placement: write {', '.join(ORDERS)} or a list like 0,8,1,9"
+        )
     places = np.array([int(part) for part in text.split(",")], dtype=np.intp)
     if len(places) != count or len(set(places.tolist())) != count or places.max() >= most:
-        raise InputError(f"placement {text[:80]!r}: name {count} different places, 0 to {most - 1}, for {count} ranks")
+        raise InputError(
+            f"placement {text[:80]!r}: name {count} different places, 0 to {most - 1}, for "
+            f"{count} ranks"
+        )
     return places

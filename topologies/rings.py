@@ -1,4 +1,5 @@
-"""Ring orders made for a machine: through every node along its fastest links, across the network once a node."""
+"""Ring orders made for a machine: through every node along its fastest links, across the network
+once a node."""
 
 from __future__ import annotations
 
@@ -13,23 +14,27 @@ from topologies.topology import Floats, Ints, Topology
 
 Rows = npt.NDArray[np.int64]
 SEARCHED = 8
-"""Ranks of a node up to which every order is looked at; beyond, rotations of the rank order and of the nearest next."""
+"""Ranks of a node up to which every order is looked at; beyond, rotations of the rank order and of
+the nearest next."""
 PAIRS = 128
-"""Ranks of a node up to which the distances of all pairs are looked at; beyond, the rank order is taken."""
+"""Ranks of a node up to which the distances of all pairs are looked at; beyond, the rank order is
+taken."""
 CHANNELS = 16
 SHORTLIST = 64
 AHEAD = 2
-"""Rings to come that a medium is looked at with: one that is slow is not taken because nothing has crossed it yet."""
+"""Rings to come that a medium is looked at with: one that is slow is not taken because nothing has
+crossed it yet."""
 GAIN = 1e-3
 """A further channel is taken if all together get faster by more than this share."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """`orders[c]` lists the ranks round ring c, shape (channels, ranks); each carries an equal share.
+    """`orders[c]` lists the ranks round ring c, shape (channels, ranks); each carries an equal
+    share.
 
-    `bandwidth` is what all rings together hand on from rank to rank, in bytes/s: the slowest medium's β over the share
-    that crosses it.
+    `bandwidth` is what all rings together hand on from rank to rank, in bytes/s: the slowest
+    medium's β over the share that crosses it.
     """
 
     orders: Ints
@@ -39,25 +44,35 @@ class Rings:
 def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
     """Rings over the first `ranks` ranks, up to :data:`CHANNELS` of them or as many as asked for.
 
-    One after the other, each takes the order whose links carry least so far: a greedy packing of Hamiltonian cycles,
-    which is what the channel search of NCCL looks for as well. One ring in rank order is taken if it is faster.
+    One after the other, each takes the order whose links carry least so far: a greedy packing of
+    Hamiltonian cycles, which is what the channel search of NCCL looks for as well. One ring in rank
+    order is taken if it is faster.
 
     >>> from topologies.machines import dgx1
     >>> find_rings(dgx1(), 8).bandwidth / 1e9
     120.0
     """
     if not 2 <= ranks <= topology.ranks:
-        raise InputError(f"ranks is {ranks}: {topology.name} has {topology.ranks}, a ring takes 2 or more")
+        raise InputError(
+            f"ranks is {ranks}: {topology.name} has {topology.ranks}, a ring takes 2 or more"
+        )
     if channels is not None and not 1 <= channels <= 64:
         raise InputError(f"channels is {channels}: 1 to 64")
     groups = _groups(topology, ranks)
     patterns = _patterns(topology, groups)
     most = min(_ceiling(topology, max(groups, key=len)), _way_out(topology, groups))
-    uses, best = np.zeros(len(topology.medium_bandwidth)), Rings(np.zeros((0, ranks), dtype=np.int32), 0.0)
+    uses, best = (
+        np.zeros(len(topology.medium_bandwidth)),
+        Rings(np.zeros((0, ranks), dtype=np.int32), 0.0),
+    )
     orders: list[Ints] = []
     for channel in range(channels or CHANNELS):
         pattern = patterns[_next(topology, groups, patterns, uses, channel)]
-        orders.append(np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(np.int32))
+        orders.append(
+            np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(
+                np.int32
+            )
+        )
         uses += _uses(topology, orders[-1], channel)
         found = Rings(np.array(orders), _together(topology, len(orders), uses))
         if channels or found.bandwidth > best.bandwidth * (1 + GAIN):
@@ -66,7 +81,9 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
             break
     plain = np.arange(ranks, dtype=np.int32)
     alone = _together(topology, 1, _uses(topology, plain, 0))
-    return Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
+    return (
+        Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
+    )
 
 
 def _together(topology: Topology, channels: int, uses: Floats) -> float:
@@ -76,7 +93,8 @@ def _together(topology: Topology, channels: int, uses: Floats) -> float:
 
 
 def _ceiling(topology: Topology, group: Ints) -> float:
-    """What the slowest rank of a node sends over all links that its routes to the others begin with, in bytes/s."""
+    """What the slowest rank of a node sends over all links that its routes to the others begin
+    with, in bytes/s."""
     if not 1 < len(group) <= PAIRS:
         return np.inf
     size, indptr, links = _legs(topology, group, group, 0)
@@ -87,7 +105,8 @@ def _ceiling(topology: Topology, group: Ints) -> float:
 
 
 def _way_out(topology: Topology, groups: list[Ints]) -> float:
-    """What the routes from one node to the next can carry together at their narrowest place, in bytes/s."""
+    """What the routes from one node to the next can carry together at their narrowest place, in
+    bytes/s."""
     if len(groups) == 1 or len(groups[0]) > PAIRS:
         return np.inf
     _, indptr, links = _legs(topology, groups[0], groups[1], 0)
@@ -98,14 +117,16 @@ def _way_out(topology: Topology, groups: list[Ints]) -> float:
 
 
 def _groups(topology: Topology, ranks: int) -> list[Ints]:
-    """The ranks of every node, in the order in which the nodes come; devices of no node are together."""
+    """The ranks of every node, in the order in which the nodes come; devices of no node are
+    together."""
     node = topology.node[topology.placement[:ranks]]
     _, first = np.unique(node, return_index=True)
     return [np.flatnonzero(node == node[k]).astype(np.int32) for k in np.sort(first)]
 
 
 def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
-    """Orders of the ranks of a node to choose from, by their number within it, shape (orders, ranks of a node)."""
+    """Orders of the ranks of a node to choose from, by their number within it, shape (orders, ranks
+    of a node)."""
     size, start = max(map(len, groups)), len(groups) == 1
     if size <= SEARCHED:
         rest = np.array(list(permutations(range(int(start), size))), dtype=np.int64)
@@ -116,7 +137,9 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
     group = max(groups, key=len)
     nearest = _nearest(topology, group)
     kept = [rank_order, rank_order[::-1], nearest, nearest[::-1]]
-    return np.unique([np.roll(order, -shift) for order in kept for shift in range(1 if start else size)], axis=0)
+    return np.unique(
+        [np.roll(order, -shift) for order in kept for shift in range(1 if start else size)], axis=0
+    )
 
 
 def _nearest(topology: Topology, group: Ints) -> Rows:
@@ -131,11 +154,16 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
     return np.array(order)
 
 
-def _next(topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, channel: int) -> int:
-    """The pattern that burdens the fullest media least, looked at on the first node and the last."""
+def _next(
+    topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, channel: int
+) -> int:
+    """The pattern that burdens the fullest media least, looked at on the first node and the
+    last."""
     if len(patterns) == 1:
         return 0
-    edges = _edges(topology, max(groups, key=len), groups[-1] if len(groups) > 1 else None, patterns, channel)
+    edges = _edges(
+        topology, max(groups, key=len), groups[-1] if len(groups) > 1 else None, patterns, channel
+    )
     weight = (uses + AHEAD) / topology.medium_bandwidth
     cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
     shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:SHORTLIST]
@@ -145,8 +173,8 @@ def _next(topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, 
 def _edges(
     topology: Topology, here: Ints, there: Ints | None, patterns: Rows, channel: int
 ) -> list[tuple[Legs, Rows, Rows]]:
-    """The steps of every pattern: through a node and back to its start, or through two nodes in turn. Of a node that
-    has fewer ranks the pattern takes those that are there."""
+    """The steps of every pattern: through a node and back to its start, or through two nodes in
+    turn. Of a node that has fewer ranks the pattern takes those that are there."""
     inside = _legs(topology, here, here, channel)
     through = (inside, patterns[:, :-1], patterns[:, 1:])
     if there is None:
@@ -164,7 +192,8 @@ Legs = tuple[int, Ints, Ints]
 
 
 def _legs(topology: Topology, here: Ints, there: Ints, channel: int) -> Legs:
-    """The routes from every rank of one group to every rank of another: how many these are, and the routes."""
+    """The routes from every rank of one group to every rank of another: how many these are, and the
+    routes."""
     source, target = np.repeat(here, len(there)), np.tile(there, len(here))
     indptr, links = topology.routes(source, target, np.full(len(source), channel))
     return len(there), indptr, links
@@ -177,7 +206,9 @@ def _lengths(leg: Legs, weight: Floats) -> Floats:
     return (total[indptr[1:]] - total[indptr[:-1]]).reshape(-1, width)
 
 
-def _fullest(topology: Topology, edges: list[tuple[Legs, Rows, Rows]], pattern: int, uses: Floats) -> float:
+def _fullest(
+    topology: Topology, edges: list[tuple[Legs, Rows, Rows]], pattern: int, uses: Floats
+) -> float:
     """The greatest load of a medium once a ring of this pattern is there as well."""
     load = uses.copy()
     for (width, indptr, links), start, end in edges:

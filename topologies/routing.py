@@ -19,19 +19,23 @@ _NO_LATENCY = 1e-30
 """Stands for zero where a graph of weights knows no edge of weight zero."""
 _TICKS_PER_SECOND = 1024e15
 _MOST_TICKS = 2.0**60
-"""Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are really equal. Machines
-whose latencies add up to more than a second are measured in coarser ticks."""
+"""Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are
+really equal. Machines whose latencies add up to more than a second are measured in coarser
+ticks."""
 
 
 def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Routes:
-    """The links from each source rank to its target rank, in CSR form. Raises InputError if there is none.
+    """The links from each source rank to its target rank, in CSR form. Raises InputError if there
+    is none.
 
     Ends that have one way out or in, and neighbours of whom none is nearer, need no search.
     """
     for ranks in (sources, targets):
         if len(ranks) and not 0 <= ranks.min() <= ranks.max() < topology.ranks:
             rank = ranks[(ranks < 0) | (ranks >= topology.ranks)][0]
-            raise InputError(f"rank {rank} has no device: {topology.name} has {topology.ranks} ranks")
+            raise InputError(
+                f"rank {rank} has no device: {topology.name} has {topology.ranks} ranks"
+            )
     graph = _Graph(topology)
     heads: list[Ints] = []
     tails: list[Ints] = []
@@ -41,7 +45,9 @@ def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints
     direct = graph.direct(here, there)
     open_pairs = np.flatnonzero((here != there) & (direct < 0))
     indptr, links = graph.search(
-        here[open_pairs], there[open_pairs], _salts(topology, sources, targets, channels)[open_pairs]
+        here[open_pairs],
+        there[open_pairs],
+        _salts(topology, sources, targets, channels)[open_pairs],
     )
     lost = open_pairs[indptr[1:] == indptr[:-1]]
     if len(lost):
@@ -50,8 +56,11 @@ def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints
     return _joined([*heads, direct], open_pairs, indptr, links, tails[::-1])
 
 
-def _joined(heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails: list[Ints]) -> Routes:
-    """Single links of every route (-1: none) before and after the links that were searched for some routes."""
+def _joined(
+    heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails: list[Ints]
+) -> Routes:
+    """Single links of every route (-1: none) before and after the links that were searched for some
+    routes."""
     count = len(heads[0])
     singles = [*heads, *tails]
     owner = [np.flatnonzero(column >= 0) for column in singles]
@@ -66,13 +75,15 @@ def _joined(heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails:
 
 
 def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
-    """What chooses among equal routes within the sender's node, into the receiver's, and between, shape (pairs, 3)."""
+    """What chooses among equal routes within the sender's node, into the receiver's, and between,
+    shape (pairs, 3)."""
     salts = np.zeros((len(sources), 3), dtype=np.int64)
     if topology.paths in ("first", "link"):
         return salts
     mixed = np.zeros(len(sources), dtype=np.uint64)
     for column in (topology.placement[sources], topology.placement[targets], channels):
-        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # splitmix64's constants
+        # splitmix64's constants
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed ^= mixed >> np.uint64(27)
     salts[:] = (mixed >> np.uint64(2)).astype(np.int64)[:, None]
@@ -110,7 +121,8 @@ class _Graph:
         return np.rint(latency * scale).astype(np.int64)
 
     def walk(self, devices: Ints, goals: Ints, only: Ints, end: Ints, links: list[Ints]) -> Ints:
-        """Follow the only way from `devices` until there are several, or the goal is reached; adds a column a step."""
+        """Follow the only way from `devices` until there are several, or the goal is reached; adds
+        a column a step."""
         for _ in range(self.devices):
             step = np.where(devices == goals, np.int32(-1), only[devices])
             if not (step >= 0).any():
@@ -120,7 +132,8 @@ class _Graph:
         return devices
 
     def direct(self, here: Ints, there: Ints) -> Ints:
-        """The link between the two, where no other leaves with less latency, so that no detour is shorter; or -1."""
+        """The link between the two, where no other leaves with less latency, so that no detour is
+        shorter; or -1."""
         topology, ticks = self.topology, self.ticks
         nearest = np.full(self.devices, np.iinfo(np.int64).max)
         np.minimum.at(nearest, topology.source, ticks)
@@ -135,7 +148,8 @@ class _Graph:
         return np.where((key[order[place]] == wanted) & (here != there), link, -1).astype(np.int32)
 
     def search(self, here: Ints, there: Ints, salts: Longs) -> tuple[Longs, Ints]:
-        """The routes of the pairs, in CSR form, by a search from every target towards its sources."""
+        """The routes of the pairs, in CSR form, by a search from every target towards its
+        sources."""
         topology = self.topology
         if not len(here):
             return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
@@ -151,8 +165,8 @@ class _Graph:
         shortest = kernel(_kernels.shortest, len(targets) * topology.links + len(order))
         indptr, links = shortest(
             _indptr(topology.target, self.devices), into, _indptr(topology.source, self.devices),
-            topology.target[leaving], leaving.astype(np.int32), self.ticks[leaving], targets.astype(np.int32), groups,
-            here[order], topology.node, salts[order],
+            topology.target[leaving], leaving.astype(np.int32), self.ticks[leaving],
+            targets.astype(np.int32), groups, here[order], topology.node, salts[order],
         )  # fmt: skip
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")
@@ -177,7 +191,8 @@ def _indptr(ends: Ints, devices: int) -> Longs:
 
 
 def distances(topology: Topology, sources: Ints | None = None) -> Floats:
-    """Least latency in seconds from some ranks (by default all) to all, shape (sources, ranks); inf where none."""
+    """Least latency in seconds from some ranks (by default all) to all, shape (sources, ranks); inf
+    where none."""
     placed = topology.placement
     chosen = placed if sources is None else placed[sources]
     least = _all_pairs if len(topology.device_names) <= SMALL else _from_sources

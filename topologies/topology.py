@@ -21,11 +21,11 @@ Flags = npt.NDArray[np.bool_]
 Routes = tuple[Ints, Ints]
 """Routes in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
 Paths = Literal["first", "link", "hash", "rail"]
-"""Which of several equally short routes is taken: "first" by device order; "link" by link order, which on a grid is
-dimension order; "hash" by a hash of sender, receiver and
-channel, as switches with equal-cost multi-path do; "rail" so between nodes only, while the receiver's number in its
-node chooses the NICs at both ends, as communication libraries do, and the next ones once all ranks of a node have had a
-channel."""
+"""Which of several equally short routes is taken: "first" by device order; "link" by link order,
+which on a grid is dimension order; "hash" by a hash of sender, receiver and channel, as switches
+with equal-cost multi-path do; "rail" so between nodes only, while the receiver's number in its node
+chooses the NICs at both ends, as communication libraries do, and the next ones once all ranks of a
+node have had a channel."""
 REMEMBERED = 8
 
 
@@ -34,13 +34,14 @@ class Topology:
     """What a machine can do. Built by :class:`topologies.builder.TopologyBuilder`, the functions of
     :mod:`topologies.shapes`, :mod:`topologies.machines` and the readers.
 
-    Device d has `device_names[d]`, `device_kinds[d]` and belongs to node `node[d]` (-1: to none); rank r runs on device
-    `placement[r]`; merging n bytes into what a device holds takes n * `reduction[d]` seconds (γ), a local copy
-    n * `copy[d]`. A switch with `in_network[d]` reduces and multicasts what passes through it.
-    Link k goes from device `source[k]` to `target[k]` with `latency[k]` seconds (α) and crosses the media
-    `link_media[link_indptr[k]:link_indptr[k + 1]]`. The first of them is its own, medium k. Medium m carries
-    `medium_bandwidth[m]` bytes/s (β) and needs `medium_gap[m]` seconds a message besides (g). Where `assumed[k]`, what
-    was read left the figures of a link open, and the table of link kinds gave them. `notes` say where the others are
+    Device d has `device_names[d]`, `device_kinds[d]` and belongs to node `node[d]` (-1: to none);
+    rank r runs on device `placement[r]`; merging n bytes into what a device holds takes n *
+    `reduction[d]` seconds (γ), a local copy n * `copy[d]`. A switch with `in_network[d]` reduces
+    and multicasts what passes through it. Link k goes from device `source[k]` to `target[k]` with
+    `latency[k]` seconds (α) and crosses the media `link_media[link_indptr[k]:link_indptr[k + 1]]`.
+    The first of them is its own, medium k. Medium m carries `medium_bandwidth[m]` bytes/s (β) and
+    needs `medium_gap[m]` seconds a message besides (g). Where `assumed[k]`, what was read left the
+    figures of a link open, and the table of link kinds gave them. `notes` say where the others are
     from.
     """
 
@@ -67,7 +68,8 @@ class Topology:
     _routes: dict[bytes, Routes] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises InputError when the columns do not hold together, also after `dataclasses.replace`."""
+        """Raises InputError when the columns do not hold together, also after
+        `dataclasses.replace`."""
         check_topology(self)
 
     @property
@@ -82,12 +84,14 @@ class Topology:
 
     @property
     def medium_names(self) -> MediumNames:
-        """The name of every medium: "gpu0->switch" for the wire of a link, the shared ones by their own."""
+        """The name of every medium: "gpu0->switch" for the wire of a link, the shared ones by their
+        own."""
         return MediumNames(self.device_names, self.source, self.target, self.shared_names)
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """The topology as a networkx.DiGraph: nodes with a kind, edges with latency and bandwidth in SI units."""
+        """The topology as a networkx.DiGraph: nodes with a kind, edges with latency and bandwidth
+        in SI units."""
         import networkx
 
         graph: nx.DiGraph[str] = networkx.DiGraph(name=self.name)
@@ -95,7 +99,12 @@ class Topology:
             graph.add_node(name, kind=kind)
         for link, kind in enumerate(self.link_kinds):
             ends = self.device_names[self.source[link]], self.device_names[self.target[link]]
-            graph.add_edge(*ends, latency=float(self.latency[link]), bandwidth=float(self.bandwidth[link]), kind=kind)
+            graph.add_edge(
+                *ends,
+                latency=float(self.latency[link]),
+                bandwidth=float(self.bandwidth[link]),
+                kind=kind,
+            )
         return graph
 
     @cached_property
@@ -103,14 +112,18 @@ class Topology:
         """Bytes/s of each link: of the slowest medium that it crosses."""
         if len(self.link_media) == self.links:
             return self.medium_bandwidth[: self.links]
-        return np.asarray(np.minimum.reduceat(self.medium_bandwidth[self.link_media], self.link_indptr[:-1]))
+        return np.asarray(
+            np.minimum.reduceat(self.medium_bandwidth[self.link_media], self.link_indptr[:-1])
+        )
 
     def media_of(self, link: int) -> Ints:
-        """The media that a transfer over `link` occupies: its own wire first, then the shared ones."""
+        """The media that a transfer over `link` occupies: its own wire first, then the shared
+        ones."""
         return self.link_media[self.link_indptr[link] : self.link_indptr[link + 1]]
 
     def route(self, source_rank: int, target_rank: int, channel: int = 0) -> tuple[int, ...]:
-        """The links from one rank to another: least latency, then fewest hops, then as `paths` says.
+        """The links from one rank to another: least latency, then fewest hops, then as `paths`
+        says.
 
         Raises InputError when there is none.
         """
@@ -123,7 +136,8 @@ class Topology:
         target_ranks: npt.NDArray[np.integer],
         channels: npt.NDArray[np.integer] | None = None,
     ) -> Routes:
-        """Routes of many pairs of ranks, each on its channel (by default 0). The latest requests are remembered."""
+        """Routes of many pairs of ranks, each on its channel (by default 0). The latest requests
+        are remembered."""
         from topologies.routing import find_routes
 
         channel = np.zeros_like(source_ranks) if channels is None else channels

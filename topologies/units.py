@@ -1,4 +1,5 @@
-"""Text such as "64MiB", "25us" or "400Gbit/s" to SI floats and back, and ranges such as "2..64:x2"."""
+"""Text such as "64MiB", "25us" or "400Gbit/s" to SI floats and back, and ranges such as
+"2..64:x2"."""
 
 import logging
 import math
@@ -17,7 +18,9 @@ _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"
 _WIDEST = len("3.8125GiB")
 _MAX_POINTS = 100_000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_QUANTITY = re.compile(rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE)
+_QUANTITY = re.compile(
+    rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE
+)
 
 
 def parse_bytes(text: str) -> float:
@@ -47,7 +50,9 @@ def parse_bandwidth(text: str) -> float:
     >>> parse_bandwidth("400Gbit/s"), parse_bandwidth("50GB/s")
     (50000000000.0, 50000000000.0)
     """
-    return _within(text, _quantity(text, _BANDWIDTH, "a bandwidth", "50GB/s"), "1B/s", 1.0, "1EB/s", 1e18)
+    return _within(
+        text, _quantity(text, _BANDWIDTH, "a bandwidth", "50GB/s"), "1B/s", 1.0, "1EB/s", 1e18
+    )
 
 
 def _within(text: str, value: float, least: str, low: float, most: str, high: float) -> float:
@@ -97,7 +102,10 @@ def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, examp
         return f"{text!r} is misspelt: write {number}{prefix.upper()}i{unit}"
     if right := _respelt(text, units):
         return f"{text!r} is not {noun}: {right}"
-    return f"{text!r} is not {noun}: its unit is {found!r}, one of {', '.join(units)} is right, like {example}"
+    return (
+        f"{text!r} is not {noun}: its unit is {found!r}, one of {', '.join(units)} is right, "
+        f"like {example}"
+    )
 
 
 def _respelt(text: str, units: dict[str, float]) -> str:
@@ -144,7 +152,8 @@ def parse_yes(text: str) -> bool:
 
 
 def parse_counts(text: str) -> list[int]:
-    """Whole numbers: "8", "2,4,8", "2..64" (every one) or "2..64:x2" (doubling), in the order given, once each.
+    """Whole numbers: "8", "2,4,8", "2..64" (every one) or "2..64:x2" (doubling), in the order
+    given, once each.
 
     >>> parse_counts("2..16:x2"), parse_counts("2,4..6")
     ([2, 4, 8, 16], [2, 4, 5, 6])
@@ -182,7 +191,10 @@ def _parse_list(text: str, parse: Parser, example: str, step: int | None) -> lis
         _at_most(text, len(values))
     for part, (last, end) in ends.items():
         if not any(math.isclose(end, value, rel_tol=1e-9) for value in values):
-            _note_end(part, *(format_bytes(value) if step is None else f"{value:.0f}" for value in (last, end)))
+            _note_end(
+                part,
+                *(format_bytes(value) if step is None else f"{value:.0f}" for value in (last, end)),
+            )
     return list(values)
 
 
@@ -190,12 +202,18 @@ def _note_end(text: str, last: str, end: str) -> None:
     logger.info("%s ends at %s: %s is left out, %s,%s has it too", text, last, end, text, end)
 
 
-def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> tuple[list[float], float]:
+def _parse_range(
+    text: str, parse: Parser, example: str, step: int | None
+) -> tuple[list[float], float]:
     """The values of a range, and its end, which need not be among them."""
-    match = re.fullmatch(r"\s*([^:]+?)\.\.([^:]+?)(?::(x?)(\d{1,9}(?:\.\d{1,9})?))?\s*", text, re.ASCII)
+    match = re.fullmatch(
+        r"\s*([^:]+?)\.\.([^:]+?)(?::(x?)(\d{1,9}(?:\.\d{1,9})?))?\s*", text, re.ASCII
+    )
     if match is None:
         plain = re.fullmatch(r"\s*([^:.]+\.\.[^:.]+):.*", text)
-        raise InputError(f"{text!r} is not a range: write it like {f'{plain[1]}:x2' if plain else example}")
+        raise InputError(
+            f"{text!r} is not a range: write it like {f'{plain[1]}:x2' if plain else example}"
+        )
     low, high = parse(match[1]), parse(match[2])
     if low > high:
         raise InputError(f"{text!r} runs backwards: the first bound of a range is the smaller one")
@@ -210,7 +228,9 @@ def _parse_range(text: str, parse: Parser, example: str, step: int | None) -> tu
 
 def _geometric(text: str, low: float, high: float, factor: float) -> list[float]:
     if factor <= 1 or low <= 0:
-        raise InputError(f"{text!r} does not grow: the factor is above 1 and the first bound above 0")
+        raise InputError(
+            f"{text!r} does not grow: the factor is above 1 and the first bound above 0"
+        )
     count = int(math.log(high / low) / math.log(factor) + 1e-9) + 1
     return [low * factor**k for k in range(_at_most(text, count))]
 
@@ -223,18 +243,22 @@ def _arithmetic(text: str, low: float, high: float, step: float) -> list[float]:
 
 def _at_most(text: str, count: int) -> int:
     if count > _MAX_POINTS:
-        raise InputError(f"{text[:40]!r} has {count} values: at most {_MAX_POINTS} are swept at once")
+        raise InputError(
+            f"{text[:40]!r} has {count} values: at most {_MAX_POINTS} are swept at once"
+        )
     return count
 
 
 def format_bytes(nbytes: float, binary: bool | None = None) -> str:
-    """Bytes for people, in a unit of 2^10 if `binary`, else of 10^3; by default in the binary unit that is exact, else
-    in SI.
+    """Bytes for people, in a unit of 2^10 if `binary`, else of 10^3; by default in the binary unit
+    that is exact, else in SI.
 
     >>> format_bytes(67108864), format_bytes(64e6), format_bytes(1000 / 3)
     ('64MiB', '64MB', '333.3B')
-    >>> format_bytes(64e6, binary=True), format_bytes(67108864, binary=False), format_bytes(2**30 - 1, binary=True)
-    ('61.04MiB', '67.11MB', '1GiB')
+    >>> format_bytes(64e6, binary=True), format_bytes(67108864, binary=False)
+    ('61.04MiB', '67.11MB')
+    >>> format_bytes(2**30 - 1, binary=True)
+    '1GiB'
     """
     exact = "" if binary is False else _exact_binary(nbytes)
     if binary is None:
@@ -250,24 +274,34 @@ def format_bytes(nbytes: float, binary: bool | None = None) -> str:
 
 
 def in_binary(sizes: Iterable[float]) -> bool:
-    """Whether a table of these sizes has all its bytes in units of 2^10: unless they are written in units of 10^3.
+    """Whether a table of these sizes has all its bytes in units of 2^10: unless they are written in
+    units of 10^3.
 
     >>> in_binary([67108864.0]), in_binary([64e6]), in_binary([67108864.0, 64e6]), in_binary([8.0])
     (True, False, True, True)
     """
     units = [format_bytes(size)[-3:] for size in sizes]
-    return any(unit[1:] == "iB" for unit in units) or not any(unit[-2:-1].isalpha() for unit in units)
+    return any(unit[1:] == "iB" for unit in units) or not any(
+        unit[-2:-1].isalpha() for unit in units
+    )
 
 
 def _power(nbytes: float) -> tuple[int, str]:
-    return next(((power, prefix) for power, prefix in _BINARY if nbytes * (1 + 1e-12) >= 2**power), (0, ""))
+    return next(
+        ((power, prefix) for power, prefix in _BINARY if nbytes * (1 + 1e-12) >= 2**power), (0, "")
+    )
 
 
 def _exact_binary(nbytes: float) -> str:
-    """Whole sixteenths of a binary unit, or nothing where that is not exact, or where round numbers of 10^3 are."""
+    """Whole sixteenths of a binary unit, or nothing where that is not exact, or where round numbers
+    of 10^3 are."""
     power, prefix = _power(nbytes)
     sixteenths = nbytes * 16 / 2**power
-    if not power or not math.isfinite(nbytes) or not math.isclose(sixteenths, round(sixteenths), rel_tol=1e-12):
+    if (
+        not power
+        or not math.isfinite(nbytes)
+        or not math.isclose(sixteenths, round(sixteenths), rel_tol=1e-12)
+    ):
         return ""
     if round(sixteenths) % 16 and nbytes % 1000 == 0:
         return ""

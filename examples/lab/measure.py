@@ -1,8 +1,9 @@
-"""Measures gloo's operations over links of known rate and delay: `python measure.py --out gloo.csv`, as root.
+"""Measures gloo's operations over links of known rate and delay: `python measure.py --out
+gloo.csv`, as root.
 
-All ranks start at an instant that is agreed out of band; a repetition lasts from the last start to the last end. Large
-sizes come first, so that the windows of TCP are open. What varies by more than 5% is measured up to three times, and
-the quietest kept.
+All ranks start at an instant that is agreed out of band; a repetition lasts from the last start to
+the last end. Large sizes come first, so that the windows of TCP are open. What varies by more than
+5% is measured up to three times, and the quietest kept.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Operation(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all processes see: `agreed`, a number that rank 0 told; per rank what it told last; a barrier."""
+    """What all processes see: `agreed`, a number that rank 0 told; per rank what it told last; a
+    barrier."""
 
     agreed: npt.NDArray[np.float64]
     told: npt.NDArray[np.float64]
@@ -61,10 +63,14 @@ class Shared(NamedTuple):
 
 
 def operation(name: str, nbytes: int, rank: int, ranks: int) -> Operation:
-    """An operation on float32, sizes as nccl-tests counts; rank r holds r + 1, the root is rank 0."""
+    """An operation on float32, sizes as nccl-tests counts; rank r holds r + 1, the root is rank
+    0."""
     part = torch.full((max(1, nbytes // 4 // ranks),), float(rank + 1))
     mine, result = part.repeat(ranks), torch.zeros(len(part) * ranks)
-    total, each = float(ranks * (ranks + 1) // 2), torch.arange(1.0, ranks + 1).repeat_interleave(len(part))
+    total, each = (
+        float(ranks * (ranks + 1) // 2),
+        torch.arange(1.0, ranks + 1).repeat_interleave(len(part)),
+    )
     back, forth = (rank - 1) % ranks, (rank + 1) % ranks
     parts = list((each if name == "scatter" else result).chunk(ranks)) if rank == 0 else None
 
@@ -85,7 +91,9 @@ def operation(name: str, nbytes: int, rank: int, ranks: int) -> Operation:
     }
     run, filled, wanted = runs[name]
     judged = rank == 0 or name not in ("reduce", "gather")
-    return Operation(run, lambda: result.copy_(mine), lambda: int(judged and (filled != wanted).sum()))
+    return Operation(
+        run, lambda: result.copy_(mine), lambda: int(judged and (filled != wanted).sum())
+    )
 
 
 def agree(shared: Shared, rank: int, decide: Callable[[], float]) -> float:
@@ -109,8 +117,9 @@ def once(timed: Operation, shared: Shared, rank: int) -> float:
     """Seconds of one repetition: the same on all ranks."""
     timed.prepare()
     start = agree(shared, rank, lambda: time.monotonic() + LEAD)
-    # All ranks start at an agreed moment. A barrier lets them go one after the other, and a barrier of messages would
-    # use the links that are measured. A loop that looks at the clock would take the cores from the other ranks.
+    # All ranks start at an agreed moment. A barrier lets them go one after the other, and a barrier
+    # of messages would use the links that are measured. A loop that looks at the clock would take
+    # the cores from the other ranks.
     time.sleep(max(0.0, start - time.monotonic()))
     began = time.monotonic()
     timed.run()
@@ -136,20 +145,31 @@ def point(name: str, nbytes: int, shared: Shared, rank: int, ranks: int) -> Row:
         "ranks": ranks,
         "nodes": ranks,
         "size_bytes": nbytes // 4 // ranks * 4 * ranks,
-        **{f"{what}_us": round(value * 1e6, 1) for what, value in zip(TIMES, (middle, low, high, mean), strict=True)},
+        **{
+            f"{what}_us": round(value * 1e6, 1)
+            for what, value in zip(TIMES, (middle, low, high, mean), strict=True)
+        },
         "cv": round(_variation(best), 4),
         "repetitions": repetitions,
         "wrong": int(told(shared, rank, timed.wrong()).sum()),
     }
 
 
-def work(rank: int, namespaces: Sequence[str], points: Sequence[tuple[int, str]], shared: Shared, rows: Rows) -> None:
+def work(
+    rank: int,
+    namespaces: Sequence[str],
+    points: Sequence[tuple[int, str]],
+    shared: Shared,
+    rows: Rows,
+) -> None:
     """All points on one rank; rank 0 hands over the rows."""
     warnings.simplefilter("ignore", FutureWarning)
     enter(namespaces[rank])
     os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://{address(0)}:{PORT}", rank=rank, world_size=len(namespaces))
+    dist.init_process_group(
+        "gloo", f"tcp://{address(0)}:{PORT}", rank=rank, world_size=len(namespaces)
+    )
     for nbytes, name in points:
         row = point(name, nbytes, shared, rank, len(namespaces))
         if rank == 0:
@@ -158,16 +178,27 @@ def work(rank: int, namespaces: Sequence[str], points: Sequence[tuple[int, str]]
     dist.destroy_process_group()
 
 
-def measure(ranks: int, rate: float, delay: float, points: Sequence[tuple[int, str]]) -> Iterator[Row]:
+def measure(
+    ranks: int, rate: float, delay: float, points: Sequence[tuple[int, str]]
+) -> Iterator[Row]:
     """The rows of one network. Raises RuntimeError where a rank fails."""
     fork = mp.get_context("fork")
     agreed, told = (np.frombuffer(fork.RawArray("d", ranks)) for _ in range(2))
     shared = Shared(agreed, told, fork.Barrier(ranks, timeout=120))
     heard, rows = fork.Pipe(duplex=False)
     library = f"torch {torch.__version__}"
-    known = {"backend": "gloo", "device": "cpu", "dtype": "float32", "library": library, "topology": "star"}
+    known = {
+        "backend": "gloo",
+        "device": "cpu",
+        "dtype": "float32",
+        "library": library,
+        "topology": "star",
+    }
     with joined(ranks, rate, delay) as namespaces:
-        processes = [fork.Process(target=work, args=(r, namespaces, points, shared, rows)) for r in range(ranks)]
+        processes = [
+            fork.Process(target=work, args=(r, namespaces, points, shared, rows))
+            for r in range(ranks)
+        ]
         for process in processes:
             process.start()
         try:
@@ -175,7 +206,13 @@ def measure(ranks: int, rate: float, delay: float, points: Sequence[tuple[int, s
                 connection.wait([heard, *(process.sentinel for process in processes)])
                 if not heard.poll():
                     raise RuntimeError("a rank failed")
-                yield {**heard.recv(), **known, "source": "examples/lab", "rate_bps": rate, "delay_s": delay}
+                yield {
+                    **heard.recv(),
+                    **known,
+                    "source": "examples/lab",
+                    "rate_bps": rate,
+                    "delay_s": delay,
+                }
         finally:
             for process in processes:
                 process.join(timeout=5)

@@ -1,9 +1,11 @@
-"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: tables of medians within one run.
+"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: tables of medians
+within one run.
 
-`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of measurements,
-`python -m experiments.benchmarks training FOLDER` holds predictions of training against those in it,
-`python -m experiments.benchmarks calibration FOLDER [FAMILY...]` fits families and predicts what was left out,
-`python -m experiments.benchmarks gloo [FILE.csv]` those of gloo's operations against a sweep of a lab's.
+`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of
+measurements, `python -m experiments.benchmarks training FOLDER` holds predictions of training
+against those in it, `python -m experiments.benchmarks calibration FOLDER [FAMILY...]` fits families
+and predicts what was left out, `python -m experiments.benchmarks gloo [FILE.csv]` those of gloo's
+operations against a sweep of a lab's.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ schedule = warm.build(ranks, 2.0**30)
 built = time.perf_counter()
 simulate(schedule, shape(ranks, bandwidth=5e10, latency=1e-6), engine)
 end = time.perf_counter()
-print(len(schedule), built - begin, end - built, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(len(schedule), built - begin, end - built, peak)
 """
 
 CLUSTER = """
@@ -53,7 +56,8 @@ built = time.perf_counter()
 if nodes <= 128:
     simulate(find("ring").build(machine.ranks, 2.0**30), machine, "compiled")
 end = time.perf_counter()
-print(machine.ranks, built - begin, end - built, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(machine.ranks, built - begin, end - built, peak)
 """
 FAIR = """
 import resource, sys, time
@@ -74,6 +78,7 @@ schedule, machine = exchange(ranks), star(ranks, bandwidth=1e9, latency=1e-6)
 begin = time.perf_counter()
 simulate(schedule, machine, "compiled", sharing="fair")
 end = time.perf_counter()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
@@ -85,7 +90,8 @@ from simulator.engines import simulate
 from simulator.training.measures import measure
 from simulator.training.plan import Setting
 from topologies.shapes import star
-chosen, ranks, steps, model = strategy(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), find("bert_large")
+chosen, ranks, steps = strategy(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+model = find("bert_large")
 machine = star(ranks + chosen.servers(ranks), bandwidth=12e9, latency=2e-6)
 for run in range(2):
     begin = time.perf_counter()
@@ -101,8 +107,21 @@ print(len(plan.schedule), built - begin, simulated - built, end - simulated, pea
 
 
 def engine() -> None:
-    """Ring all-reduce, schedule built and simulated: the compiled engine warm, the reference beside it."""
-    rows = [["engine", "ranks", "topology", "transfers", "build", "simulate", "both", "transfers/s", "peak"]]
+    """Ring all-reduce, schedule built and simulated: the compiled engine warm, the reference beside
+    it."""
+    rows = [
+        [
+            "engine",
+            "ranks",
+            "topology",
+            "transfers",
+            "build",
+            "simulate",
+            "both",
+            "transfers/s",
+            "peak",
+        ]
+    ]
     for name, ranks, shape in (
         ("reference", 96, "ring"),
         ("compiled", 96, "ring"),
@@ -113,13 +132,15 @@ def engine() -> None:
         transfers, build, simulate, peak = (median(column) for column in zip(*runs, strict=True))
         times = [format_seconds(value) for value in (build, simulate, build + simulate)]
         rate = f"{transfers / (build + simulate):.3g}"
-        rows.append([name, str(ranks), shape, f"{transfers:.0f}", *times, rate, f"{peak / 1e6:.0f}MB"])
+        rows.append(
+            [name, str(ranks), shape, f"{transfers:.0f}", *times, rate, f"{peak / 1e6:.0f}MB"]
+        )
     output.say(output.align(rows))
 
 
 def machines() -> None:
-    """HGX H100 nodes on rails, with a ring all-reduce of 1 GiB up to 1024 GPUs; all-to-alls of distinct sizes, shared
-    fairly, on a star. Compiled and warm."""
+    """HGX H100 nodes on rails, with a ring all-reduce of 1 GiB up to 1024 GPUs; all-to-alls of
+    distinct sizes, shared fairly, on a star. Compiled and warm."""
     rows = [["machine", "GPUs", "build", "ring", "both", "peak"]]
     for nodes in (16, 128, 16384):
         runs = [_child(CLUSTER, str(nodes)) for _ in range(REPEATS)]
@@ -133,18 +154,36 @@ def machines() -> None:
     for ranks in (64, 128):
         runs = [_child(FAIR, str(ranks)) for _ in range(REPEATS)]
         flows, seconds, peak = (median(column) for column in zip(*runs, strict=True))
-        fair.append([f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"])
+        fair.append(
+            [f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"]
+        )
     output.say(f"{output.align(rows)}\n\n{output.align(fair)}")
 
 
 def steps() -> None:
     """Training of BERT-large on a star: the second run in a process."""
-    rows = [["strategy", "workers", "steps", "operations", "build", "simulate", "both", "measure", "peak"]]
+    rows = [
+        [
+            "strategy",
+            "workers",
+            "steps",
+            "operations",
+            "build",
+            "simulate",
+            "both",
+            "measure",
+            "peak",
+        ]
+    ]
     for strategy, ranks, count in (("ddp:algo=ring", 64, 1), ("asgd", 64, 16), ("asgd", 64, 1000)):
         runs = [_child(STEPS, strategy, str(ranks), str(count)) for _ in range(REPEATS)]
-        operations, build, simulate, measure, peak = (median(column) for column in zip(*runs, strict=True))
+        operations, build, simulate, measure, peak = (
+            median(column) for column in zip(*runs, strict=True)
+        )
         times = [format_seconds(value) for value in (build, simulate, build + simulate, measure)]
-        rows.append([strategy, str(ranks), str(count), f"{operations:.0f}", *times, f"{peak / 1e6:.0f}MB"])
+        rows.append(
+            [strategy, str(ranks), str(count), f"{operations:.0f}", *times, f"{peak / 1e6:.0f}MB"]
+        )
     output.say(output.align(rows))
 
 
@@ -166,7 +205,8 @@ def crossover() -> None:
     """Where loading compiled code begins to pay: whole sweeps, forced each way."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
     script = (
-        "import sys\nfrom topologies import _compile\n_compile.CROSSOVER = {}\nfrom experiments.cli import main\nmain()"
+        "import sys\nfrom topologies import _compile\n_compile.CROSSOVER = {}\nfrom "
+        "experiments.cli import main\nmain()"
     )
     for last in (8, 12, 16, 20, 24, 32, 48):
         line = ["sweep", "--p", f"2..{last}", "--format", "csv"]
@@ -177,7 +217,9 @@ def crossover() -> None:
 
 
 def _child(script: str, *arguments: str) -> list[float]:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True
+    )
     return [float(value) for value in done.stdout.split()]
 
 
@@ -191,14 +233,24 @@ def _median(line: Sequence[str]) -> float:
     return median(seconds[1:])
 
 
-BENCHMARKS = {"engine": engine, "machines": machines, "steps": steps, "commands": commands, "crossover": crossover}
+BENCHMARKS = {
+    "engine": engine,
+    "machines": machines,
+    "steps": steps,
+    "commands": commands,
+    "crossover": crossover,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
         output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
         sys.exit()
     if sys.argv[1:2] == ["calibration"] and len(sys.argv) >= 3:
-        output.say(import_module("experiments.benchmarks.calibration").table(Path(sys.argv[2]), sys.argv[3:]))
+        output.say(
+            import_module("experiments.benchmarks.calibration").table(
+                Path(sys.argv[2]), sys.argv[3:]
+            )
+        )
         sys.exit()
     if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
         module = import_module("experiments.benchmarks.gloo")

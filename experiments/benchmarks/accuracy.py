@@ -1,4 +1,5 @@
-"""How far one α and one β a curve carry: unseen sizes of every curve in a folder with an index.csv, by family."""
+"""How far one α and one β a curve carry: unseen sizes of every curve in a folder with an index.csv,
+by family."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ FORCED = {
     "tree": "tree",
     "ring": "ring",
 }
-"""What a forced algorithm is called in the index, and here; all else is simulated as the first of its collective."""
+"""What a forced algorithm is called in the index, and here; all else is simulated as the first of
+its collective."""
 
 
 class Accuracy(NamedTuple):
@@ -51,7 +53,8 @@ def table(folder: Path) -> str:
 
 
 def accuracies(folder: Path) -> Iterator[Accuracy]:
-    """Every curve with enough sizes and an algorithm to simulate; the others are named on stderr."""
+    """Every curve with enough sizes and an algorithm to simulate; the others are named on
+    stderr."""
     cases = list(csv.DictReader((folder / "index.csv").read_text().splitlines()))
     progress = output.Progress("curves")
     for done, case in enumerate(cases):
@@ -62,13 +65,17 @@ def accuracies(folder: Path) -> Iterator[Accuracy]:
             output.note(f"{case['case']}: nothing to simulate {curve.collective} with")
             continue
         try:
-            result = validate(curve, algorithm, curve.ranks, _links, fit=True, in_place=False, rules=Rules())
+            result = validate(
+                curve, algorithm, curve.ranks, _links, fit=True, in_place=False, rules=Rules()
+            )
         except InputError as error:
             output.note(f"{case['case']}: {error}")
             continue
         unseen = result.errors(fitted=False)
         if len(unseen):
-            yield Accuracy(case["family"], case["case"], algorithm.name, curve.ranks, float(unseen.mean()))
+            yield Accuracy(
+                case["family"], case["case"], algorithm.name, curve.ranks, float(unseen.mean())
+            )
 
 
 def _algorithm(collective: str, forced: str) -> Algorithm | None:

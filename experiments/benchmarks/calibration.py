@@ -1,7 +1,7 @@
 """Errors of fits on what they have not seen, by family of curves.
 
-A family is what its index says: curves measured on one machine. Curves are fitted jointly, by library; forced
-algorithms, where there are some, apart from what libraries chose.
+A family is what its index says: curves measured on one machine. Curves are fitted jointly, by
+library; forced algorithms, where there are some, apart from what libraries chose.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrate import LINKED, Calibration, calibrate, error, library_of, points
+from experiments.calibration.calibrate import (
+    LINKED,
+    Calibration,
+    calibrate,
+    error,
+    library_of,
+    points,
+)
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.observations import Points
 from experiments.calibration.transfer import ends, linked, port, transfer
@@ -42,9 +49,10 @@ class Group(NamedTuple):
 
 
 def table(folder: Path, families: Sequence[str] = ()) -> str:
-    """A row a group: seconds of the fit, mean errors on unseen sizes and ranks, the median on plateaus, each of the
-    model, of the model with its discrepancy, of one α and one β a curve, and of NCCL's own model, of which nothing is
-    fitted but the bandwidth of links, to the largest size that is kept. Then the worst points."""
+    """A row a group: seconds of the fit, mean errors on unseen sizes and ranks, the median on
+    plateaus, each of the model, of the model with its discrepancy, of one α and one β a curve, and
+    of NCCL's own model, of which nothing is fitted but the bandwidth of links, to the largest size
+    that is kept. Then the worst points."""
     judged = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
     rows = [["curves of", "curves", "points", "fit", *judged]]
     worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
@@ -63,16 +71,21 @@ def table(folder: Path, families: Sequence[str] = ()) -> str:
         seconds = perf_counter() - begin
         errors = {one.protocol: error(one) for one in found.held_out}
         head = [group.name, str(len(measured.curves)), str(len(measured)), format_seconds(seconds)]
-        rows.append([*head, *(_cell(errors.get(name), _own(group, measured, name)) for name in COLUMNS)])
+        rows.append(
+            [*head, *(_cell(errors.get(name), _own(group, measured, name)) for name in COLUMNS)]
+        )
         worst += _worst(group.name, found)
     progress(len(everything), len(everything))
-    few = [["from links and two points", "points", "with the links", "without"], *_few(folder, everything)]
+    few = [
+        ["from links and two points", "points", "with the links", "without"],
+        *_few(folder, everything),
+    ]
     return "\n\n".join(output.align(part) for part in (rows, worst, few) if len(part) > 1)
 
 
 def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
-    """The curves of a folder with an index, by family and library; forced algorithms apart from others, and of others
-    each set-up alone, where the same was measured on several."""
+    """The curves of a folder with an index, by family and library; forced algorithms apart from
+    others, and of others each set-up alone, where the same was measured on several."""
     curves = read_all([folder]).curves
     names = sorted({curve.family for curve in curves})
     for family in names:
@@ -107,12 +120,14 @@ def _cell(one: Error | None, own: float | None) -> str:
     if one is None:
         return "-"
     return "  ".join(
-        "-" if value is None else f"{value:.1%}" for value in (one.model, one.discrepancy, one.baseline, own)
+        "-" if value is None else f"{value:.1%}"
+        for value in (one.model, one.discrepancy, one.baseline, own)
     )
 
 
 def _own(group: Group, measured: Points, protocol: str) -> float | None:
-    """The error of NCCL's own model on what `protocol` leaves out; none if it has none, or the GPUs are not known."""
+    """The error of NCCL's own model on what `protocol` leaves out; none if it has none, or the GPUs
+    are not known."""
     if group.library is not NCCL:
         return None
     found = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
@@ -121,11 +136,14 @@ def _own(group: Group, measured: Points, protocol: str) -> float | None:
 
 
 def _few(folder: Path, everything: Iterable[Group]) -> Iterator[list[str]]:
-    """Errors on all other points of a collective of two that were fitted, on machines whose links a family measured."""
+    """Errors on all other points of a collective of two that were fitted, on machines whose links a
+    family measured."""
     curves = read_all([folder]).curves
     for group in everything:
         links = _links(group, curves)
-        for collective in dict.fromkeys(curve.collective for curve in group.curves) if links else ():
+        for collective in (
+            dict.fromkeys(curve.collective for curve in group.curves) if links else ()
+        ):
             same = [one for one in group.curves if one.collective == collective]
             measured, _ = points(same, group.library, least=LINKED)
             keep = ends(measured)
@@ -133,11 +151,16 @@ def _few(folder: Path, everything: Iterable[Group]) -> Iterator[list[str]]:
             for library in (linked(group.library, port(links)), group.library):
                 seconds = transfer(measured, library, keep)
                 errors.append(float(np.abs(seconds / measured.seconds - 1)[~keep].mean()))
-            yield [f"{group.name} {collective}", str(np.count_nonzero(~keep)), *(f"{error:.1%}" for error in errors)]
+            yield [
+                f"{group.name} {collective}",
+                str(np.count_nonzero(~keep)),
+                *(f"{error:.1%}" for error in errors),
+            ]
 
 
 def _links(group: Group, curves: Iterable[Curve]) -> list[Curve]:
-    """Point-to-point curves on the GPUs of a group whose library moves data between GPUs: of its family and a "p"."""
+    """Point-to-point curves on the GPUs of a group whose library moves data between GPUs: of its
+    family and a "p"."""
     family = f"{group.curves[0].family.split()[0]}p"
     words = set(_GPU.findall(" ".join(curve.machine for curve in group.curves)))
     return [

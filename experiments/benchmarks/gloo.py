@@ -1,7 +1,7 @@
 """Predicted beside measured operations of gloo: `python -m experiments.benchmarks gloo [FILE.csv]`.
 
-On links of known rate and delay one number is fitted: the software that a message meets on its way. What it is fitted
-to is never what a prediction is held against: more ranks, or the sizes between.
+On links of known rate and delay one number is fitted: the software that a message meets on its way.
+What it is fitted to is never what a prediction is held against: more ranks, or the sizes between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ COMMITTED = Path("examples/lab/gloo.csv")
 PAYLOAD = 1448 / 1514
 """Of an Ethernet frame of 1500 bytes: what TCP carries of it."""
 QUIET = 0.05
-"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not judged."""
+"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not
+judged."""
 MOST_RANKS = 64
 COLUMNS = ("collective", "ranks", "size_bytes", "time_us", "cv", "rate_bps", "delay_s")
 SLOWEST = 1e-3
@@ -48,8 +49,8 @@ HAND_WRITTEN = {
 
 
 class Row(NamedTuple):
-    """A measured operation of `nbytes`, gloo's own or `algorithm` over isend and irecv: `rate` in bit/s, one-way
-    `delay` and median `measured` in seconds, and the coefficient of variation."""
+    """A measured operation of `nbytes`, gloo's own or `algorithm` over isend and irecv: `rate` in
+    bit/s, one-way `delay` and median `measured` in seconds, and the coefficient of variation."""
 
     collective: str
     algorithm: str
@@ -67,8 +68,8 @@ class Row(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a prediction takes into account: how flows share a link, that ready signals take time, that segments have at
-    most 1 MiB, that frames have headers."""
+    """What a prediction takes into account: how flows share a link, that ready signals take time,
+    that segments have at most 1 MiB, that frames have headers."""
 
     sharing: Sharing = "fair"
     signals: bool = True
@@ -87,18 +88,24 @@ WITHOUT = {
 """The rules, and all but one of them."""
 
 
-def lab(ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD) -> Topology:
-    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two ranks."""
+def lab(
+    ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD
+) -> Topology:
+    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two
+    ranks."""
     return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a sweep in our columns, or in the older ones of the first lab (p, median_s). Raises InputError."""
+    """The rows of a sweep in our columns, or in the older ones of the first lab (p, median_s).
+    Raises InputError."""
     try:
         lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
         return [_row(line) for line in lines]
     except KeyError as error:
-        raise InputError(f"{path}: no column {error}: a lab's sweep has {', '.join(COLUMNS)}") from None
+        raise InputError(
+            f"{path}: no column {error}: a lab's sweep has {', '.join(COLUMNS)}"
+        ) from None
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise InputError(f"{path} is no sweep of a lab: {error}") from None
 
@@ -117,14 +124,21 @@ def _row(line: dict[str, str]) -> Row:
         variation=float(line["cv"]),
     )
     numbers = row[2:]
-    if not (2 <= row.ranks <= MOST_RANKS and min(numbers) >= 0 and all(numbers[:3]) and np.all(np.isfinite(numbers))):
+    if not (
+        2 <= row.ranks <= MOST_RANKS
+        and min(numbers) >= 0
+        and all(numbers[:3])
+        and np.all(np.isfinite(numbers))
+    ):
         raise ValueError(f"{dict(line)} has a number that none can be; ranks are 2 to {MOST_RANKS}")
     return row
 
 
 def quiet(rows: Iterable[Row]) -> list[Row]:
     """The rows to be judged: they vary little, and there is a schedule of what was run."""
-    return [row for row in rows if row.variation < QUIET and (row.algorithm or row.collective in _OWN)]
+    return [
+        row for row in rows if row.variation < QUIET and (row.algorithm or row.collective in _OWN)
+    ]
 
 
 def _straight(back: bool) -> Callable[[int, float], Schedule]:
@@ -153,8 +167,13 @@ _OWN: dict[str, Callable[[int, float], Schedule]] = {
     "sendrecv": _straight(back=False),
     "pingpong": _straight(back=True),
 }
-"""Gloo's own operations; in the older sweeps also a message from rank 0 to rank 1, and one there and back."""
-_TWO_SEGMENTS = {"all_reduce": gloo_ring_all_reduce, "reduce_scatter": gloo_ring_all_reduce, "reduce": gloo_ring_reduce}
+"""Gloo's own operations; in the older sweeps also a message from rank 0 to rank 1, and one there
+and back."""
+_TWO_SEGMENTS = {
+    "all_reduce": gloo_ring_all_reduce,
+    "reduce_scatter": gloo_ring_all_reduce,
+    "reduce": gloo_ring_reduce,
+}
 
 
 @cache
@@ -202,12 +221,15 @@ def by_ranks(rows: Sequence[Row]) -> list[bool]:
 
 
 def by_sizes(rows: Sequence[Row]) -> list[bool]:
-    """Which rows are fitted if every second size is not seen; the sizes of three ranks are a little below."""
+    """Which rows are fitted if every second size is not seen; the sizes of three ranks are a little
+    below."""
     sizes = sorted({round(np.log2(row.nbytes)) for row in rows})
     return [sizes.index(round(np.log2(row.nbytes))) % 2 == 0 for row in rows]
 
 
-def held_out(rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES) -> tuple[float, list[Row], list[float]]:
+def held_out(
+    rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES
+) -> tuple[float, list[Row], list[float]]:
     """The software seconds fitted to some rows; the other rows, and their errors."""
     seen = [row for row, mark in zip(rows, fitted, strict=True) if mark]
     unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
@@ -216,13 +238,17 @@ def held_out(rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES) 
 
 
 def table(path: Path) -> str:
-    """Held-out errors of gloo's own operations, of programs over isend and irecv, and without each of the rules."""
+    """Held-out errors of gloo's own operations, of programs over isend and irecv, and without each
+    of the rules."""
     rows = read(path)
     judged = quiet(rows)
-    own, written = ([row for row in judged if bool(row.algorithm) == hand] for hand in (False, True))
+    own, written = (
+        [row for row in judged if bool(row.algorithm) == hand] for hand in (False, True)
+    )
     loud = sum(row.variation >= QUIET for row in rows)
     parts = [
-        f"{path.name}: {len(rows)} rows, {len(judged)} judged; {loud} vary by {QUIET:.0%} or more, of "
+        f"{path.name}: {len(rows)} rows, {len(judged)} judged; {loud} vary by {QUIET:.0%} or "
+        f"more, of "
         f"{len(rows) - loud - len(judged)} there is no schedule"
     ]
     for title, some in (("gloo's own operations", own), ("over isend and irecv", written)):
@@ -233,7 +259,13 @@ def table(path: Path) -> str:
 
 def _protocols(title: str, rows: Sequence[Row]) -> str:
     lines = [
-        [title, "software", f"p = {max(row.ranks for row in rows)} unseen", "software", "every second size unseen"]
+        [
+            title,
+            "software",
+            f"p = {max(row.ranks for row in rows)} unseen",
+            "software",
+            "every second size unseen",
+        ]
     ]
     for name, rules in WITHOUT.items():
         cells = [name]
@@ -252,13 +284,23 @@ def _operations(rows: Sequence[Row]) -> str:
         some = [row for row in rows if row.what == what]
         found = errors(some, software)
         worst, row = max(zip(found, some, strict=True), key=lambda pair: abs(pair[0]))
-        place = [str(row.ranks), format_bytes(row.nbytes), f"{row.rate / 1e6:g}Mbit/s", format_seconds(row.delay)]
+        place = [
+            str(row.ranks),
+            format_bytes(row.nbytes),
+            f"{row.rate / 1e6:g}Mbit/s",
+            format_seconds(row.delay),
+        ]
         median = f"{np.median(np.abs(found)):.1%}"
-        lines.append([what, str(len(some)), median, f"{np.median(found):+.1%}", f"{worst:+.1%}", *place])
+        lines.append(
+            [what, str(len(some)), median, f"{np.median(found):+.1%}", f"{worst:+.1%}", *place]
+        )
     return output.align(lines)
 
 
 def _spread(found: Sequence[float]) -> str:
     if not found:
         return "none"
-    return f"{np.median(np.abs(found)):.1%}, mean {np.mean(np.abs(found)):.1%}, worst {max(map(abs, found)):.1%}"
+    return (
+        f"{np.median(np.abs(found)):.1%}, mean {np.mean(np.abs(found)):.1%}, worst "
+        f"{max(map(abs, found)):.1%}"
+    )

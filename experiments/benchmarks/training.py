@@ -1,7 +1,7 @@
 """Predicted beside measured training: `python -m experiments.benchmarks training FOLDER`.
 
-DDP over gloo on links of known rate and delay, whose layers sleep; ResNet-50 under Horovod on nodes whose all-reduces
-were measured. What a prediction is fitted to is never what it is held against.
+DDP over gloo on links of known rate and delay, whose layers sleep; ResNet-50 under Horovod on nodes
+whose all-reduces were measured. What a prediction is fitted to is never what it is held against.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from topologies.units import format_bytes, format_seconds
 
 MIB = 2.0**20
 NOISY = 0.25
-"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not judged."""
+"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not
+judged."""
 FITTED_RANKS = (2, 3)
 
 
 class Reduced(NamedTuple):
-    """A measured all-reduce of `nbytes`: `rate` in bit/s, one-way `delay` and median `measured` in seconds, and the
-    coefficient of variation."""
+    """A measured all-reduce of `nbytes`: `rate` in bit/s, one-way `delay` and median `measured` in
+    seconds, and the coefficient of variation."""
 
     ranks: int
     nbytes: float
@@ -52,12 +53,19 @@ class Reduced(NamedTuple):
     @property
     def role(self) -> str:
         """What the row is for."""
-        return "noisy" if self.variation > NOISY else "fitted" if self.ranks in FITTED_RANKS else "unseen"
+        return (
+            "noisy"
+            if self.variation > NOISY
+            else "fitted"
+            if self.ranks in FITTED_RANKS
+            else "unseen"
+        )
 
 
 class Slept(NamedTuple):
-    """A measured step of a DDP whose `layers` of `nbytes` sleep `forward` and `backward` seconds each; 0 `buckets`:
-    under no_sync. It took `measured` seconds, `measured_forward` of them until the backward."""
+    """A measured step of a DDP whose `layers` of `nbytes` sleep `forward` and `backward` seconds
+    each; 0 `buckets`: under no_sync. It took `measured` seconds, `measured_forward` of them until
+    the backward."""
 
     ranks: int
     rate: float
@@ -127,7 +135,9 @@ def reduced(row: Reduced, software: float) -> float:
 def calibrate(rows: Iterable[Reduced]) -> float:
     """Software seconds a one-way hop, from the rows to be fitted."""
     fitted = [row for row in rows if row.role == "fitted"]
-    return fit_software(lambda software: [reduced(row, software) / row.measured - 1 for row in fitted])
+    return fit_software(
+        lambda software: [reduced(row, software) / row.measured - 1 for row in fitted]
+    )
 
 
 def overhead(rows: Iterable[Slept]) -> Overhead:
@@ -145,7 +155,10 @@ def slept(row: Slept, software: float, extra: Overhead) -> float:
         batch=1,
         layers=tuple(
             Layer(
-                str(k), row.forward + extra.forward, row.backward + extra.backward, tensors=(Tensor("w", row.nbytes),)
+                str(k),
+                row.forward + extra.forward,
+                row.backward + extra.backward,
+                tensors=(Tensor("w", row.nbytes),),
             )
             for k in range(row.layers)
         ),
@@ -154,7 +167,11 @@ def slept(row: Slept, software: float, extra: Overhead) -> float:
         return model.compute
     caps = (0.1 * MIB, 1.98 * row.nbytes, 1000 * MIB)
     cap = next(cap for cap in caps if len(rebuilt(model, cap)) == row.buckets)
-    return step(model, lab(row.ranks, row.rate, row.delay, software), DDP(bucket=cap, algo="gloo_ring", streams=2))
+    return step(
+        model,
+        lab(row.ranks, row.rate, row.delay, software),
+        DDP(bucket=cap, algo="gloo_ring", streams=2),
+    )
 
 
 def step(model: Model, topology: Topology, ddp: DDP) -> float:
@@ -166,13 +183,14 @@ def step(model: Model, topology: Topology, ddp: DDP) -> float:
 FUSION = 64 * MIB
 """Horovod's fusion buffer by default at the time."""
 LARGE = MIB
-"""Bytes from which on curves are fitted: buckets are larger, and what is smaller goes by other protocols."""
+"""Bytes from which on curves are fitted: buckets are larger, and what is smaller goes by other
+protocols."""
 IMAGES, EPOCHS = 1_281_167, 90
 
 
 class Nodes(NamedTuple):
-    """A measured training run on `nodes` nodes of `gpus` GPUs in all: seconds a step, and how much longer that is than
-    on one node."""
+    """A measured training run on `nodes` nodes of `gpus` GPUs in all: seconds a step, and how much
+    longer that is than on one node."""
 
     nodes: int
     gpus: int
@@ -181,7 +199,8 @@ class Nodes(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Predicted: the share by which a step is longer than on one node, and the exposed communication in seconds."""
+    """Predicted: the share by which a step is longer than on one node, and the exposed
+    communication in seconds."""
 
     loss: float
     exposed: float
@@ -191,7 +210,11 @@ def runs(path: Path) -> list[Nodes]:
     """Runs of 90 epochs of ImageNet, the first on one node."""
     rows = list(_rows(path))
     steps = [
-        float(row["train_seconds"]) * int(row["gpus"]) * int(row["batch_per_gpu"]) / (EPOCHS * IMAGES) for row in rows
+        float(row["train_seconds"])
+        * int(row["gpus"])
+        * int(row["batch_per_gpu"])
+        / (EPOCHS * IMAGES)
+        for row in rows
     ]
     return [
         Nodes(int(row["nodes"]), int(row["gpus"]), seconds, seconds / steps[0] - 1)
@@ -200,23 +223,38 @@ def runs(path: Path) -> list[Nodes]:
 
 
 def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
-    """α and β of a ring through a switch from the sizes of an all-reduce curve from `least` bytes on.
+    """α and β of a ring through a switch from the sizes of an all-reduce curve from `least` bytes
+    on.
 
     Trees and halvings fit as well: they take a constant and a slope, too.
     """
     points = [point for point in read(path).curves[0].points if point.size >= least]
     sizes, seconds = [float(point.size) for point in points], [point.time_s for point in points]
-    return fit_links(find("ring").build(ranks, 1.0), sizes, seconds, lambda a, b: star(ranks, latency=a, bandwidth=b))
+    return fit_links(
+        find("ring").build(ranks, 1.0),
+        sizes,
+        seconds,
+        lambda a, b: star(ranks, latency=a, bandwidth=b),
+    )
 
 
-def losses(measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION) -> list[Loss]:
+def losses(
+    measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION
+) -> list[Loss]:
     """What more nodes cost ResNet-50 by communication that the backward does not hide.
 
-    The measured step on one node, less what is exposed there, is what a GPU computes; layers share it as the
-    architecture says. Buckets are cut as DDP does: closed by the tensor that reaches `bucket` bytes.
+    The measured step on one node, less what is exposed there, is what a GPU computes; layers share
+    it as the architecture says. Buckets are cut as DDP does: closed by the tensor that reaches
+    `bucket` bytes.
     """
-    horovod, model = DDP(bucket=bucket, broadcast_buffers=False), find_model("resnet50:batch=96,device=v100,dtype=fp32")
-    machines = [star(run.gpus, latency=fits[run.gpus].latency, bandwidth=fits[run.gpus].bandwidth) for run in measured]
+    horovod, model = (
+        DDP(bucket=bucket, broadcast_buffers=False),
+        find_model("resnet50:batch=96,device=v100,dtype=fp32"),
+    )
+    machines = [
+        star(run.gpus, latency=fits[run.gpus].latency, bandwidth=fits[run.gpus].bandwidth)
+        for run in measured
+    ]
     for _ in range(4):
         missing = measured[0].step - step(model, machines[0], horovod)
         model = _slower(model, 1 + missing / model.compute)
@@ -226,13 +264,15 @@ def losses(measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = F
 
 def _slower(model: Model, factor: float) -> Model:
     layers = [
-        replace(layer, forward=layer.forward * factor, backward=layer.backward * factor) for layer in model.layers
+        replace(layer, forward=layer.forward * factor, backward=layer.backward * factor)
+        for layer in model.layers
     ]
     return replace(model, layers=tuple(layers), optimizer=model.optimizer * factor)
 
 
 def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
-    """Steps of ResNet-50 with each size of bucket, on V100s with a NIC of 100 Gbit/s each, as shares of computing."""
+    """Steps of ResNet-50 with each size of bucket, on V100s with a NIC of 100 Gbit/s each, as
+    shares of computing."""
     model = find_model("resnet50:batch=32,device=v100,dtype=amp")
     machine = star(ranks, bandwidth=10e9, latency=3e-6)
     return [step(model, machine, DDP(bucket=bucket)) / model.compute for bucket in buckets]
@@ -251,20 +291,40 @@ def _lab_tables(folder: Path) -> str:
         time = reduced(row, software)
         first.append([format_bytes(row.nbytes), *_links(row), *_held(row.measured, time), row.role])
     second = [
-        ["buckets", "ranks", "rate", "delay", "backward", "measured", "predicted", "error", "as told", "error", ""]
+        [
+            "buckets",
+            "ranks",
+            "rate",
+            "delay",
+            "backward",
+            "measured",
+            "predicted",
+            "error",
+            "as told",
+            "error",
+            "",
+        ]
     ]
     for slow in steps:
         fitted, told = slept(slow, software, extra), slept(slow, software, Overhead())
         cells = [*_held(slow.measured, fitted), *_held(slow.measured, told)[1:], slow.role]
         second.append([str(slow.buckets), *_links(slow), format_seconds(slow.backward), *cells])
     found = (
-        f"{format_seconds(software)} of software a hop; a layer sleeps {format_seconds(extra.forward)} longer forward "
+        f"{format_seconds(software)} of software a hop; a layer sleeps "
+        f"{format_seconds(extra.forward)} longer forward "
         f"and {format_seconds(extra.backward)} longer backward than told"
     )
     errors = [
-        _summary("all-reduce", [(row.role, reduced(row, software) / row.measured - 1) for row in sweep]),
-        _summary("step", [(row.role, slept(row, software, extra) / row.measured - 1) for row in steps]),
-        _summary("step as told", [(row.role, slept(row, software, Overhead()) / row.measured - 1) for row in steps]),
+        _summary(
+            "all-reduce", [(row.role, reduced(row, software) / row.measured - 1) for row in sweep]
+        ),
+        _summary(
+            "step", [(row.role, slept(row, software, extra) / row.measured - 1) for row in steps]
+        ),
+        _summary(
+            "step as told",
+            [(row.role, slept(row, software, Overhead()) / row.measured - 1) for row in steps],
+        ),
     ]
     return "\n\n".join((output.align(first), output.align(second), "\n".join((found, *errors))))
 
@@ -290,19 +350,28 @@ def _horovod_tables(folder: Path) -> str:
 
     def fits(least: float) -> dict[int, Fit]:
         names = {run.gpus: f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured}
-        return {gpus: curve_fit(folder / "curves" / name, gpus, least) for gpus, name in names.items()}
+        return {
+            gpus: curve_fit(folder / "curves" / name, gpus, least) for gpus, name in names.items()
+        }
 
     by_least = {least: fits(least) for least in (0.0, 65536.0, LARGE, 4 * MIB)}
     rows = [["ResNet-50", "GPUs", "step", "loss", "predicted", "without communication", "exposed"]]
     for run, loss in zip(measured, losses(measured, by_least[LARGE]), strict=True):
         nodes = f"{run.nodes} node{'s' * (run.nodes > 1)}"
         shares = [f"{value:.2%}" for value in (run.loss, loss.loss, 0.0)]
-        rows.append([nodes, str(run.gpus), format_seconds(run.step), *shares, format_seconds(loss.exposed)])
+        rows.append(
+            [nodes, str(run.gpus), format_seconds(run.step), *shares, format_seconds(loss.exposed)]
+        )
     sizes = (10 * MIB, 25 * MIB, FUSION, 128 * MIB)
     other = [["curves fitted from", *(f"bucket {format_bytes(size)}" for size in sizes)]]
     for least, found in by_least.items():
         lost = [losses(measured, found, size) for size in sizes]
-        other.append([format_bytes(least), *(" ".join(f"{loss.loss:.2%}" for loss in each[1:]) for each in lost)])
+        other.append(
+            [
+                format_bytes(least),
+                *(" ".join(f"{loss.loss:.2%}" for loss in each[1:]) for each in lost),
+            ]
+        )
     return f"{output.align(rows)}\n\n{output.align(other)}"
 
 

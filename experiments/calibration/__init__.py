@@ -1,4 +1,5 @@
-"""From measured times to a machine's parameters, with intervals, and with errors on what the fit has not seen."""
+"""From measured times to a machine's parameters, with intervals, and with errors on what the fit
+has not seen."""
 
 from experiments.calibration.links import Fit, Interval, fit_links, solve
 

@@ -27,7 +27,8 @@ HOPELESS = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A fit of every point, what it says of the parameters, and its errors on points left out, by protocol."""
+    """A fit of every point, what it says of the parameters, and its errors on points left out, by
+    protocol."""
 
     fit: Fit
     estimates: Sequence[Estimate]
@@ -35,10 +36,15 @@ class Calibration:
 
 
 def library_of(curves: Iterable[Curve]) -> Library:
-    """The library that the curves say they are of. Raises InputError if they say none, or several."""
+    """The library that the curves say they are of. Raises InputError if they say none, or
+    several."""
     found = {known.name for known in map(_library, curves) if known}
     if len(found) != 1:
-        said = f"the runs are of {' and '.join(sorted(found))}" if found else "the runs do not say which library ran"
+        said = (
+            f"the runs are of {' and '.join(sorted(found))}"
+            if found
+            else "the runs do not say which library ran"
+        )
         raise InputError(f"{said}: choose with --library {', '.join(LIBRARIES)}")
     return LIBRARIES[found.pop().lower()]
 
@@ -66,7 +72,8 @@ def points(
     least: int = LEAST,
     profile: Profile | None = None,
 ) -> tuple[Points, list[str]]:
-    """What can be fitted, and a line for each curve that cannot. A `profile` says which labels have no effect."""
+    """What can be fitted, and a line for each curve that cannot. A `profile` says which labels have
+    no effect."""
     found: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
@@ -75,7 +82,10 @@ def points(
             skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
             continue
         if curve.streams:
-            skipped.append(f"{curve.source}: of many messages in flight, not the time of one: it is for --links")
+            skipped.append(
+                f"{curve.source}: of many messages in flight, not the time of one: it is for "
+                f"--links"
+            )
             continue
         try:
             one = series(curve, library, in_place=in_place, ran=_ran(curve, profile))
@@ -97,18 +107,27 @@ def points(
 
 
 def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
-    """What a profile knows to have run in spite of the curve's label; nothing where it knows nothing."""
+    """What a profile knows to have run in spite of the curve's label; nothing where it knows
+    nothing."""
     if profile is None or not curve.ranks:
         return ()
-    known = profile.ignored(forced(curve), curve.collective, curve.ranks, curve.nodes or curve.ranks, curve.library)
+    known = profile.ignored(
+        forced(curve), curve.collective, curve.ranks, curve.nodes or curve.ranks, curve.library
+    )
     return known.ran if known else ()
 
 
 def _check(one: Series, machine: Machine) -> None:
-    """Raise InputError if the machine has the ranks on other nodes than were measured, or is none for an algorithm that
-    is made for machines."""
-    if machine is not as_nodes and (count := used_nodes(machine(one.ranks, one.per_node))) != one.nodes:
-        raise InputError(f"{one.name}: {one.ranks} ranks on {one.nodes} nodes, which the machine has on {count:.0f}")
+    """Raise InputError if the machine has the ranks on other nodes than were measured, or is none
+    for an algorithm that is made for machines."""
+    if (
+        machine is not as_nodes
+        and (count := used_nodes(machine(one.ranks, one.per_node))) != one.nodes
+    ):
+        raise InputError(
+            f"{one.name}: {one.ranks} ranks on {one.nodes} nodes, which the machine has on "
+            f"{count:.0f}"
+        )
     for name in one.algorithms:
         if (fitted := find(name).fit) is not None:
             try:
@@ -125,24 +144,36 @@ def calibrate(
     *,
     gap: bool = False,
 ) -> Calibration:
-    """Fit every point, then leave points out by every protocol that the data allow. With `gap`, every g that the data
-    tell from the rest is fitted too."""
+    """Fit every point, then leave points out by every protocol that the data allow. With `gap`,
+    every g that the data tell from the rest is fitted too."""
     progress(0, 1 + len(PROTOCOLS))
-    whole = explore(Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ()))
+    whole = explore(
+        Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ())
+    )
     results = []
     for done, protocol in enumerate(PROTOCOLS, 1):
         progress(done, 1 + len(PROTOCOLS))
         results.append(held_out(whole, protocol))
     progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
-    return Calibration(whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()])
+    return Calibration(
+        whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()]
+    )
 
 
-def separated(measured: Points, library: Library, machine: Machine = as_nodes) -> list[tuple[str, str]]:
+def separated(
+    measured: Points, library: Library, machine: Machine = as_nodes
+) -> list[tuple[str, str]]:
     """Protocols and kinds of link whose g is identified by a fit with a g for all of them."""
     kinds = Model(measured, library, machine).kinds
-    names = {f"{prior.name} {kind} g": (prior.name, kind) for prior in library.protocols for kind in kinds}
+    names = {
+        f"{prior.name} {kind} g": (prior.name, kind)
+        for prior in library.protocols
+        for kind in kinds
+    }
     found = explore(Model(measured, library, machine, gaps=list(names.values()))).estimates()
-    return [names[one.parameter.name] for one in found if one.parameter.name in names and not one.open]
+    return [
+        names[one.parameter.name] for one in found if one.parameter.name in names and not one.open
+    ]
 
 
 def document(
@@ -166,7 +197,9 @@ def document(
         for one in calibration.estimates
     }
     errors = {one.protocol: error(one) for one in calibration.held_out}
-    profile = replace(model.profile(calibration.fit.inner, name, machine), ineffective=tuple(ineffective))
+    profile = replace(
+        model.profile(calibration.fit.inner, name, machine), ineffective=tuple(ineffective)
+    )
     about = {"estimates": estimates, "errors": errors, "sources": list(sources), "made": made}
     return of(profile, model.library.name, **about)
 

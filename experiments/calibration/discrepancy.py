@@ -1,8 +1,10 @@
-"""What a fitted model leaves over and neighbouring points share: a Gaussian process on log(measured / model).
+"""What a fitted model leaves over and neighbouring points share: a Gaussian process on log(measured
+/ model).
 
-After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured = model * discrepancy.
-A point's residual is taken to be like those of other sizes of its curve, of the same algorithm on other numbers of
-ranks, and of other algorithms on the same ranks, the less so the further they are apart.
+After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured =
+model * discrepancy. A point's residual is taken to be like those of other sizes of its curve, of
+the same algorithm on other numbers of ranks, and of other algorithms on the same ranks, the less so
+the further they are apart.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ LENGTHS = (8.0, 64.0, 512.0)
 
 
 class Likeness(NamedTuple):
-    """Standard deviations of log residuals: of what a curve, an algorithm, a number of ranks and all share, and of
-    noise; and factors in size and in ranks over which they forget each other by 1/e."""
+    """Standard deviations of log residuals: of what a curve, an algorithm, a number of ranks and
+    all share, and of noise; and factors in size and in ranks over which they forget each other by
+    1/e."""
 
     curve: float = 0.15
     algorithm: float = 0.15
@@ -39,15 +42,18 @@ USUAL = Likeness()
 
 
 def discrepancy(points: Points, residuals: Floats, keep: Flags) -> Floats:
-    """The residual to be expected at every point, from those that `keep` chooses. Outliers count less (Student's t).
+    """The residual to be expected at every point, from those that `keep` chooses. Outliers count
+    less (Student's t).
 
-    How large and how long likenesses are is what makes the residuals known most likely, of a few choices.
+    How large and how long likenesses are is what makes the residuals known most likely, of a few
+    choices.
     """
     wanted, noise = residuals[keep], USUAL.noise
     usual = {size: _covariance(points, USUAL._replace(size=size)) for size in LENGTHS}
     among = {size: like[np.ix_(keep, keep)] for size, like in usual.items()}
     factor, size = max(
-        product(FACTORS, LENGTHS), key=lambda one: _likelihood(one[0] ** 2 * among[one[1]], noise, wanted)
+        product(FACTORS, LENGTHS),
+        key=lambda one: _likelihood(one[0] ** 2 * among[one[1]], noise, wanted),
     )
     like, known = factor**2 * usual[size], factor**2 * among[size]
     weight = np.ones(len(wanted))
@@ -65,7 +71,10 @@ def _likelihood(known: Floats, noise: float, wanted: Floats) -> float:
     limit = max(3 * noise, float(np.quantile(np.abs(wanted), 0.95)))
     clipped = np.clip(wanted, -limit, limit)
     root = np.linalg.cholesky(known + noise**2 * np.eye(len(wanted)))
-    return float(-0.5 * np.sum(solve_triangular(root, clipped, lower=True) ** 2) - np.log(np.diag(root)).sum())
+    return float(
+        -0.5 * np.sum(solve_triangular(root, clipped, lower=True) ** 2)
+        - np.log(np.diag(root)).sum()
+    )
 
 
 def _covariance(points: Points, likeness: Likeness) -> Floats:
@@ -75,4 +84,6 @@ def _covariance(points: Points, likeness: Likeness) -> Floats:
     close = np.exp(-far / np.log(likeness.more))
     same = likeness.curve**2 * (points.curve[:, None] == points.curve)
     kin = likeness.algorithm**2 * (points.label[:, None] == points.label) * close
-    return np.asarray(near * (same + kin + likeness.ranks**2 * (far == 0) + likeness.all**2 * close))
+    return np.asarray(
+        near * (same + kin + likeness.ranks**2 * (far == 0) + likeness.all**2 * close)
+    )

@@ -1,4 +1,5 @@
-"""Measured beside predicted times of many curves: a panel an algorithm, a colour a number of ranks."""
+"""Measured beside predicted times of many curves: a panel an algorithm, a colour a number of
+ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> b
     figure = Figure(figsize=(4.6 * across + 0.4, 3.6 * down + 0.4), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
     ranks = sorted({curve.ranks for curve, _ in judged})
-    colour = {count: colormaps["viridis"](k / max(1, len(ranks) - 1) * 0.9) for k, count in enumerate(ranks)}
+    colour = {
+        count: colormaps["viridis"](k / max(1, len(ranks) - 1) * 0.9)
+        for k, count in enumerate(ranks)
+    }
     for axes, (label, curves) in zip(grid.flat, shown, strict=False):
         _panel(axes, label, curves, colour)
     for axes in grid.flat[len(shown) :]:
@@ -44,7 +48,9 @@ def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> b
     return to_bytes(figure, kind)
 
 
-def _panel(axes: Axes, label: str, curves: Sequence[Judged], colour: Mapping[int, tuple[float, ...]]) -> None:
+def _panel(
+    axes: Axes, label: str, curves: Sequence[Judged], colour: Mapping[int, tuple[float, ...]]
+) -> None:
     for curve, rows in sorted(curves, key=lambda one: one[0].ranks):
         axes.plot(curve.sizes, curve.seconds, "o", color=colour[curve.ranks], markersize=4)
         sizes, seconds = [row.size for row in rows], [row.seconds for row in rows]

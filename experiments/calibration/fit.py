@@ -1,4 +1,5 @@
-"""Fits of a machine's parameters to measured times: relative, robust, with intervals, and honest about what is open."""
+"""Fits of a machine's parameters to measured times: relative, robust, with intervals, and honest
+about what is open."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ SCALE = 0.15
 """The relative error from which a point counts less than its square."""
 ROUNDS = 8
 MISLABELLED = 10.0
-"""By how much less, in squares of SCALE, the library's own choices must cost for a curve not to be what it is called:
-about as much as a point that is 2.5 times too long. And they must cost less than half."""
+"""By how much less, in squares of SCALE, the library's own choices must cost for a curve not to be
+what it is called: about as much as a point that is 2.5 times too long. And they must cost less than
+half."""
 SPREADS = (0.5,)
 """How far from its start, in factors of e, a fit looks for paths before it begins."""
 CLOSE = 1e-3
@@ -27,11 +29,13 @@ STARTS, STEP = 3, 1e-6
 CONVERGED = 1e-5
 """By how much less, relatively, a step may better a fit or change it that is the last."""
 WIDE, ALIKE = 1.0, 0.99
-"""A parameter is not identified if its 95% interval is wider than its value, or if it goes with another so closely."""
+"""A parameter is not identified if its 95% interval is wider than its value, or if it goes with
+another so closely."""
 
 
 class Estimate(NamedTuple):
-    """A parameter's value and 95% interval, its start counted as data, and why it is not identified, if it is not."""
+    """A parameter's value and 95% interval, its start counted as data, and why it is not
+    identified, if it is not."""
 
     parameter: Parameter
     value: float
@@ -42,7 +46,8 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Where a fit ended: the parameters as the fit counts them, and predicted seconds of all points of its model."""
+    """Where a fit ended: the parameters as the fit counts them, and predicted seconds of all points
+    of its model."""
 
     model: Model
     inner: Floats
@@ -62,7 +67,9 @@ class Fit:
     @property
     def typical_residuals(self) -> Floats:
         """Those of a machine on which no number of nodes has anything of its own."""
-        return np.asarray(np.log(self.model.points.seconds / self.model.predict(self.model.typically(self.inner))))
+        return np.asarray(
+            np.log(self.model.points.seconds / self.model.predict(self.model.typically(self.inner)))
+        )
 
     @property
     def profile(self) -> Profile:
@@ -75,7 +82,8 @@ class Fit:
 
 
 def explore(model: Model) -> Fit:
-    """Fit all points, simulate where the fit ended, keep the paths found there, and fit again until nothing is new."""
+    """Fit all points, simulate where the fit ended, keep the paths found there, and fit again until
+    nothing is new."""
     everything = np.ones(len(model.points), dtype=np.bool_)
     random = np.random.default_rng(1)
     for spread in (*SPREADS, 0.0):
@@ -99,7 +107,8 @@ def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
-    """The model and where it ends once curves that are not what they are called are taken as what ran instead."""
+    """The model and where it ends once curves that are not what they are called are taken as what
+    ran instead."""
     ran = _mislabelled(model, keep, inner)
     if not ran:
         return model, inner
@@ -108,34 +117,44 @@ def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats
 
 
 def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[str, ...]]:
-    """Curves that points of `keep` show to be something else than they are called, and what ran instead."""
+    """Curves that points of `keep` show to be something else than they are called, and what ran
+    instead."""
     curves, together = model.points.curves, _together(model)
     called = _costs(model, keep, inner, together)
     least, ran = called / 2, dict[int, tuple[str, ...]]()
     for k in range(max(len(curve.instead) for curve in curves)):
         other = {c: curve.instead[k] for c, curve in enumerate(curves) if k < len(curve.instead)}
         costs = _costs(model.taking(other), keep, inner, together)
-        better = {c: names for c, names in other.items() if called[c] - costs[c] > MISLABELLED and costs[c] < least[c]}
+        better = {
+            c: names
+            for c, names in other.items()
+            if called[c] - costs[c] > MISLABELLED and costs[c] < least[c]
+        }
         ran |= better
         least[list(better)] = costs[list(better)]
     return ran
 
 
 def _together(model: Model) -> Flags:
-    """Which curves are judged with which: themselves, and those whose same label is known to have had no effect, shape
-    (curves, curves)."""
+    """Which curves are judged with which: themselves, and those whose same label is known to have
+    had no effect, shape (curves, curves)."""
     curves = model.points.curves
     told = [
-        (one.collective, one.forced, one.library, one.instead) if one.ignored else c for c, one in enumerate(curves)
+        (one.collective, one.forced, one.library, one.instead) if one.ignored else c
+        for c, one in enumerate(curves)
     ]
     return np.array([[one == other for other in told] for one in told])
 
 
 def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
-    """What the misfits of each curve, and of those that are judged with it, cost at points of `keep`."""
+    """What the misfits of each curve, and of those that are judged with it, cost at points of
+    `keep`."""
     misfits = np.log(model.predict(inner) / model.points.seconds)
     costs = 2 * (np.sqrt(1 + (misfits / SCALE) ** 2) - 1) * keep
-    return np.asarray(together @ np.bincount(model.points.curve, costs, len(model.points.curves)), dtype=np.float64)
+    return np.asarray(
+        together @ np.bincount(model.points.curve, costs, len(model.points.curves)),
+        dtype=np.float64,
+    )
 
 
 def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
@@ -153,10 +172,19 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
 
     random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]
-    starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))]
+    starts += [
+        model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))
+    ]
     ends = [
         least_squares(
-            residuals, one, slopes, loss="soft_l1", f_scale=SCALE, ftol=CONVERGED, xtol=CONVERGED, max_nfev=60
+            residuals,
+            one,
+            slopes,
+            loss="soft_l1",
+            f_scale=SCALE,
+            ftol=CONVERGED,
+            xtol=CONVERGED,
+            max_nfev=60,
         )
         for one in starts
     ]
@@ -175,9 +203,13 @@ def _estimates(end: Fit) -> list[Estimate]:
     normal = design.T @ (weight[:, None] * design)
     norms = np.sqrt(np.diag(normal))
     unseen, direct = norms < 1e-6, model.direct()
-    covariance = variance * np.linalg.pinv(normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True)
+    covariance = variance * np.linalg.pinv(
+        normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True
+    )
     covariance = direct @ covariance @ direct.T
-    half = np.where(unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0)))
+    half = np.where(
+        unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))
+    )
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
@@ -185,7 +217,8 @@ def _estimates(end: Fit) -> list[Estimate]:
 
 
 def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:
-    """Derivatives of log time by every parameter, shape (points, parameters), along the paths that are the time."""
+    """Derivatives of log time by every parameter, shape (points, parameters), along the paths that
+    are the time."""
     active = model.active(inner, chosen)
     steps = inner + STEP * np.eye(len(inner))
     ahead = np.stack([model.predict(one, chosen, active) for one in steps], axis=1)
@@ -200,4 +233,6 @@ def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) 
     why = "its interval is wider than its value" if wide else ""
     if alike[k, twin] > ALIKE:
         why = f"it goes with {model.parameters[twin].name}"
-    return Estimate(parameter, value, low, high, "no point depends on it" if np.isinf(width) else why)
+    return Estimate(
+        parameter, value, low, high, "no point depends on it" if np.isinf(width) else why
+    )

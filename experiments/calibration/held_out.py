@@ -1,4 +1,5 @@
-"""How well a model predicts what its fit has not seen: sizes, rank counts and plateaus, beside a baseline."""
+"""How well a model predicts what its fit has not seen: sizes, rank counts and plateaus, beside a
+baseline."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ FOLDS = 32
 
 
 class HeldOut(NamedTuple):
-    """|predicted / measured - 1| of unseen points, shape (points,), nan where a point was never left out: of the fitted
-    `model`, of the model with its `discrepancy`, and of the `baseline`."""
+    """|predicted / measured - 1| of unseen points, shape (points,), nan where a point was never
+    left out: of the fitted `model`, of the model with its `discrepancy`, and of the `baseline`."""
 
     protocol: str
     model: Floats
@@ -28,10 +29,12 @@ class HeldOut(NamedTuple):
 
 
 def held_out(whole: Fit, protocol: str) -> HeldOut:
-    """Leave points out as `protocol` says, fit the others from scratch, and predict what was left out.
+    """Leave points out as `protocol` says, fit the others from scratch, and predict what was left
+    out.
 
-    "sizes": every size in turn, in all curves at once; of more than FOLDS, neighbours together. "ranks": the largest
-    number of ranks. "collectives": every collective in turn. "plateau": the largest size of each curve.
+    "sizes": every size in turn, in all curves at once; of more than FOLDS, neighbours together.
+    "ranks": the largest number of ranks. "collectives": every collective in turn. "plateau": the
+    largest size of each curve.
     """
     model, points = whole.model, whole.model.points
     errors = np.full((3, len(points)), np.nan)
@@ -49,7 +52,9 @@ def held_out(whole: Fit, protocol: str) -> HeldOut:
 def _folds(points: Points, protocol: str) -> Iterator[Flags]:
     if protocol == "sizes":
         sizes = np.unique(points.size)
-        yield from (np.isin(points.size, block) for block in np.array_split(sizes, min(len(sizes), FOLDS)))
+        yield from (
+            np.isin(points.size, block) for block in np.array_split(sizes, min(len(sizes), FOLDS))
+        )
     elif protocol == "ranks":
         yield points.ranks == points.ranks.max()
     elif protocol == "collectives":
@@ -60,8 +65,9 @@ def _folds(points: Points, protocol: str) -> Iterator[Flags]:
 
 
 def _baseline(points: Points, left: Flags) -> Floats:
-    """One α and one β a curve, from its own other points; a curve left out whole takes those of its kind at the largest
-    fitted number of ranks, rescaled by the algorithm's closed form; nan where there is none."""
+    """One α and one β a curve, from its own other points; a curve left out whole takes those of its
+    kind at the largest fitted number of ranks, rescaled by the algorithm's closed form; nan where
+    there is none."""
     seconds = np.full(len(points), np.nan)
     for c in np.unique(points.curve[left]):
         here = points.curve == c

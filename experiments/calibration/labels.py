@@ -25,20 +25,32 @@ EXPLAINED = 0.25
 def of_fit(found: Fit) -> list[Ineffective]:
     """The labels of fitted curves that had no effect, and what ran instead."""
     curves = found.model.points.curves
-    labels = {c: _entry(one, found.model.ran.get(c, one.algorithms)) for c, one in enumerate(curves) if one.forced}
-    ignored = [labels[c] for c, one in enumerate(curves) if c in labels and (c in found.model.ran or one.ignored)]
+    labels = {
+        c: _entry(one, found.model.ran.get(c, one.algorithms))
+        for c, one in enumerate(curves)
+        if one.forced
+    }
+    ignored = [
+        labels[c]
+        for c, one in enumerate(curves)
+        if c in labels and (c in found.model.ran or one.ignored)
+    ]
     kept = [label for c, label in labels.items() if label not in ignored]
     return list(_everywhere(ignored, kept))
 
 
-def fallen_back(curves: Iterable[Curve], library: Library, profile: Profile, machine: Machine) -> list[Ineffective]:
-    """The labels of curves that were not fitted, as the machine cannot simulate what they are called, and that take as
-    long as what it can."""
+def fallen_back(
+    curves: Iterable[Curve], library: Library, profile: Profile, machine: Machine
+) -> list[Ineffective]:
+    """The labels of curves that were not fitted, as the machine cannot simulate what they are
+    called, and that take as long as what it can."""
     told: dict[tuple[str, str, str], list[Series]] = {}
     for curve in curves:
         if forced(curve).lower() in library.unsure and (one := _chosen(curve, library)) is not None:
             told.setdefault((one.collective, one.forced, one.library), []).append(one)
-    found = [label for alike in told.values() for label in _fallen_back(alike, library, profile, machine)]
+    found = [
+        label for alike in told.values() for label in _fallen_back(alike, library, profile, machine)
+    ]
     return list(_everywhere(found, []))
 
 
@@ -51,15 +63,22 @@ def _chosen(curve: Curve, library: Library) -> Series | None:
     return replace(one, forced=forced(curve)) if len(one.sizes) >= LEAST else None
 
 
-def _fallen_back(alike: list[Series], library: Library, profile: Profile, machine: Machine) -> list[Ineffective]:
-    """An entry a curve, where one of the library's algorithms or its choice explains all of them."""
+def _fallen_back(
+    alike: list[Series], library: Library, profile: Profile, machine: Machine
+) -> list[Ineffective]:
+    """An entry a curve, where one of the library's algorithms or its choice explains all of
+    them."""
 
     def predicted(one: Series, ran: tuple[str, ...]) -> list[Predicted]:
-        return predict(profile, library, replace(one, algorithms=ran), machine(one.ranks, one.per_node))
+        return predict(
+            profile, library, replace(one, algorithms=ran), machine(one.ranks, one.per_node)
+        )
 
     chosen = alike[0].algorithms
     misfits = {
-        ran: float(np.mean([abs(np.log1p(row.error)) for one in alike for row in predicted(one, ran)]))
+        ran: float(
+            np.mean([abs(np.log1p(row.error)) for one in alike for row in predicted(one, ran)])
+        )
         for ran in dict.fromkeys((*((name,) for name in chosen), chosen))
     }
     ran = min(misfits, key=lambda one: misfits[one])
@@ -71,7 +90,8 @@ def _entry(curve: Series, ran: tuple[str, ...]) -> Ineffective:
 
 
 def _everywhere(ignored: list[Ineffective], kept: list[Ineffective]) -> Iterator[Ineffective]:
-    """One entry for all numbers of ranks where a label was ignored on each of several, in favour of the same."""
+    """One entry for all numbers of ranks where a label was ignored on each of several, in favour of
+    the same."""
     done = set[Ineffective]()
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)
@@ -85,4 +105,8 @@ def _everywhere(ignored: list[Ineffective], kept: list[Ineffective]) -> Iterator
 
 def _same(one: Ineffective, other: Ineffective) -> bool:
     """Whether two labels differ in ranks, nodes and what ran alone."""
-    return (one.label, one.collective, one.library) == (other.label, other.collective, other.library)
+    return (one.label, one.collective, one.library) == (
+        other.label,
+        other.collective,
+        other.library,
+    )

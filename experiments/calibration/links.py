@@ -1,4 +1,5 @@
-"""What a machine's links must be like for the simulator to reproduce measured times: α and β, with intervals."""
+"""What a machine's links must be like for the simulator to reproduce measured times: α and β, with
+intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ SMALLEST = 1e-12
 
 
 class Fit(NamedTuple):
-    """α in seconds and β in bytes/s, each with its 95% interval (low, high); nan where the data are too few."""
+    """α in seconds and β in bytes/s, each with its 95% interval (low, high); nan where the data are
+    too few."""
 
     latency: float
     latency_interval: Interval
@@ -35,7 +37,10 @@ class Fit(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What the data do not say."""
-        given = (("α", self.latency, self.latency_interval), ("β", self.bandwidth, self.bandwidth_interval))
+        given = (
+            ("α", self.latency, self.latency_interval),
+            ("β", self.bandwidth, self.bandwidth_interval),
+        )
         return [
             f"{name} is not bounded by these sizes: they are too few, or it hardly matters in them"
             for name, value, (low, high) in given
@@ -44,13 +49,18 @@ class Fit(NamedTuple):
 
 
 def fit_links(
-    schedule: Schedule, sizes: Sequence[float], seconds: Sequence[float], links: Links, engine: Engine = "auto"
+    schedule: Schedule,
+    sizes: Sequence[float],
+    seconds: Sequence[float],
+    links: Links,
+    engine: Engine = "auto",
 ) -> Fit:
-    """Least squares of relative errors: |simulated/measured - 1| over `sizes` (bytes) and `seconds`.
+    """Least squares of relative errors: |simulated/measured - 1| over `sizes` (bytes) and
+    `seconds`.
 
-    The critical path's counts are the gradient. Within a region of unchanged service order the time is linear in α and
-    1/β, so one step is exact; where the order changes, steps are halved until the simulated error falls.
-    Raises InputError for fewer than two distinct sizes.
+    The critical path's counts are the gradient. Within a region of unchanged service order the time
+    is linear in α and 1/β, so one step is exact; where the order changes, steps are halved until
+    the simulated error falls. Raises InputError for fewer than two distinct sizes.
     """
     if len(set(sizes)) < 2:
         raise InputError(f"too few sizes to fit, {len(set(sizes))}: α and β need at least 2")
@@ -66,8 +76,8 @@ def fit_links(
 
 
 class _Point(NamedTuple):
-    """Where a fit stands: x = (α, 1/β), the counts of both, shape (sizes, 2), the simulated times, and the sum of
-    squared relative errors."""
+    """Where a fit stands: x = (α, 1/β), the counts of both, shape (sizes, 2), the simulated times,
+    and the sum of squared relative errors."""
 
     x: Floats
     counts: Floats
@@ -83,7 +93,9 @@ class _Point(NamedTuple):
 class _Problem:
     """Simulated times as a function of x = (α, 1/β)."""
 
-    def __init__(self, schedule: Schedule, sizes: Floats, seconds: Floats, links: Links, engine: Engine) -> None:
+    def __init__(
+        self, schedule: Schedule, sizes: Floats, seconds: Floats, links: Links, engine: Engine
+    ) -> None:
         self.schedules = [schedule.scaled(float(size)) for size in sizes]
         self.seconds, self.links, self.engine = seconds, links, engine
         unit = links(1.0, 1.0)
@@ -104,7 +116,8 @@ class _Problem:
         return _Point(x, counts, times, float(((times / self.seconds - 1) ** 2).sum()))
 
     def step(self, point: _Point) -> _Point:
-        """The best point on the way to the least squares of the linear model, if it is better than `point`."""
+        """The best point on the way to the least squares of the linear model, if it is better than
+        `point`."""
         goal = solve(point.counts / self.seconds[:, None], 1 - point.fixed / self.seconds)
         for shrink in (1.0, 0.5, 0.25, 0.125):
             candidate = self.at(point.x + shrink * (goal - point.x))
@@ -118,7 +131,8 @@ NEGLIGIBLE = 1e-150
 
 
 def solve(design: Floats, wanted: Floats) -> Floats:
-    """The x ≥ 0 of two parameters that brings `design @ x` nearest to `wanted`, in least squares."""
+    """The x ≥ 0 of two parameters that brings `design @ x` nearest to `wanted`, in least
+    squares."""
     design = np.where(design < NEGLIGIBLE, 0.0, design)
     both = np.linalg.lstsq(design, wanted, rcond=None)[0]
     if np.all(both >= 0):

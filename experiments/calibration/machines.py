@@ -9,23 +9,28 @@ from experiments.measurements import Curve, setups
 from topologies.errors import InputError
 
 _GPU = re.compile(
-    r"\b(?:[ABHPV]\d{2,3}[GS]?|A\d{4}|G[HB]\d{3}|MI\d{3}[AX]?|gfx\d{3}|L4|L40S?|T4|\d{4} ?Ti|[2-5]0[5-9]0)\b"
+    r"\b(?:[ABHPV]\d{2,3}[GS]?|A\d{4}|G[HB]\d{3}|MI\d{3}[AX]?|gfx\d{3}|L4|L40S?|T4|\d{4} "
+    r"?Ti|[2-5]0[5-9]0)\b"
 )
 SHOWN = 4
 """Machines that a refusal names."""
 
 
 def check(curves: Sequence[Curve]) -> None:
-    """Raise InputError where curves are of several machines, with the option that takes those of one: of several
-    families by an index, or with GPUs of several models."""
+    """Raise InputError where curves are of several machines, with the option that takes those of
+    one: of several families by an index, or with GPUs of several models."""
     for tell in (family, gpu):
         machines: dict[str, list[Curve]] = {}
         for curve in curves:
             machines.setdefault(tell(curve), []).append(curve)
         known = [machine for machine in machines if machine]
         if len(known) > 1:
-            shown = ", ".join(machine[:60] for machine in known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
-            raise InputError(f"runs of {len(known)} machines ({shown}): a profile is of one, {_advice(machines)}")
+            shown = ", ".join(machine[:60] for machine in known[:SHOWN]) + (
+                ", ..." if len(known) > SHOWN else ""
+            )
+            raise InputError(
+                f"runs of {len(known)} machines ({shown}): a profile is of one, {_advice(machines)}"
+            )
 
 
 def family(curve: Curve) -> str:
@@ -45,12 +50,21 @@ def gpu(curve: Curve) -> str:
 
 
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
-    """How to take the curves of one machine: by a word of their files' names, else by their family."""
-    names = {machine: [{*setups.words(curve)} for curve in curves] for machine, curves in machines.items()}
+    """How to take the curves of one machine: by a word of their files' names, else by their
+    family."""
+    names = {
+        machine: [{*setups.words(curve)} for curve in curves]
+        for machine, curves in machines.items()
+    }
     told = []
     for machine, files in names.items():
         others = [name for other, rest in names.items() if other != machine for name in rest]
-        told.append(sorted(set.intersection(*files).difference(*others), key=lambda word: (word.isdigit(), word)))
+        told.append(
+            sorted(
+                set.intersection(*files).difference(*others),
+                key=lambda word: (word.isdigit(), word),
+            )
+        )
     if all(told):
         return f"take each alone: {', '.join(f'--only {words[0]}' for words in told[:SHOWN])}"
     families = sorted({family(curve) for curves in machines.values() for curve in curves} - {""})

@@ -1,7 +1,8 @@
-"""NCCL's own model of collectives (:mod:`simulator.nccl_model`) on measured curves, as a yardstick for what was fitted.
+"""NCCL's own model of collectives (:mod:`simulator.nccl_model`) on measured curves, as a yardstick
+for what was fitted.
 
-Only the bandwidth of links is taken from the machine. In a job all channels are taken to be as fast inside nodes as
-between, alike, over NVLink, with Intel's CPUs and a NIC without latency.
+Only the bandwidth of links is taken from the machine. In a job all channels are taken to be as fast
+inside nodes as between, alike, over NVLink, with Intel's CPUs and a NIC without latency.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-WORDS = {"double_tree": "tree", "ring": "ring", "ring_all_gather": "ring", "ring_reduce_scatter": "ring"}
+WORDS = {
+    "double_tree": "tree",
+    "ring": "ring",
+    "ring_all_gather": "ring",
+    "ring_reduce_scatter": "ring",
+}
 WORDS |= {"chain_broadcast": "ring", "chain_reduce": "ring"}
 """What NCCL calls algorithms."""
 GPUS = {"V100": "volta", "A100": "ampere", "H100": "hopper", "H200": "hopper", "B200": "blackwell"}
@@ -31,13 +37,18 @@ def asked(text: str) -> str:
     """The generation in "nccl:GENERATION", empty in "nccl". Raises InputError for anything else."""
     name, _, generation = text.lower().partition(":")
     if name != "nccl" or (":" in text and generation not in GENERATIONS):
-        raise InputError(f"--compare {text[:40]!r}: expected nccl, or nccl: and one of {', '.join(GENERATIONS)}")
+        raise InputError(
+            f"--compare {text[:40]!r}: expected nccl, or nccl: and one of {', '.join(GENERATIONS)}"
+        )
     return generation
 
 
 def generations(curves: Iterable[Curve], chosen: str = "") -> dict[str, str]:
-    """The GPUs' generation by a curve's source: as `chosen`, else as the curve says; those that do not are left out."""
-    found = {curve.source: chosen or _generation(f"{curve.device} {curve.machine}") for curve in curves}
+    """The GPUs' generation by a curve's source: as `chosen`, else as the curve says; those that do
+    not are left out."""
+    found = {
+        curve.source: chosen or _generation(f"{curve.device} {curve.machine}") for curve in curves
+    }
     return {source: generation for source, generation in found.items() if generation}
 
 
@@ -51,20 +62,25 @@ def _generation(words: str) -> str:
 
 
 def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple in a job on as many nodes with as
-    many ranks: of `node` on one node, else of `network`, or `node` where that is less. Raises InputError if it has
-    none."""
+    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple in a job on as
+    many nodes with as many ranks: of `node` on one node, else of `network`, or `node` where that is
+    less. Raises InputError if it has none."""
     kind = "node" if curve.nodes == 1 else "network"
     if kind not in profile.protocols.get("Simple", {}):
-        raise InputError(f"{profile.profile} has no Simple of links of kind {kind}: NCCL's own model has no bandwidth")
+        raise InputError(
+            f"{profile.profile} has no Simple of links of kind {kind}: NCCL's own model has no "
+            f"bandwidth"
+        )
     return predict(curve, generation, _job_bandwidth(profile.simulated(), curve))
 
 
 def _job_bandwidth(profile: Profile, curve: Series) -> float:
-    """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as there, inside
-    as on one node."""
+    """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as
+    there, inside as on one node."""
     simple = next(one for one in profile.protocols if one.name == "Simple")
-    inside = simple.links["node"].bandwidth if "node" in simple.links and curve.per_node > 1 else np.inf
+    inside = (
+        simple.links["node"].bandwidth if "node" in simple.links and curve.per_node > 1 else np.inf
+    )
     if curve.nodes == 1:
         return inside
     job = profile.apply(as_nodes(curve.ranks, curve.per_node), simple, curve.algorithms[0])
@@ -72,8 +88,9 @@ def _job_bandwidth(profile: Profile, curve: Series) -> float:
 
 
 def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), by the algorithm and protocol that were forced, else by its choice;
-    nan for what it has no model of. `bandwidth` is that of all channels together, bytes/s."""
+    """Seconds by NCCL's own model, shape (sizes,), by the algorithm and protocol that were forced,
+    else by its choice; nan for what it has no model of. `bandwidth` is that of all channels
+    together, bytes/s."""
     names = tuple(dict.fromkeys(WORDS[name] for name in curve.algorithms if name in WORDS))
     if not names or curve.collective not in COLLECTIVES:
         return np.full(len(curve.sizes), np.nan)
@@ -83,7 +100,8 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
 
 
 def matched(curve: Series, generation: str) -> float:
-    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or as near as it comes."""
+    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or as
+    near as it comes."""
     largest = curve.at(curve.sizes == curve.sizes.max())
     low, high = SLOWEST, FASTEST
     for _ in range(HALVINGS):
@@ -94,16 +112,20 @@ def matched(curve: Series, generation: str) -> float:
 
 
 def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Floats:
-    """|predicted / measured - 1| of points left out, shape (points,), nan where none is or NCCL has no model.
+    """|predicted / measured - 1| of points left out, shape (points,), nan where none is or NCCL has
+    no model.
 
-    Bandwidths are of the largest sizes that are kept: "sizes", every size in turn, and "plateau", the largest: of the
-    same curve; "ranks", all curves on most ranks: of the curve of their kind on the most ranks that are kept.
+    Bandwidths are of the largest sizes that are kept: "sizes", every size in turn, and "plateau",
+    the largest: of the same curve; "ranks", all curves on most ranks: of the curve of their kind on
+    the most ranks that are kept.
     """
     found = np.full(len(points), np.nan)
     for c, curve in enumerate(points.curves):
         here = points.curve == c
         if known := generation.get(curve.name):
-            seconds = _of_others(points, c, known) if protocol == "ranks" else _of_its_own(curve, known)
+            seconds = (
+                _of_others(points, c, known) if protocol == "ranks" else _of_its_own(curve, known)
+            )
             found[here] = np.abs(seconds / curve.seconds - 1)
     return np.where(_left(points, protocol), found, np.nan)
 
@@ -125,7 +147,9 @@ def _of_its_own(curve: Series, generation: str) -> Floats:
 
 def _of_others(points: Points, c: int, generation: str) -> Floats:
     curve = points.curves[c]
-    alike = [one for one in points.curves if one.label == curve.label and one.ranks < points.ranks.max()]
+    alike = [
+        one for one in points.curves if one.label == curve.label and one.ranks < points.ranks.max()
+    ]
     if not alike:
         return np.full(len(curve.sizes), np.nan)
     return predict(curve, generation, matched(max(alike, key=lambda one: one.ranks), generation))

@@ -1,4 +1,5 @@
-"""Measured curves as a fit wants them: which algorithms may have run, where, how large, how long."""
+"""Measured curves as a fit wants them: which algorithms may have run, where, how large, how
+long."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks` ranks on `nodes`
-    nodes, by one of `algorithms`: the one that was forced, or those that the library may have chosen from.
+    """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks`
+    ranks on `nodes` nodes, by one of `algorithms`: the one that was forced, or those that the
+    library may have chosen from.
 
-    `elements` is the size of an element in bytes; `others` are what the library may have run in spite of `algorithms`;
-    `protocols` those that it was told to use, none if it chose. `forced` is the algorithm that it was told to take,
-    `ignored` says that this is known to have had no effect, and `instead` is what may have run where it had none: sets
-    of algorithms, of which the library took the fastest. `library` is its name and version in words.
+    `elements` is the size of an element in bytes; `others` are what the library may have run in
+    spite of `algorithms`; `protocols` those that it was told to use, none if it chose. `forced` is
+    the algorithm that it was told to take, `ignored` says that this is known to have had no effect,
+    and `instead` is what may have run where it had none: sets of algorithms, of which the library
+    took the fastest. `library` is its name and version in words.
     """
 
     name: str
@@ -62,23 +65,30 @@ _IGNORED = re.compile(r"^algorithm: label (\w{1,40}), NOT effective")
 
 
 def forced(curve: Curve) -> str:
-    """What a run was told to take, whether or not that had an effect; empty where nobody told it."""
+    """What a run was told to take, whether or not that had an effect; empty where nobody told
+    it."""
     ignored = (_IGNORED.match(note) for note in curve.notes)
     return curve.algorithm or next((found[1].lower() for found in ignored if found), "")
 
 
-def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple[str, ...] = ()) -> Series:
-    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library` chooses from; by those
-    of `ran` where it is known that one of these ran.
+def series(
+    curve: Curve, library: Library, *, in_place: bool = False, ran: tuple[str, ...] = ()
+) -> Series:
+    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library`
+    chooses from; by those of `ran` where it is known that one of these ran.
 
     Raises InputError where the curve leaves open what a fit needs.
     """
     known = ran or library.algorithms(curve.collective, curve.algorithm)
     if not known:
         what = curve.algorithm or f"whatever {library.name} chooses"
-        raise InputError(f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out")
+        raise InputError(
+            f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out"
+        )
     if not curve.ranks or curve.ranks < 2:
-        raise InputError(f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2")
+        raise InputError(
+            f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2"
+        )
     measured = curve.in_place if in_place else curve.points or curve.in_place
     points = [point for point in measured if not point.wrong]
     sizes = np.array([float(point.size) for point in points])
@@ -87,7 +97,9 @@ def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple
     others = tuple(name for name in chosen if library.memory and name not in known and not ran)
     word = forced(curve)
     ignored = bool(word) and (not curve.algorithm or bool(ran))
-    instead: tuple[tuple[str, ...], ...] = tuple((name,) for name in known if ignored and not ran and len(known) > 1)
+    instead: tuple[tuple[str, ...], ...] = tuple(
+        (name,) for name in known if ignored and not ran and len(known) > 1
+    )
     instead += (known + others,) if others else ()
     nodes = _nodes(curve, curve.ranks)
     told = library.told(curve.protocol)
@@ -110,15 +122,18 @@ def series(curve: Curve, library: Library, *, in_place: bool = False, ran: tuple
 
 
 def _nodes(curve: Curve, ranks: int) -> int:
-    """How many nodes took part; without that in the file as many as ranks. Raises InputError where they cannot have
-    had the ranks, so many on each and the rest on the last."""
+    """How many nodes took part; without that in the file as many as ranks. Raises InputError where
+    they cannot have had the ranks, so many on each and the rest on the last."""
     nodes = curve.nodes or ranks
     if nodes > ranks:
         raise InputError(
-            f"{curve.source}: {nodes} nodes for {ranks} ranks: there is a rank or more on each, correct it"
+            f"{curve.source}: {nodes} nodes for {ranks} ranks: there is a rank or more on each, "
+            f"correct it"
         )
     if -(-ranks // -(-ranks // nodes)) != nodes:
-        raise InputError(f"{curve.source}: {ranks} ranks cannot fill {nodes} nodes alike: correct one of the two")
+        raise InputError(
+            f"{curve.source}: {ranks} ranks cannot fill {nodes} nodes alike: correct one of the two"
+        )
     return nodes
 
 

@@ -1,4 +1,5 @@
-"""Curves that a fit of all curves does not explain: each of them is several times too slow or too fast."""
+"""Curves that a fit of all curves does not explain: each of them is several times too slow or too
+fast."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Outlier(NamedTuple):
 
 
 def outliers(found: Fit) -> Iterator[Outlier]:
-    """Curves that are off by FACTOR or more, where the fit may not put that down to their number of nodes alone."""
+    """Curves that are off by FACTOR or more, where the fit may not put that down to their number of
+    nodes alone."""
     model = found.model
     for c, curve in enumerate(model.points.curves):
         factor = float(np.exp(np.median(found.typical_residuals[model.points.curve == c])))

@@ -1,4 +1,5 @@
-"""What a fit has to find: parameters by name, where each starts, and how firmly it is held there."""
+"""What a fit has to find: parameters by name, where each starts, and how firmly it is held
+there."""
 
 from __future__ import annotations
 
@@ -17,17 +18,19 @@ NEGLIGIBLE = 1e-13
 SHORT = 0.1
 """Where a g starts, in units of α."""
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
-"""Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by that factor."""
+"""Weights of a prior: how many residuals of a factor e count as much as a parameter that is off by
+that factor."""
 
 
 SESSION = 0.25
-"""The weight of what slows one number of nodes more than others, as another allocation of the machine does."""
+"""The weight of what slows one number of nodes more than others, as another allocation of the
+machine does."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a fit: its name, where it starts, in what it is measured, and the weight of the start. It is
-    fitted as a logarithm, or as it is where `unit` is "power"."""
+    """A parameter of a fit: its name, where it starts, in what it is measured, and the weight of
+    the start. It is fitted as a logarithm, or as it is where `unit` is "power"."""
 
     name: str
     start: float
@@ -45,10 +48,15 @@ class Parameter:
 
 
 def parameters(
-    library: Library, known: Known, gaps: Collection[tuple[str, str]], crowding: bool, sessions: Iterable[int]
+    library: Library,
+    known: Known,
+    gaps: Collection[tuple[str, str]],
+    crowding: bool,
+    sessions: Iterable[int],
 ) -> Iterator[Parameter]:
-    """Those of a library on a machine with the kinds of links of `known`: with a g for `gaps`, with what the number of
-    nodes does if `crowding`, and with what each number of nodes in `sessions` has of its own."""
+    """Those of a library on a machine with the kinds of links of `known`: with a g for `gaps`, with
+    what the number of nodes does if `crowding`, and with what each number of nodes in `sessions`
+    has of its own."""
     yield Parameter("launch", library.launch, "s", LIKELY)
     for prior in library.protocols:
         yield from _of_protocol(prior, library, known, gaps)
@@ -76,7 +84,9 @@ def _of_protocol(
         yield Parameter(f"{prior.name} {kind} α", latency, "s", LIKELY if library.paced else LOOSE)
         if (prior.name, kind) in gaps:
             yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY)
-    for name, slowness in {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}.items():
+    for name, slowness in {
+        prior.rate(kind): slowness for kind, (_, slowness) in starts.items()
+    }.items():
         yield Parameter(name, slowness, "s/B", LOOSE)
     if prior.rings and known.rings:
         yield Parameter(f"{prior.name} α in rings", 0.0, "power", LIKELY)
@@ -99,7 +109,8 @@ def _of_memory(known: Known) -> Iterator[Parameter]:
 
 
 def _start(prior: Prior, library: Library, known: Known, kind: str) -> tuple[float, float]:
-    """Where α and 1/β of a kind of link start: the prior's, or in that proportion what the machine says."""
+    """Where α and 1/β of a kind of link start: the prior's, or in that proportion what the machine
+    says."""
     if kind in prior.latency:
         return prior.latency[kind], prior.slowness[kind]
     latency, slowness = known.figures[kind]

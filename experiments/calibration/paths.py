@@ -1,9 +1,11 @@
-"""Critical paths as counts: the simulated time of a schedule as a function of α, β and γ, without simulating again.
+"""Critical paths as counts: the simulated time of a schedule as a function of α, β and γ, without
+simulating again.
 
-Under the rules of time a path's length is linear in every α, 1/β and γ, and as long as no queue is served in another
-order the makespan is the length of the longest one. So the paths that simulations have found say what the time is at
-parameters near by. Fits work on them, simulate where they end, drop the paths that are longer there than the simulation
-(their order is no more), keep those that it found, and go on.
+Under the rules of time a path's length is linear in every α, 1/β and γ, and as long as no queue is
+served in another order the makespan is the length of the longest one. So the paths that simulations
+have found say what the time is at parameters near by. Fits work on them, simulate where they end,
+drop the paths that are longer there than the simulation (their order is no more), keep those that
+it found, and go on.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ TOLERANCE = 1e-9
 
 
 class Costs(NamedTuple):
-    """α (seconds), 1/β (s/B) and g (seconds) of each kind of link, in the order of `Paths.kinds`, and γ (s/B)."""
+    """α (seconds), 1/β (s/B) and g (seconds) of each kind of link, in the order of `Paths.kinds`,
+    and γ (s/B)."""
 
     latency: Floats
     slowness: Floats
@@ -40,11 +43,13 @@ class Costs(NamedTuple):
 
 
 class Paths:
-    """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by kind and bytes merged,
-    the bytes in units of V: shape (3 * kinds + 1,). `wrong` is by how much, relatively and at most, those known were
-    when points were last simulated."""
+    """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by
+    kind and bytes merged, the bytes in units of V: shape (3 * kinds + 1,). `wrong` is by how much,
+    relatively and at most, those known were when points were last simulated."""
 
-    def __init__(self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]) -> None:
+    def __init__(
+        self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]
+    ) -> None:
         self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
         if algorithm.fit is None:
             schedule = algorithm.build(ranks, 1.0)
@@ -57,7 +62,8 @@ class Paths:
         self.wrong = 1.0
 
     def rows(self, protocol: int, nbytes: float) -> list[Floats]:
-        """The paths found with a protocol at a size; those of large schedules are of all protocols and sizes."""
+        """The paths found with a protocol at a size; those of large schedules are of all protocols
+        and sizes."""
         return list(self.found.get(self._place(protocol, nbytes), {}).values())
 
     def _place(self, protocol: int, nbytes: float) -> tuple[int, float]:
@@ -76,7 +82,9 @@ class Paths:
         for links, alpha, slowness, each in zip(self.links, *costs[:3], strict=True):
             latency[links], bandwidth[links], gap[links] = alpha, 1 / slowness, each
         gamma = np.full_like(topology.reduction, costs.reduction)
-        changed = replace(topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=gamma)
+        changed = replace(
+            topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=gamma
+        )
         routed = replace(
             self.routed,
             topology=changed,
@@ -97,7 +105,8 @@ class Paths:
         return timeline.makespan
 
     def exchanged(self, nbytes: float, beyond: float) -> float:
-        """The bytes of V = `nbytes` after the first `beyond` of messages that ranks on two nodes exchange."""
+        """The bytes of V = `nbytes` after the first `beyond` of messages that ranks on two nodes
+        exchange."""
         if isinf(beyond):
             return 0.0
         if (nbytes, beyond) not in self.long:
@@ -106,7 +115,9 @@ class Paths:
             self.long[nbytes, beyond] = Exchanges(1.0, beyond).longer(messages)
         return self.long[nbytes, beyond]
 
-    def _keep(self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float) -> None:
+    def _keep(
+        self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float
+    ) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})
         for key, known in list(rows.items()):
             if float(known @ _each(costs, nbytes)) > makespan * (1 + TOLERANCE):
@@ -115,9 +126,13 @@ class Paths:
 
     def longest(self, costs: Costs, nbytes: float, protocol: int = 0) -> float:
         """Seconds of the longest known path; 0 without any."""
-        return max((float(row @ _each(costs, nbytes)) for row in self.rows(protocol, nbytes)), default=0.0)
+        return max(
+            (float(row @ _each(costs, nbytes)) for row in self.rows(protocol, nbytes)), default=0.0
+        )
 
 
 def _each(costs: Costs, nbytes: float) -> Floats:
     """What each count of a row costs."""
-    return np.concatenate((costs.latency, costs.slowness * nbytes, costs.gap, [costs.reduction * nbytes]))
+    return np.concatenate(
+        (costs.latency, costs.slowness * nbytes, costs.gap, [costs.reduction * nbytes])
+    )

@@ -1,4 +1,5 @@
-"""What a profile says of measured curves: every size simulated, with every algorithm and protocol that may have run."""
+"""What a profile says of measured curves: every size simulated, with every algorithm and protocol
+that may have run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from topologies.topology import Floats, Topology
 
 
 class Predicted(NamedTuple):
-    """A size in bytes, what was measured and what is predicted in seconds, and by what algorithm and protocol."""
+    """A size in bytes, what was measured and what is predicted in seconds, and by what algorithm
+    and protocol."""
 
     size: float
     measured: float
@@ -32,7 +34,8 @@ class Predicted(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An algorithm on some ranks and nodes, by the protocols that a run was told to use, none if it chose."""
+    """An algorithm on some ranks and nodes, by the protocols that a run was told to use, none if it
+    chose."""
 
     algorithm: str
     ranks: int
@@ -40,8 +43,11 @@ class Job(NamedTuple):
     protocols: tuple[str, ...]
 
 
-def predict(profile: Profile, library: Library, curve: Series, topology: Topology) -> list[Predicted]:
-    """Simulate every size of a curve; where the library chose, the fastest of its algorithms is taken."""
+def predict(
+    profile: Profile, library: Library, curve: Series, topology: Topology
+) -> list[Predicted]:
+    """Simulate every size of a curve; where the library chose, the fastest of its algorithms is
+    taken."""
     return predict_all(profile, library, [curve], lambda _: topology)[0]
 
 
@@ -68,7 +74,9 @@ def predict_all(
     return [_rows(library, curve, found) for curve in curves]
 
 
-def _rows(library: Library, curve: Series, found: Mapping[Job, Mapping[float, tuple[float, str]]]) -> list[Predicted]:
+def _rows(
+    library: Library, curve: Series, found: Mapping[Job, Mapping[float, tuple[float, str]]]
+) -> list[Predicted]:
     rows = []
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
         best = min(_running(library, curve, size), key=lambda job: found[job][size][0])

@@ -1,4 +1,5 @@
-"""What fits work on: the paths known of every point, by algorithm and protocol, as padded arrays."""
+"""What fits work on: the paths known of every point, by algorithm and protocol, as padded
+arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ Machine = Callable[[int, int], Topology]
 
 
 def as_nodes(ranks: int, per_node: int) -> Topology:
-    """The machine as a library sees it: ranks behind one port each, in nodes behind one port each."""
+    """The machine as a library sees it: ranks behind one port each, in nodes behind one port
+    each."""
     return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
 
 
@@ -53,11 +55,12 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape (points, algorithms,
-    protocols, paths, kinds), `merged` without the kinds, `factors` on α without the paths; and of shape (points,
-    algorithms) `absent`, infinite where a point has no such algorithm, else 0, `scratch` and what of it is `joined`, in
-    units of V, `rings`, 1 for a ring, else 0, bytes in `long` exchanges, `pairs`, 1 for sends and receives that have
-    channels of their own, and `alone`, 1 where one rank uses a node's port.
+    """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape
+    (points, algorithms, protocols, paths, kinds), `merged` without the kinds, `factors` on α
+    without the paths; and of shape (points, algorithms) `absent`, infinite where a point has no
+    such algorithm, else 0, `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a
+    ring, else 0, bytes in `long` exchanges, `pairs`, 1 for sends and receives that have channels of
+    their own, and `alone`, 1 where one rank uses a node's port.
     """
 
     latencies: Floats
@@ -83,21 +86,28 @@ class Table:
         shape = (len(every), 1, self.merged.shape[2], 1)
         kinds = self.bytes.shape[-1]
         latencies, crossed = np.zeros((*shape, kinds)), np.full((*shape, kinds), ENDLESS)
-        gaps, merged, place = np.zeros((*shape, kinds)), np.zeros(shape), (every, algorithm, protocol, path)
+        gaps, merged, place = (
+            np.zeros((*shape, kinds)),
+            np.zeros(shape),
+            (every, algorithm, protocol, path),
+        )
         latencies[every, 0, protocol, 0] = self.latencies[place]
         crossed[every, 0, protocol, 0] = self.bytes[place]
         gaps[every, 0, protocol, 0] = self.gaps[place]
         merged[every, 0, protocol, 0] = self.merged[place]
         paths = {"latencies": latencies, "bytes": crossed, "gaps": gaps, "merged": merged}
         beside = [column.name for column in fields(self) if column.name not in paths]
-        return Table(**paths, **{name: getattr(self, name)[every, algorithm][:, None] for name in beside})
+        return Table(
+            **paths, **{name: getattr(self, name)[every, algorithm][:, None] for name in beside}
+        )
 
 
 class Known:
-    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes. `rings` and `joins`:
-    whether a curve was told to run nothing else; what is of such algorithms alone can be fitted then. `pairs`: whether
-    some curves are of sends and receives with channels of their own and others are not. `wide`: whether jobs over
-    several nodes had different numbers of ranks there."""
+    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes.
+    `rings` and `joins`: whether a curve was told to run nothing else; what is of such algorithms
+    alone can be fitted then. `pairs`: whether some curves are of sends and receives with channels
+    of their own and others are not. `wide`: whether jobs over several nodes had different numbers
+    of ranks there."""
 
     def __init__(self, points: Points, library: Library, machine: Machine) -> None:
         self.points, self.library = points, library
@@ -116,9 +126,17 @@ class Known:
         self.joins = any(library.joined.keys() >= set(curve.algorithms) for curve in points.curves)
         self.rings = any(set(RINGS) >= set(curve.algorithms) for curve in points.curves)
         self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
-        self.scratch = any(library.scratch.keys() >= set(curve.algorithms) for curve in points.curves)
-        self.pairs = len({not set(curve.algorithms).isdisjoint(library.pairs) for curve in points.curves}) > 1
-        self.wide = library.paced and len({curve.per_node for curve in points.curves if curve.nodes > 1}) > 1
+        self.scratch = any(
+            library.scratch.keys() >= set(curve.algorithms) for curve in points.curves
+        )
+        self.pairs = (
+            len({not set(curve.algorithms).isdisjoint(library.pairs) for curve in points.curves})
+            > 1
+        )
+        self.wide = (
+            library.paced
+            and len({curve.per_node for curve in points.curves if curve.nodes > 1}) > 1
+        )
         self.long = any(map(self._exchanges, points.curves))
         self._table: tuple[int, Table] | None = None
 
@@ -139,8 +157,14 @@ class Known:
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""
         for (name, ranks, per_node), paths in self.of.items():
-            curves = [one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node]
-            sizes = [one.sizes for one in curves if name in self.library.all_of(one.algorithms + one.others)]
+            curves = [
+                one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node
+            ]
+            sizes = [
+                one.sizes
+                for one in curves
+                if name in self.library.all_of(one.algorithms + one.others)
+            ]
             yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
     def table(self) -> Table:
@@ -152,10 +176,15 @@ class Known:
 
     def _build(self) -> Table:
         points, kinds = self.points, len(self.kinds)
-        most = max(len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves)
+        most = max(
+            len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves
+        )
         deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
         shape = (len(points), most, len(self.library.protocols), deep)
-        latencies, crossed, gaps, merged = *(np.zeros((*shape, kinds)) for _ in range(3)), np.zeros(shape)
+        latencies, crossed, gaps, merged = (
+            *(np.zeros((*shape, kinds)) for _ in range(3)),
+            np.zeros(shape),
+        )
         factors = np.ones((len(points), most, len(self.library.protocols), kinds))
         absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
         joined, rings, long, pairs, alone = (np.zeros_like(scratch) for _ in range(5))
@@ -174,28 +203,50 @@ class Known:
                         merged[place] = rows[:, -1]
                 for q, prior in enumerate(self.library.protocols):
                     factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
-                barred = [q for q, prior in enumerate(self.library.protocols) if prior.name not in curve.protocols]
+                barred = [
+                    q
+                    for q, prior in enumerate(self.library.protocols)
+                    if prior.name not in curve.protocols
+                ]
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 scratch[here, a] = self.library.scratch.get(name, 0.0)
                 joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
                 rings[here, a] = name in RINGS
                 pairs[here, a] = name in self.library.pairs
                 alone[here, a] = name in ALONE
-                long[here, a] = [paths.exchanged(float(size), self.library.long) for size in points.size[here]]
+                long[here, a] = [
+                    paths.exchanged(float(size), self.library.long) for size in points.size[here]
+                ]
             absent[here] = self.absent(c, curve.algorithms, most)
-        return Table(latencies, crossed, gaps, merged, factors, absent, scratch, joined, rings, long, pairs, alone)
+        return Table(
+            latencies,
+            crossed,
+            gaps,
+            merged,
+            factors,
+            absent,
+            scratch,
+            joined,
+            rings,
+            long,
+            pairs,
+            alone,
+        )
 
     def absent(self, c: int, ran: tuple[str, ...], most: int) -> Floats:
-        """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`, else 0, shape (points
-        of the curve, most)."""
+        """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`,
+        else 0, shape (points of the curve, most)."""
         here, curve = self.points.curve == c, self.points.curves[c]
         found = np.full((np.count_nonzero(here), most), np.inf)
         for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
             found[:, a] = self._absent(name, ran, self.points, here)
         return found
 
-    def _absent(self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray) -> Floats:
-        """Infinite where the algorithm is not what runs: instead of those that need an element a rank, the other."""
+    def _absent(
+        self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray
+    ) -> Floats:
+        """Infinite where the algorithm is not what runs: instead of those that need an element a
+        rank, the other."""
         few = points.size[here] / ELEMENT < points.ranks[here]
         if name in algorithms:
             return np.where(few & (name in self.library.few), np.inf, 0.0)

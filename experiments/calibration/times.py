@@ -1,8 +1,9 @@
-"""What a collective takes under a profile at many sizes: one schedule, and as few simulations as tell.
+"""What a collective takes under a profile at many sizes: one schedule, and as few simulations as
+tell.
 
-A large schedule is simulated at the smallest and at the largest size at which a protocol may be the fastest. Where the
-critical path of one of them is that of the other too, sizes between have it as well, and its counts say how long they
-take. Else the size in the middle is simulated, and so on.
+A large schedule is simulated at the smallest and at the largest size at which a protocol may be the
+fastest. Where the critical path of one of them is that of the other too, sizes between have it as
+well, and its counts say how long they take. Else the size in the middle is simulated, and so on.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ LARGE = 100_000
 NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated."""
 SAME = 1e-6
-"""By how much, relatively, the time of a path and that of a simulation may differ if it is its critical path."""
+"""By how much, relatively, the time of a path and that of a simulation may differ if it is its
+critical path."""
 
 
 class Counts(NamedTuple):
-    """A critical path: how often it has α of each link and g of each medium, bytes in units of V over each medium, and
-    merged and copied by each rank."""
+    """A critical path: how often it has α of each link and g of each medium, bytes in units of V
+    over each medium, and merged and copied by each rank."""
 
     latency: Floats
     gap: Floats
@@ -69,9 +71,12 @@ def _built(algorithm: Algorithm, topology: Topology, ranks: int) -> tuple[Schedu
 
 
 class _Large:
-    """A schedule of many operations, routed once, and the critical paths that its simulations had."""
+    """A schedule of many operations, routed once, and the critical paths that its simulations
+    had."""
 
-    def __init__(self, profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology) -> None:
+    def __init__(
+        self, profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology
+    ) -> None:
         self.profile, self.algorithm, self.topology = profile, algorithm, topology
         self.routed = route(schedule, topology)
         self.paths: list[Counts] = []
@@ -85,7 +90,9 @@ class _Large:
         seem = {size: {one.name: self.seems(one, size) for one in protocols} for size in sizes}
         found: dict[float, dict[str, float]] = {size: {} for size in sizes}
         for one in protocols:
-            near = [size for size in sizes if seem[size][one.name] <= NEAR * min(seem[size].values())]
+            near = [
+                size for size in sizes if seem[size][one.name] <= NEAR * min(seem[size].values())
+            ]
             for size, seconds in self.between(one, near).items():
                 found[size][one.name] = seconds
         beside = {size: sum(self.beside(size).values()) for size in sizes}
@@ -97,17 +104,23 @@ class _Large:
         ends = list(dict.fromkeys((*sizes[:1], *sizes[-1:])))
         return self.inside(protocol, sizes, {size: self.simulate(protocol, size) for size in ends})
 
-    def inside(self, protocol: Protocol, sizes: Sequence[float], known: dict[float, float]) -> dict[float, float]:
+    def inside(
+        self, protocol: Protocol, sizes: Sequence[float], known: dict[float, float]
+    ) -> dict[float, float]:
         """Seconds of all sizes; the first and the last are known."""
         if len(sizes) <= 2:
             return known
         ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
         for path in self.paths:
             if all(abs(path.seconds(ends[size], size) / known[size] - 1) < SAME for size in ends):
-                return {size: path.seconds(self.machine(protocol, size), size) for size in sizes} | known
+                return {
+                    size: path.seconds(self.machine(protocol, size), size) for size in sizes
+                } | known
         middle = len(sizes) // 2
         known |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
-        halves = (self.inside(protocol, part, known) for part in (sizes[: middle + 1], sizes[middle:]))
+        halves = (
+            self.inside(protocol, part, known) for part in (sizes[: middle + 1], sizes[middle:])
+        )
         return {size: seconds for half in halves for size, seconds in half.items()}
 
     def seems(self, protocol: Protocol, size: float) -> float:
@@ -133,7 +146,9 @@ class _Large:
 
     def machine(self, protocol: Protocol, size: float) -> Routed:
         """The routes on the machine as a protocol finds it."""
-        return over(self.routed, self.profile.apply(self.topology, protocol, self.algorithm.name, size))
+        return over(
+            self.routed, self.profile.apply(self.topology, protocol, self.algorithm.name, size)
+        )
 
     def beside(self, size: float) -> dict[str, float]:
         """Seconds of what no link does."""

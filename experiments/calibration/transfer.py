@@ -1,4 +1,5 @@
-"""Few collectives on a machine whose links were measured: fits begin at the links, and two points do."""
+"""Few collectives on a machine whose links were measured: fits begin at the links, and two points
+do."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ SMALLER = 128
 
 
 def port(curves: Iterable[Curve]) -> float:
-    """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs moved at once.
+    """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs
+    moved at once.
 
-    Where OSU's benchmarks say that ranks are pairs, half of them send to the other half; others send round a ring, one
-    of them to the other node. A run that does not say on how many nodes it was is taken to be between two. Raises
-    InputError without any run.
+    Where OSU's benchmarks say that ranks are pairs, half of them send to the other half; others
+    send round a ring, one of them to the other node. A run that does not say on how many nodes it
+    was is taken to be between two. Raises InputError without any run.
     """
     rates = [
         _leaving(curve) * point.size / point.time_s
@@ -35,7 +37,8 @@ def port(curves: Iterable[Curve]) -> float:
     ]
     if not rates:
         raise InputError(
-            "no point-to-point run between two nodes: --links takes those of osu_mbw_mr, osu_bw, osu_latency"
+            "no point-to-point run between two nodes: --links takes those of osu_mbw_mr, osu_bw, "
+            "osu_latency"
         )
     return max(rates)
 
@@ -47,8 +50,9 @@ def _leaving(curve: Curve) -> float:
 
 
 def linked(library: Library, bandwidth: float) -> Library:
-    """A library on a machine whose nodes are known to have ports of `bandwidth` bytes/s: its last protocol has all of
-    that, the others what their flags leave of it, if they are not slower for another reason."""
+    """A library on a machine whose nodes are known to have ports of `bandwidth` bytes/s: its last
+    protocol has all of that, the others what their flags leave of it, if they are not slower for
+    another reason."""
     *others, last = library.protocols
     protocols = (*(_slowed(prior, bandwidth) for prior in others), _between(last, 1 / bandwidth))
     return replace(library, protocols=protocols)
@@ -64,7 +68,8 @@ def _between(prior: Prior, slowness: float) -> Prior:
 
 
 def ends(points: Points) -> Flags:
-    """Two points of the first curve on the most ranks: its largest size, and the one nearest to SMALLER times less."""
+    """Two points of the first curve on the most ranks: its largest size, and the one nearest to
+    SMALLER times less."""
     curve = int(np.argmax([one.ranks for one in points.curves]))
     here = np.flatnonzero(points.curve == curve)
     wanted = points.size[here].max() / np.array([1, SMALLER])
@@ -75,14 +80,16 @@ def ends(points: Points) -> Flags:
 
 
 def transfer(points: Points, library: Library, keep: Flags) -> Floats:
-    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of nothing else. They are on
-    one number of nodes: how a machine slows down with nodes is not carried over."""
+    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of
+    nothing else. They are on one number of nodes: how a machine slows down with nodes is not
+    carried over."""
     few = explore(Model(_at(points, keep), library))
     return carried(few, Model(points, library))
 
 
 def carried(few: Fit, model: Model) -> Floats:
-    """What a fit of few points predicts for those of `model`, whose other parameters stay where they start."""
+    """What a fit of few points predicts for those of `model`, whose other parameters stay where
+    they start."""
     values = dict(zip((one.name for one in few.model.parameters), few.inner, strict=True))
     inner = np.array([values.get(one.name, one.inner) for one in model.parameters])
     for _ in range(2):
@@ -93,4 +100,6 @@ def carried(few: Fit, model: Model) -> Floats:
 def _at(points: Points, keep: Flags) -> Points:
     """The points that `keep` chooses."""
     parts: Sequence[Flags] = [keep[points.curve == c] for c in range(len(points.curves))]
-    return Points(curve.at(part) for curve, part in zip(points.curves, parts, strict=True) if part.any())
+    return Points(
+        curve.at(part) for curve, part in zip(points.curves, parts, strict=True) if part.any()
+    )

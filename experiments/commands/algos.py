@@ -28,5 +28,7 @@ def run(how: str) -> None:
 
 
 def _block(record: dict[str, str]) -> str:
-    lines = [[f"  {key}", value] for key, value in record.items() if key not in ("algorithm", "summary")]
+    lines = [
+        [f"  {key}", value] for key, value in record.items() if key not in ("algorithm", "summary")
+    ]
     return f"{record['algorithm']}: {record['summary']}\n{output.align([*lines])}"

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from experiments import output
 from experiments.calibration import labels, machines
-from experiments.calibration.calibrate import LEAST, LINKED, Calibration, calibrate, document, library_of, points
+from experiments.calibration.calibrate import (
+    LEAST,
+    LINKED,
+    Calibration,
+    calibrate,
+    document,
+    library_of,
+    points,
+)
 from experiments.calibration.libraries import Library, library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.outliers import Outlier, outliers
@@ -50,42 +58,65 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     measurements = read_all(files, choice.family)
     curves = chosen_curves(measurements.curves, choice.only, choice.forced)
     if not curves:
-        raise InputError(f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it")
+        raise InputError(
+            f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it"
+        )
     machines.check(curves)
     chosen = library(choice.library) if choice.library else library_of(curves)
     built = machine_for(machine.topology if machine else "nodes")
     if links:
         chosen = _linked(chosen, choice)
-    measured, skipped = points(curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST)
+    measured, skipped = points(
+        curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST
+    )
     if links and max(one.nodes for one in measured.curves) == 1:
-        raise InputError(f"--links {links[0]}: all runs are on one node, and links are between nodes: leave it out")
+        raise InputError(
+            f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
+            f"it out"
+        )
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves, in_place=choice.in_place), *_uneven(measured)):
+    for line in (
+        *doubts(curves),
+        *setups.warnings(curves, in_place=choice.in_place),
+        *_uneven(measured),
+    ):
         output.note(line)
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
-    where = machine.topology if machine else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
+    where = (
+        machine.topology
+        if machine
+        else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
+    )
     called = choice.name or (out.stem if out else "profile")
     ignored = labels.of_fit(found.fit)
     fitted = {one.name for one in measured.curves}
-    others = [one for one in chosen_curves(measurements.curves, choice.only, False) if one.source not in fitted]
+    others = [
+        one
+        for one in chosen_curves(measurements.curves, choice.only, False)
+        if one.source not in fitted
+    ]
     ignored += labels.fallen_back(others, chosen, found.fit.profile, built)
     for line in (*map(_ignored, ignored), *map(_unlike, outliers(found.fit))):
         output.note(line)
-    profile = document(found, called, where, _sources(measured.curves), _made((*files, *links)), ignored)
+    profile = document(
+        found, called, where, _sources(measured.curves), _made((*files, *links)), ignored
+    )
     if out:
         write(profile, out)
     unknown = sum(bool(one.open) for one in profile.estimates.values())
     if unknown:
         verb = "is" if unknown == 1 else "are"
-        output.note(f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs")
+        output.note(
+            f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
+        )
     output.say(_render(profile, found, how))
     return 0
 
 
 def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> list[Curve]:
-    """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`. Raises InputError
-    if none has such a name, or if there is no word."""
+    """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`.
+    Raises InputError if none has such a name, or if there is no word."""
     named = list(curves)
     if only is not None:
         if not only.strip(" ,"):
@@ -93,14 +124,19 @@ def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> li
         named = setups.of_setup(curves, only)
         if not named:
             words = sorted({word for curve in curves for word in setups.words(curve)})
-            raise InputError(f"--only {only}: no file's name has that as a word: there are {', '.join(words)[:200]}")
+            raise InputError(
+                f"--only {only}: no file's name has that as a word: there are "
+                f"{', '.join(words)[:200]}"
+            )
     return [curve for curve in named if curve.algorithm or not forced]
 
 
 def _linked(chosen: Library, choice: Choice) -> Library:
     """The library on links that were measured."""
     if choice.machine and choice.machine.topology.partition(":")[0] != "nodes":
-        raise InputError(f"--links are of nodes with a port each: leave out --topology {choice.machine.topology}")
+        raise InputError(
+            f"--links are of nodes with a port each: leave out --topology {choice.machine.topology}"
+        )
     measured = read_all(choice.links)
     for line in (*(f"skipped {one}" for one in measured.skipped), *doubts(measured.curves)):
         output.note(line)
@@ -110,7 +146,8 @@ def _linked(chosen: Library, choice: Choice) -> Library:
 
 
 def machine_for(topology: str) -> Callable[[int, int], Topology]:
-    """From numbers of ranks and of ranks a node to what `--topology` names, with as many nodes as took part."""
+    """From numbers of ranks and of ranks a node to what `--topology` names, with as many nodes as
+    took part."""
     if topology.partition(":")[0] == "nodes":
         return as_nodes
     return partial(_built, Machine(topology))
@@ -125,21 +162,37 @@ def _uneven(measured: Points) -> Iterator[str]:
     for curve in measured.curves:
         if curve.ranks % curve.nodes:
             last = curve.ranks - curve.per_node * (curve.nodes - 1)
-            where = f"{output.counted(curve.ranks, 'rank')} on {output.counted(curve.nodes, 'node')}"
-            yield f"{curve.name}: {where} are taken as {curve.per_node} on each and {last} on the last"
+            where = (
+                f"{output.counted(curve.ranks, 'rank')} on {output.counted(curve.nodes, 'node')}"
+            )
+            yield (
+                f"{curve.name}: {where} are taken as {curve.per_node} on each and {last} on the "
+                f"last"
+            )
 
 
 def _unlike(one: Outlier) -> str:
     """A curve that the fit does not explain in words."""
-    how = f"{one.factor:.3g} times slower" if one.factor > 1 else f"{1 / one.factor:.3g} times faster"
-    said = f"{one.curve.name}: {one.curve.collective} on {output.counted(one.curve.ranks, 'rank')} is {how}"
-    return f"{said} than the fit of all curves says, in the median of its sizes: diagnose it, or leave it out"
+    how = (
+        f"{one.factor:.3g} times slower" if one.factor > 1 else f"{1 / one.factor:.3g} times faster"
+    )
+    said = (
+        f"{one.curve.name}: {one.curve.collective} on {output.counted(one.curve.ranks, 'rank')} "
+        f"is {how}"
+    )
+    return (
+        f"{said} than the fit of all curves says, in the median of its sizes: diagnose it, or "
+        f"leave it out"
+    )
 
 
 def _ignored(label: Ineffective) -> str:
     """A label without effect in words."""
     where = "" if label.ranks is None else f" on {output.counted(label.ranks, 'rank')}"
-    return f"{label.collective} told to take {label.label}{where} took {_fastest(label.ran)}: the profile says so"
+    return (
+        f"{label.collective} told to take {label.label}{where} took {_fastest(label.ran)}: the "
+        f"profile says so"
+    )
 
 
 def _fastest(names: Sequence[str]) -> str:
@@ -148,7 +201,10 @@ def _fastest(names: Sequence[str]) -> str:
 
 def _sources(curves: Sequence[Series]) -> list[str]:
     """What was fitted: files by name, without their folders."""
-    lines = [f"{Path(curve.name).name}: {curve.collective}, {output.counted(curve.ranks, 'rank')}" for curve in curves]
+    lines = [
+        f"{Path(curve.name).name}: {curve.collective}, {output.counted(curve.ranks, 'rank')}"
+        for curve in curves
+    ]
     return [line[:200] for line in lines[:SOURCES]]
 
 
@@ -159,17 +215,25 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
         for path in files
         if path.is_file()
     }
-    return {"simctl": version("simctl-collectives"), "numpy": version("numpy"), "scipy": version("scipy")} | digests
+    return {
+        "simctl": version("simctl-collectives"),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+    } | digests
 
 
 def _render(profile: Calibrated, found: Calibration, how: str) -> str:
-    records: list[output.Record] = [{"parameter": name, **one.model_dump()} for name, one in profile.estimates.items()]
+    records: list[output.Record] = [
+        {"parameter": name, **one.model_dump()} for name, one in profile.estimates.items()
+    ]
     if how == "json":
         return output.to_json(profile.model_dump(by_alias=True))
     if how == "csv":
         return output.to_csv(records).rstrip("\n")
     points = found.fit.model.points
-    amount = f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"
+    amount = (
+        f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"
+    )
     head = f"{profile.library} on {profile.machine}: {amount}"
     parts = [head, output.align(_parameters(profile.estimates)), error_table(profile.errors)]
     return "\n\n".join(parts)
@@ -179,9 +243,13 @@ def _parameters(estimates: dict[str, Estimated]) -> list[list[str]]:
     rows = [["parameter", "value", "95% from", "to", "not identified"]]
     for name, one in estimates.items():
         ends = sorted(
-            (end for end in (one.low, one.high) if end is not None), reverse="β" in name and one.unit != "power"
+            (end for end in (one.low, one.high) if end is not None),
+            reverse="β" in name and one.unit != "power",
         )
-        cells = [_shown(name, one.unit, one.value), *([_shown(name, one.unit, end) for end in ends] or ["-", "-"])]
+        cells = [
+            _shown(name, one.unit, one.value),
+            *([_shown(name, one.unit, end) for end in ends] or ["-", "-"]),
+        ]
         rows.append([name if one.unit == "power" else name.replace("1/β", "β"), *cells, one.open])
     return rows
 
@@ -201,6 +269,9 @@ def error_table(errors: dict[str, Error]) -> str:
     """Errors on what the fit has not seen, a row a protocol."""
     rows = [["unseen", "points", "model", "with discrepancy", "one α, β a curve"]]
     for name, one in errors.items():
-        cells = ("-" if value is None else f"{value:.1%}" for value in (one.model, one.discrepancy, one.baseline))
+        cells = (
+            "-" if value is None else f"{value:.1%}"
+            for value in (one.model, one.discrepancy, one.baseline)
+        )
         rows.append([name, str(one.points), *cells])
     return output.align(rows)

@@ -21,7 +21,17 @@ from experiments.profiles import find as find_profile
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
-_FIGURES = ("size_B", "time_s", "busbw_Bps", "regime", "fitted_s", "expected_s", "bound_s", "fraction", "algorithm")
+_FIGURES = (
+    "size_B",
+    "time_s",
+    "busbw_Bps",
+    "regime",
+    "fitted_s",
+    "expected_s",
+    "bound_s",
+    "fraction",
+    "algorithm",
+)
 _COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
 FEW = 4
 """Curves up to which every size is printed; of more, only what was found."""
@@ -66,7 +76,8 @@ def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterat
     for curve in measurements.curves:
         if ranks and curve.ranks and ranks != curve.ranks:
             raise InputError(
-                f"{curve.source} has {output.counted(curve.ranks, 'rank')}: --p {ranks} contradicts it, leave it out"
+                f"{curve.source} has {output.counted(curve.ranks, 'rank')}: --p {ranks} "
+                f"contradicts it, leave it out"
             )
         points = curve.in_place if in_place else curve.points or curve.in_place
         if points:
@@ -104,16 +115,29 @@ def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
 
 
 def _render(
-    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure], how: str
+    results: Sequence[Diagnosis],
+    differences: Sequence[Difference],
+    failures: Sequence[Failure],
+    how: str,
 ) -> str:
     if how == "json":
         between = [_difference(one) for one in differences]
         failed = [one._asdict() for one in failures]
-        return output.to_json({"curves": [_record(one) for one in results], "differences": between, "failures": failed})
+        return output.to_json(
+            {
+                "curves": [_record(one) for one in results],
+                "differences": between,
+                "failures": failed,
+            }
+        )
     if how == "csv":
-        return output.to_csv([*(row for one in results for row in _rows(one)), *map(_failed, failures)]).rstrip("\n")
+        return output.to_csv(
+            [*(row for one in results for row in _rows(one)), *map(_failed, failures)]
+        ).rstrip("\n")
     died = {one.source for one in failures}
-    blocks = ["\n".join(_text(one, len(results) <= FEW, one.curve.source in died)) for one in results]
+    blocks = [
+        "\n".join(_text(one, len(results) <= FEW, one.curve.source in died)) for one in results
+    ]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
     others = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
     return "\n".join([parted, *others] if results else others).lstrip("\n")
@@ -130,13 +154,22 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
 def _failures(failures: Sequence[Failure]) -> Iterator[str]:
     if failures:
         yield "\ntests"
-        yield from (f"  abnormal: {one.kind}, {Path(one.source).name}: {one.text}" for one in failures)
+        yield from (
+            f"  abnormal: {one.kind}, {Path(one.source).name}: {one.text}" for one in failures
+        )
         yield from (f"  try: {line}" for line in remedies(failures))
 
 
-def _total(results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]) -> str:
-    counts = [f"{sum(one.abnormal for one in results)} of {output.counted(len(results), 'curve')} abnormal"]
-    counts += [f"{output.counted(len(differences), 'difference')} between set-ups"] if differences else []
+def _total(
+    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
+) -> str:
+    counts = [
+        f"{sum(one.abnormal for one in results)} of {output.counted(len(results), 'curve')} "
+        f"abnormal"
+    ]
+    counts += (
+        [f"{output.counted(len(differences), 'difference')} between set-ups"] if differences else []
+    )
     counts += [f"{output.counted(len(failures), 'failure')} of tests"] if failures else []
     return "\n" + ", ".join(counts)
 
@@ -146,9 +179,13 @@ def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     curve = one.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
     kind = "" if curve.kind == COLLECTIVE else curve.kind
-    about = ", ".join(word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word)
+    about = ", ".join(
+        word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word
+    )
     yield f"{about}, {Path(curve.source).name}: {one.verdict}"
-    yield from (f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings)
+    yield from (
+        f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings
+    )
     if NO_FOOTER in curve.notes and not died:
         yield f"  note: {NO_FOOTER}"
     if not full:
@@ -165,8 +202,17 @@ def _table(one: Diagnosis) -> Iterator[list[str]]:
     yield [*head, *(("expected", "of it", "algorithm") if one.expected else ()), ""]
     binary = in_binary(map(float, one.samples.size))
     for row in _rows(one):
-        size, time, rate = float(row["size_B"] or 0), float(row["time_s"] or 0), float(row["busbw_Bps"] or 0)
-        cells = [f"  {format_bytes(size, binary)}", format_seconds(time), format_bandwidth(rate), str(row["regime"])]
+        size, time, rate = (
+            float(row["size_B"] or 0),
+            float(row["time_s"] or 0),
+            float(row["busbw_Bps"] or 0),
+        )
+        cells = [
+            f"  {format_bytes(size, binary)}",
+            format_seconds(time),
+            format_bandwidth(rate),
+            str(row["regime"]),
+        ]
         if one.expected:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
             cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]
@@ -190,8 +236,12 @@ def _rows(one: Diagnosis) -> Iterator[dict[str, output.Value]]:
             "bound_s": float(expected.bound[k]) if expected else None,
             "fraction": float(fraction[k]) if fraction is not None else None,
             "algorithm": expected.algorithm[k] if expected else None,
-            "abnormal": "; ".join(found.kind for found in one.findings if found.alarm and k in found.places),
-            "notes": "; ".join(found.kind for found in one.findings if not found.alarm and k in found.places),
+            "abnormal": "; ".join(
+                found.kind for found in one.findings if found.alarm and k in found.places
+            ),
+            "notes": "; ".join(
+                found.kind for found in one.findings if not found.alarm and k in found.places
+            ),
         }
 
 
@@ -212,7 +262,8 @@ def _record(one: Diagnosis) -> dict[str, object]:
         "capped": one.curve.capped,
         "notes": list(one.curve.notes),
         "findings": [
-            found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]} for found in one.findings
+            found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]}
+            for found in one.findings
         ],
         "protocols": [piece._asdict() for piece in one.envelope.pieces],
         "facts": list(one.facts),
@@ -224,4 +275,9 @@ def _record(one: Diagnosis) -> dict[str, object]:
 def _difference(one: Difference) -> dict[str, object]:
     ranges = [{"from_B": low, "to_B": high, "factor": factor} for low, high, factor in one.ranges]
     about = {"collective": one.slower.collective, "ranks": one.slower.ranks, "text": one.text}
-    return about | {"slower": one.slower.source, "faster": one.faster.source, "factor": one.factor, "ranges": ranges}
+    return about | {
+        "slower": one.slower.source,
+        "faster": one.faster.source,
+        "factor": one.factor,
+        "ranges": ranges,
+    }

@@ -29,7 +29,8 @@ USUAL = "ring"
 class Machine:
     """The options as text; calling it with numbers of ranks and of servers builds the machine.
 
-    `bandwidth`, `latency` and `gap` are of a shape's links: where they are None, 50 GB/s, 1 us and 0 us.
+    `bandwidth`, `latency` and `gap` are of a shape's links: where they are None, 50 GB/s, 1 us and
+    0 us.
     """
 
     topology: str
@@ -63,7 +64,8 @@ class Machine:
 
     @property
     def figures(self) -> Figures:
-        """What the options say of links and ranks. Raises InputError for text that is no quantity."""
+        """What the options say of links and ranks. Raises InputError for text that is no
+        quantity."""
         return Figures(
             bandwidth=_quantity(parse_bandwidth, self.bandwidth),
             latency=_quantity(parse_seconds, self.latency),
@@ -77,12 +79,14 @@ class Machine:
 
     @cached_property
     def size(self) -> int | None:
-        """The number of ranks, where the topology says how many it has: a file, nodes=4 or dims=4x4x4."""
+        """The number of ranks, where the topology says how many it has: a file, nodes=4 or
+        dims=4x4x4."""
         sized = self.blueprint.kind == "file" or self.blueprint.options.keys() & {"nodes", "dims"}
         return self.blueprint.whole().ranks if sized else None
 
     def laid_out(self, ranks: int, nodes: int) -> Machine:
-        """The machine with as many nodes as took part, and their first GPUs, unless the options say otherwise."""
+        """The machine with as many nodes as took part, and their first GPUs, unless the options say
+        otherwise."""
         if self.blueprint.name == "nodes" and nodes > 0:
             return replace(self, topology=f"nodes:per_node={-(-ranks // nodes)}")
         if self.blueprint.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
@@ -91,7 +95,9 @@ class Machine:
         size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
         if here >= size:
             return self
-        places = ",".join(str(node * size + place) for node in range(nodes) for place in range(here))
+        places = ",".join(
+            str(node * size + place) for node in range(nodes) for place in range(here)
+        )
         if "nodes" in self.blueprint.options:
             return replace(self, placement=places)
         text = f"{self.topology}{',' if self.blueprint.options else ':'}nodes={nodes}"
@@ -101,13 +107,18 @@ class Machine:
     def parameters(self) -> dict[str, str | bool | None]:
         """What describes the machine, defaults included: what a result is stored with."""
         usual = LINKS if self.blueprint.kind == "shape" else {}
-        return {name: value if value is not None else usual.get(name) for name, value in asdict(self).items()}
+        return {
+            name: value if value is not None else usual.get(name)
+            for name, value in asdict(self).items()
+        }
 
     @property
     def is_unnamed(self) -> bool:
         """Whether it is a shape of which nobody said how fast its links are."""
         return self.blueprint.kind == "shape" and not (
-            self.bandwidth or self.latency or self.blueprint.options.keys() & {"bandwidth", "latency"}
+            self.bandwidth
+            or self.latency
+            or self.blueprint.options.keys() & {"bandwidth", "latency"}
         )
 
     @cached_property
@@ -119,7 +130,11 @@ class Machine:
         """How `simulate` is asked to simulate."""
         if self.store_and_forward and self.sharing == "fair":
             raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
-        return Rules(cast(Engine, engine), "fair" if self.sharing == "fair" else "fifo", self.store_and_forward)
+        return Rules(
+            cast(Engine, engine),
+            "fair" if self.sharing == "fair" else "fifo",
+            self.store_and_forward,
+        )
 
 
 def machine_of(
@@ -130,7 +145,8 @@ def machine_of(
     sharing: str,
     store_and_forward: bool,
 ) -> tuple[Machine, Profile | None]:
-    """The machine that the options describe, and the profile of a name: by default that is of its own machine.
+    """The machine that the options describe, and the profile of a name: by default that is of its
+    own machine.
 
     Raises InputError for links that the profile has itself.
     """
@@ -138,23 +154,37 @@ def machine_of(
         return Machine(topology, *links, placement, sharing, store_and_forward), None
     from experiments.profiles import find as find_profile
 
-    for option, value in zip(("--bandwidth", "--latency", "--gap", "--reduction"), links, strict=True):
+    for option, value in zip(
+        ("--bandwidth", "--latency", "--gap", "--reduction"), links, strict=True
+    ):
         if value is not None:
-            raise InputError(f"{option} {value}: --profile {name} has links of its own, leave one of the two out")
+            raise InputError(
+                f"{option} {value}: --profile {name} has links of its own, leave one of the two out"
+            )
     profile = find_profile(name).simulated()
     return Machine(
-        profile.machine if topology == USUAL else topology, *links, placement, sharing, store_and_forward
+        profile.machine if topology == USUAL else topology,
+        *links,
+        placement,
+        sharing,
+        store_and_forward,
     ), profile
 
 
-def ignored(profile: Profile | None, algorithms: Iterable[Algorithm], ranks: Iterable[int]) -> Iterator[str]:
-    """A line for each algorithm that the machine's library did not run although it was told to, by its profile."""
+def ignored(
+    profile: Profile | None, algorithms: Iterable[Algorithm], ranks: Iterable[int]
+) -> Iterator[str]:
+    """A line for each algorithm that the machine's library did not run although it was told to, by
+    its profile."""
     if profile is None or not profile.ineffective:
         return
     for algorithm, p in product(algorithms, ranks):
         if known := profile.ignored(algorithm.name, algorithm.collective.name, p):
             who = f"with {known.library} " if known.library else ""
-            said = f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {who}took the fastest of"
+            said = (
+                f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {who}took "
+                f"the fastest of"
+            )
             yield f"{said} {', '.join(known.ran)}: this simulates {algorithm.name}"
 
 

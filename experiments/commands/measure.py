@@ -28,7 +28,8 @@ MOST = 1024
 LONGEST = 86_400.0
 _INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
 _COPIES = 3
-"""Buffers of V that every rank needs at least: numbers to begin with, where they change, what must come out."""
+"""Buffers of V that every rank needs at least: numbers to begin with, where they change, what must
+come out."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
 def _wait_for_the_end() -> None:
     """Wait until the launcher ends this process, `GRACE` seconds at most.
 
-    Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that another rank that leaves
-    first would cut off the message.
+    Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that
+    another rank that leaves first would cut off the message.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.sigtimedwait({signal.SIGTERM}, GRACE)
@@ -96,9 +97,15 @@ def _plans(request: Request, place: Place | None) -> list[Plan]:
 
 def _counts(nproc: str | None) -> list[int]:
     if nproc is None:
-        raise InputError("how many ranks: --nproc 4 starts them here; torchrun and srun start them on many machines")
+        raise InputError(
+            "how many ranks: --nproc 4 starts them here; torchrun and srun start them on many "
+            "machines"
+        )
     if TORCHRUN[0] in os.environ and TORCHRUN[1] in os.environ:
-        raise InputError(f"--nproc {nproc} in one of torchrun's processes: leave it out, torchrun has started them all")
+        raise InputError(
+            f"--nproc {nproc} in one of torchrun's processes: leave it out, torchrun has started "
+            f"them all"
+        )
     counts = parse_counts(nproc)
     if not all(1 <= count <= MOST for count in counts):
         raise InputError(f"--nproc {nproc}: 1 to {MOST} processes")
@@ -115,10 +122,14 @@ def _plan(request: Request, ranks: int) -> Plan:
         if value not in known:
             raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(known)}")
     if request.backend == "nccl" and device == "cpu":
-        raise InputError("backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo")
+        raise InputError(
+            "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
+        )
     _check_init(request.init or "")
     if request.repetitions < 1 or request.warmup < 1:
-        raise InputError(f"repetitions = {request.repetitions}, warmup = {request.warmup}: 1 or more")
+        raise InputError(
+            f"repetitions = {request.repetitions}, warmup = {request.warmup}: 1 or more"
+        )
     names, sizes = parse_names(request.collectives), parse_sizes(request.sizes)
     return Plan(
         request.backend,
@@ -148,13 +159,16 @@ def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
         largest, here = max(point.size_bytes for point in plan.points), 1 if place else plan.ranks
         if plan.device == "cpu" and _COPIES * here * largest > memory:
             raise InputError(
-                f"{format_bytes(largest)} at {here} rank(s) of this machine: more than fits into {format_bytes(memory)}"
+                f"{format_bytes(largest)} at {here} rank(s) of this machine: more than fits into "
+                f"{format_bytes(memory)}"
             )
 
 
 def _check_init(init: str) -> None:
     if init and not _INIT.fullmatch(init):
-        raise InputError(f"init {init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE")
+        raise InputError(
+            f"init {init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE"
+        )
     if init.startswith("tcp://"):
         check_port(f"init {init[:80]!r}", init.rpartition(":")[2])
     output.check_writable(_meeting_file(init))
@@ -168,7 +182,9 @@ def _check_here(plans: Sequence[Plan]) -> None:
         raise InputError(f"init {init!r}: a file that is not there yet, for one number of ranks")
     if init == "env://":
         if not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
-            raise InputError(f"init {init!r}: MASTER_ADDR and MASTER_PORT are not set, leave --init out")
+            raise InputError(
+                f"init {init!r}: MASTER_ADDR and MASTER_PORT are not set, leave --init out"
+            )
         meeting_point(os.environ)
 
 
@@ -201,7 +217,9 @@ def _record(out: Path | None, resume: bool) -> Record:
 def _without(plan: Plan, record: Record) -> Plan:
     """The plan without what has been measured."""
     known = {row.key for row in record.rows}
-    return replace(plan, points=tuple(point for point in plan.points if key_of(plan, point) not in known))
+    return replace(
+        plan, points=tuple(point for point in plan.points if key_of(plan, point) not in known)
+    )
 
 
 def _measure_here(plans: Sequence[Plan], record: Record) -> None:
@@ -249,7 +267,8 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
     wrong = sum(row.wrong > 0 for row in record.rows)
     if wrong:
         verb = "has a wrong result" if wrong == 1 else "have wrong results"
-        print(f"simctl: {wrong} of {output.counted(len(record.rows), 'point')} {verb}", file=sys.stderr)  # noqa: T201
+        points = output.counted(len(record.rows), "point")
+        print(f"simctl: {wrong} of {points} {verb}", file=sys.stderr)  # noqa: T201
     said = "; ".join(filter(None, (failure, _kept(record))))
     if failure is not None and said:
         print(f"simctl: {said}", file=sys.stderr)  # noqa: T201
@@ -274,7 +293,9 @@ def _provenance(request: Request, plans: Sequence[Plan], record: Record) -> str:
         except (OSError, ValueError):
             lost = "cannot be read" if record.meta.exists() else "is not there"
             rows = output.counted(len(record.rows), "row")
-            output.note(f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known")
+            output.note(
+                f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known"
+            )
     return json.dumps(made, indent=1)
 
 

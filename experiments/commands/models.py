@@ -20,7 +20,9 @@ def run(how: str) -> None:
                 "backward_s": model.backward,
                 "optimizer_s": model.optimizer,
                 "activations_B": model.activations,
-                "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
+                "options": "; ".join(
+                    f"{option}: {meaning}" for option, meaning in entry.options.items()
+                ),
                 "source": model.source,
             }
         )
@@ -36,6 +38,8 @@ CELLS: dict[str, output.Cell] = {
     "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
     "optimizer": lambda record: format_seconds(float(record["optimizer_s"] or 0)),
     "activations": lambda record: format_bytes(float(record["activations_B"] or 0), binary=False),
-    "options": lambda record: ", ".join(part.partition(":")[0] for part in str(record["options"]).split("; ")),
+    "options": lambda record: ", ".join(
+        part.partition(":")[0] for part in str(record["options"]).split("; ")
+    ),
     "source": lambda record: str(record["source"]),
 }

@@ -60,7 +60,8 @@ def run(request: Request, out: Path | None, how: str) -> int:
 
 
 def load(target: str) -> nn.Module:
-    """The module that PACKAGE.MODULE:NAME or FILE.py:NAME is, or returns when called without arguments.
+    """The module that PACKAGE.MODULE:NAME or FILE.py:NAME is, or returns when called without
+    arguments.
 
     Raises InputError if there is none.
     """
@@ -68,7 +69,9 @@ def load(target: str) -> nn.Module:
 
     place, _, name = target.rpartition(":")
     if not place or not name:
-        raise InputError(f"{target!r}: PACKAGE.MODULE:NAME or FILE.py:NAME, like torchvision.models:resnet18")
+        raise InputError(
+            f"{target!r}: PACKAGE.MODULE:NAME or FILE.py:NAME, like torchvision.models:resnet18"
+        )
     found: Any = _imported(place)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -81,7 +84,8 @@ def load(target: str) -> nn.Module:
 
 
 def parse_inputs(text: str, vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
-    """Random tensors of shapes like 8x3x224x224,8x128:int64, of `dtype` where none is said. Raises InputError."""
+    """Random tensors of shapes like 8x3x224x224,8x128:int64, of `dtype` where none is said. Raises
+    InputError."""
     if vocab < 1:
         raise InputError(f"vocab = {vocab}: 1 or more")
     return tuple(_input(shape.strip(), vocab, dtype) for shape in text.split(","))
@@ -117,7 +121,9 @@ def _imported(place: str) -> ModuleType:
     try:
         return _from_file(path) if path.suffix == ".py" else import_module(place)
     except (Exception, SystemExit) as error:
-        raise InputError(f"cannot import {place}: {type(error).__name__}: {first_line(error)}") from None
+        raise InputError(
+            f"cannot import {place}: {type(error).__name__}: {first_line(error)}"
+        ) from None
 
 
 def _check_file(path: Path) -> None:
@@ -145,7 +151,9 @@ def _called(found: Any, target: str) -> Any:
     try:
         return found()
     except (Exception, SystemExit) as error:
-        raise InputError(f"{target} cannot be called without arguments: {first_line(error)}") from None
+        raise InputError(
+            f"{target} cannot be called without arguments: {first_line(error)}"
+        ) from None
 
 
 def _input(text: str, vocab: int, dtype: str) -> torch.Tensor:
@@ -153,7 +161,10 @@ def _input(text: str, vocab: int, dtype: str) -> torch.Tensor:
 
     match = SHAPE.fullmatch(text)
     if match is None or (match[2] and match[2] not in OTHERS):
-        raise InputError(f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of {', '.join(OTHERS)}")
+        raise InputError(
+            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
+            f"{', '.join(OTHERS)}"
+        )
     shape, kind = [int(size) for size in match[1].split("x")], getattr(torch, match[2] or dtype)
     try:
         if kind.is_floating_point:
@@ -195,7 +206,11 @@ def _summary(model: Model) -> dict[str, output.Value]:
 
 def _records(model: Model, how: str) -> str:
     layers = [_record(layer) for layer in model.layers]
-    return output.to_json(_summary(model) | {"layers": layers}) if how == "json" else output.render(layers, {}, how)
+    return (
+        output.to_json(_summary(model) | {"layers": layers})
+        if how == "json"
+        else output.render(layers, {}, how)
+    )
 
 
 def _text(model: Model) -> str:
@@ -212,7 +227,9 @@ def _text(model: Model) -> str:
         ["  a step", f"{format_seconds(model.compute)} without communication"],
         ["  memory", f"{format_bandwidth(model.memory_bandwidth)} read and written by a copy"],
     ]
-    title = f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
+    title = (
+        f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
+    )
     return "\n\n".join([title, output.render(records, CELLS, "table"), output.align(rest)])
 
 

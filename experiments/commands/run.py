@@ -52,7 +52,9 @@ def run(
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
     output.check_writable(timeline, FIGURES)
     progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
-    case = Case(algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine), profile)
+    case = Case(
+        algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine), profile
+    )
     progress(1, 3)
     found = case.run(nbytes)
     progress(2, 3)
@@ -63,7 +65,9 @@ def run(
     if timeline:
         from experiments import figures
 
-        output.write(timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:]))
+        output.write(
+            timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:])
+        )
     behind = waits(result, path)
     report = {
         "summary": asdict(row),
@@ -94,7 +98,11 @@ def _bytes(nbytes: float, row: Row) -> str:
 
 def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
     """The media that carried most, most used first."""
-    topology, share, nbytes = timeline.routed.topology, timeline.utilisation(), timeline.medium_bytes()
+    topology, share, nbytes = (
+        timeline.routed.topology,
+        timeline.utilisation(),
+        timeline.medium_bytes(),
+    )
     order = np.lexsort((np.arange(len(share)), -nbytes, -np.round(share, 12)))
     return [
         {"medium": topology.medium_names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
@@ -104,7 +112,11 @@ def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
 
 
 def _text(
-    row: Row, machine: Machine, report: Mapping[str, object], path: list[Segment], waiting: list[list[str]]
+    row: Row,
+    machine: Machine,
+    report: Mapping[str, object],
+    path: list[Segment],
+    waiting: list[list[str]],
 ) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
     blocks = [
@@ -112,7 +124,11 @@ def _text(
         output.align(_summary(row)),
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
-        *([f"contention: waiting behind messages of other ranks\n{output.align(waiting)}"] if waiting else []),
+        *(
+            [f"contention: waiting behind messages of other ranks\n{output.align(waiting)}"]
+            if waiting
+            else []
+        ),
         "busiest links and ports\n" + output.align([_medium(medium, row) for medium in busiest]),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
@@ -124,16 +140,36 @@ def _text(
 
 
 def _summary(row: Row) -> list[list[str]]:
-    difference = "equal to the formula" if abs(row.difference) <= 1e-9 else f"{row.difference:+.2%} off the formula"
+    difference = (
+        "equal to the formula"
+        if abs(row.difference) <= 1e-9
+        else f"{row.difference:+.2%} off the formula"
+    )
     if row.verdict.startswith("not claimed"):
         difference = "formula, not claimed here:"
     return [
         ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
-        ["  best bound", format_seconds(row.bound_s), f"{row.bound}; time is {row.over_bound:.3f} of it"],
-        ["  bandwidth", format_bandwidth(row.algbw_Bps), f"algbw; busbw {format_bandwidth(row.busbw_Bps)}"],
-        ["  bytes moved", _bytes(row.volume_B, row), f"formula {_bytes(row.volume_formula_B, row)}"],
+        [
+            "  best bound",
+            format_seconds(row.bound_s),
+            f"{row.bound}; time is {row.over_bound:.3f} of it",
+        ],
+        [
+            "  bandwidth",
+            format_bandwidth(row.algbw_Bps),
+            f"algbw; busbw {format_bandwidth(row.busbw_Bps)}",
+        ],
+        [
+            "  bytes moved",
+            _bytes(row.volume_B, row),
+            f"formula {_bytes(row.volume_formula_B, row)}",
+        ],
         ["  steps", str(row.steps), f"formula {row.steps_formula}"],
-        ["  peak memory", _bytes(row.peak_B, row), f"a rank; formula {_bytes(row.peak_formula_B, row)}"],
+        [
+            "  peak memory",
+            _bytes(row.peak_B, row),
+            f"a rank; formula {_bytes(row.peak_formula_B, row)}",
+        ],
         [
             "  redundant",
             _bytes(row.redundant_B, row),
@@ -146,7 +182,10 @@ def _summary(row: Row) -> list[list[str]]:
 
 def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
     present = {part: value for part, value in seconds.items() if value > 0} or seconds
-    return [[f"  {part}", format_seconds(value), f"{value / (total or 1.0):.1%}"] for part, value in present.items()]
+    return [
+        [f"  {part}", format_seconds(value), f"{value / (total or 1.0):.1%}"]
+        for part, value in present.items()
+    ]
 
 
 def _medium(medium: dict[str, output.Value], row: Row) -> list[str]:
@@ -159,6 +198,9 @@ def _worth(row: Row, path: list[Segment]) -> list[list[str]]:
     lines = []
     for part, seconds in worth(path).items():
         if seconds > 0:
-            saved = f"halving it saves {format_seconds(seconds / 2)} ({seconds / 2 / (row.time_s or 1.0):.1%})"
+            saved = (
+                f"halving it saves {format_seconds(seconds / 2)} "
+                f"({seconds / 2 / (row.time_s or 1.0):.1%})"
+            )
             lines.append([f"  {PARAMETERS[part]}", format_seconds(seconds), saved])
     return lines

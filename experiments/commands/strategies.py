@@ -12,9 +12,17 @@ def run(how: str) -> None:
     records: list[output.Record] = []
     for name, strategy in listed().items():
         for key, field in options_of(strategy).items():
-            default, meaning = _written(field.default, field.metadata["unit"]), field.metadata["help"]
-            records.append({"strategy": name, "option": key, "default": default, "meaning": meaning})
-    cells = {key: (lambda record, key=key: str(record[key])) for key in ("strategy", "option", "default", "meaning")}
+            default, meaning = (
+                _written(field.default, field.metadata["unit"]),
+                field.metadata["help"],
+            )
+            records.append(
+                {"strategy": name, "option": key, "default": default, "meaning": meaning}
+            )
+    cells = {
+        key: (lambda record, key=key: str(record[key]))
+        for key in ("strategy", "option", "default", "meaning")
+    }
     output.say(output.render(records, cells, how))
 
 

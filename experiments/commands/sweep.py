@@ -39,7 +39,8 @@ def run(
     how: str,
     profile: Profile | None = None,
 ) -> int:
-    """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot be simulated."""
+    """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
+    be simulated."""
     algorithms, rules = parse_algorithms(algo), machine.rules(engine)
     p = _usual_ranks(machine, algorithms) if p is None else p
     ranks, sizes = parse_ranks(p), parse_sizes(size)
@@ -52,18 +53,28 @@ def run(
     show = _shown(how, Table(columns(algorithms, ranks, sizes, profile is not None), say), Csv(say))
     missing: list[Missing] = []
     rows: list[Row] = []
-    for row in sweep(algorithms, ranks, sizes, machine, rules, _timed(progress, work), missing.append, profile):
+    for row in sweep(
+        algorithms, ranks, sizes, machine, rules, _timed(progress, work), missing.append, profile
+    ):
         rows.append(row)
         show(asdict(row))
     if not rows:
         raise InputError(str(missing[0]))
     for algorithm in algorithms:
         for line in ignored(
-            profile, [algorithm], dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name)
+            profile,
+            [algorithm],
+            dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name),
         ):
             output.note(line)
     if out:
-        parameters: dict[str, output.Value] = {"algo": algo, "p": p, "size": size, "engine": engine, "proof_seed": 0}
+        parameters: dict[str, output.Value] = {
+            "algo": algo,
+            "p": p,
+            "size": size,
+            "engine": engine,
+            "proof_seed": 0,
+        }
         parameters |= {"profile": profile.name} if profile else {}
         made = output.provenance(**machine.parameters, **parameters)
         output.write_table(out, [asdict(row) for row in rows], made)
@@ -86,10 +97,15 @@ def _shown(how: str, table: Table, rows: Csv) -> Callable[[Record], None]:
 
 
 def _usual_ranks(machine: Machine, algorithms: Sequence[Algorithm]) -> str:
-    """All ranks of a machine of known size, where the servers of a shape are devices like the others."""
+    """All ranks of a machine of known size, where the servers of a shape are devices like the
+    others."""
     if machine.size is None:
         return USUAL_RANKS
-    servers = min(algorithm.servers for algorithm in algorithms) if machine.blueprint.kind == "shape" else 0
+    servers = (
+        min(algorithm.servers for algorithm in algorithms)
+        if machine.blueprint.kind == "shape"
+        else 0
+    )
     return str(machine.size - servers)
 
 
@@ -106,11 +122,15 @@ def _announce(operations: float, points: str, p: str) -> None:
     workload.check(operations, points, p)
     if operations > workload.MANY:
         least = workload.duration(operations * workload.SECONDS)
-        output.note(f"{points} with about {workload.in_words(operations)} operations: this takes {least} or more")
+        output.note(
+            f"{points} with about {workload.in_words(operations)} operations: this takes {least} "
+            f"or more"
+        )
 
 
 def _say(progress: output.Progress, kept: bool) -> Say:
-    """Print a row, in place of the progress on a terminal. Where nobody reads on, files that are `kept` still count."""
+    """Print a row, in place of the progress on a terminal. Where nobody reads on, files that are
+    `kept` still count."""
 
     def say(text: str) -> None:
         progress.clear()
@@ -128,7 +148,9 @@ def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, i
 
     def tell(done: int, total: int) -> None:
         share = spent[done] / spent[-1]
-        left = f", {workload.duration((monotonic() - start) * (1 / share - 1))} left" if share else ""
+        left = (
+            f", {workload.duration((monotonic() - start) * (1 / share - 1))} left" if share else ""
+        )
         progress(done, total, left)
 
     return tell
@@ -151,7 +173,9 @@ def _name(what: str, points: Sequence[Missing]) -> None:
     for point in points:
         reasons.setdefault((point.algorithm, point.why), []).append(point.ranks)
     for (algorithm, why), ranks in list(reasons.items())[:NAMED]:
-        some = ", ".join(map(str, dict.fromkeys(ranks[:NAMED]))) + (", ..." if len(ranks) > NAMED else "")
+        some = ", ".join(map(str, dict.fromkeys(ranks[:NAMED]))) + (
+            ", ..." if len(ranks) > NAMED else ""
+        )
         output.note(f"{what} {algorithm}, {some} ranks: {why}")
     if len(reasons) > NAMED:
         output.note(f"{what} {output.counted(len(points), 'point')} in all")

@@ -10,7 +10,9 @@ from experiments.streaming import Column
 from simulator.collectives import Algorithm
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
-TIME, RATIO, BANDWIDTH, BYTES = (len(widest) for widest in ("999.9ms", "999.999", "999.9GB/s", "3.8125GiB"))
+TIME, RATIO, BANDWIDTH, BYTES = (
+    len(widest) for widest in ("999.9ms", "999.999", "999.9GB/s", "3.8125GiB")
+)
 
 
 def columns(
@@ -68,4 +70,8 @@ def _differ(record: Record) -> str:
     """From the formula, where it is claimed."""
     if str(record["verdict"]).startswith("not claimed"):
         return "-"
-    return f"{_number(record, 'difference'):+.2%}" if abs(_number(record, "difference")) > 1e-9 else "0"
+    return (
+        f"{_number(record, 'difference'):+.2%}"
+        if abs(_number(record, "difference")) > 1e-9
+        else "0"
+    )

@@ -40,7 +40,9 @@ def show_list(how: str) -> None:
     """Print the shapes and the machines with their options."""
     shapes = [_shape(name, make) for name, make in SHAPES.items()]
     machines = [_machine(name, machine) for name, machine in MACHINES.items()]
-    output.say(_list(shapes, machines) if how == "table" else output.render([*shapes, *machines], {}, how))
+    output.say(
+        _list(shapes, machines) if how == "table" else output.render([*shapes, *machines], {}, how)
+    )
 
 
 def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
@@ -56,7 +58,8 @@ def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
 
 
 def import_file(source: str, out: Path) -> None:
-    """Read a machine from a file of any kind that is known, or build one by name, and write it as one of ours."""
+    """Read a machine from a file of any kind that is known, or build one by name, and write it as
+    one of ours."""
     output.check_writable(out, FILES)
     blueprint = find(source)
     if blueprint.path and out.exists() and out.samefile(blueprint.path):
@@ -125,9 +128,14 @@ def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
     takers: dict[str, list[str]] = {}
     for row in (*machines, *shapes):
         for option in str(row["options"]).split():
-            takers.setdefault(option, []).append("machines" if row["kind"] == "machine" else str(row["name"]))
+            takers.setdefault(option, []).append(
+                "machines" if row["kind"] == "machine" else str(row["name"])
+            )
     every = ", ".join(str(row["name"]) for row in shapes)
-    who = {option: ", ".join(dict.fromkeys(names)).replace(every, "shapes") for option, names in takers.items()}
+    who = {
+        option: ", ".join(dict.fromkeys(names)).replace(every, "shapes")
+        for option, names in takers.items()
+    }
     return [["option", "of", "what"], *([option, who[option], HELP[option]] for option in who)]
 
 
@@ -163,7 +171,11 @@ def _links(groups: list[LinkGroup]) -> list[list[str]]:
 
 def _link(group: LinkGroup) -> list[str]:
     remarks = [*(["one way"] * (not group.duplex)), *(["figures assumed"] * group.assumed)]
-    figures = [_bandwidth(group.bandwidth_Bps), format_seconds(group.latency_s), format_seconds(group.gap_s)]
+    figures = [
+        _bandwidth(group.bandwidth_Bps),
+        format_seconds(group.latency_s),
+        format_seconds(group.gap_s),
+    ]
     return [group.kind, str(group.number), *figures, ", ".join(remarks)]
 
 
@@ -172,19 +184,30 @@ def _bandwidth(bandwidth: float) -> str:
 
 
 def _media(found: Facts) -> list[list[str]]:
-    rows = [[m.name, _bandwidth(m.bandwidth_Bps), f"shared by {m.links} links"] for m in found.media[:SHOWN]]
+    rows = [
+        [m.name, _bandwidth(m.bandwidth_Bps), f"shared by {m.links} links"]
+        for m in found.media[:SHOWN]
+    ]
     return [*rows, *_more(found.media, "media", 3)]
 
 
 def _more(rows: Sequence[object], what: str, columns: int) -> list[list[str]]:
     """What is not printed of a long list."""
-    return [[f"and {len(rows) - SHOWN} more {what}"] + [""] * (columns - 1)] if len(rows) > SHOWN else []
+    return (
+        [[f"and {len(rows) - SHOWN} more {what}"] + [""] * (columns - 1)]
+        if len(rows) > SHOWN
+        else []
+    )
 
 
 def _between(found: Facts) -> list[list[str]]:
-    rows = {"routes": PATHS[found.paths]} | {k: why for k, why in found.skipped.items() if k in BETWEEN}
+    rows = {"routes": PATHS[found.paths]} | {
+        k: why for k, why in found.skipped.items() if k in BETWEEN
+    }
     if found.diameter_hops is not None and found.diameter_s is not None:
-        rows["diameter"] = f"{_several(found.diameter_hops, 'link')}, {format_seconds(found.diameter_s)}"
+        rows["diameter"] = (
+            f"{_several(found.diameter_hops, 'link')}, {format_seconds(found.diameter_s)}"
+        )
     if found.bisection_Bps is not None:
         how = "" if found.bisection_exact else ", or less: not every half was looked at"
         rows["bisection"] = f"{_bandwidth(found.bisection_Bps)}{how}"
@@ -217,13 +240,21 @@ def _bounds(found: Facts) -> list[list[str]]:
 
 def _record(found: Facts, how: str) -> str:
     record = asdict(found)
-    return output.to_json(record) if how == "json" else output.to_csv(list(_rows(record))).rstrip("\n")
+    return (
+        output.to_json(record) if how == "json" else output.to_csv(list(_rows(record))).rstrip("\n")
+    )
 
 
 def _rows(record: Mapping[str, object]) -> Iterator[Record]:
     """A fact a row: of lists the number of the item, of items the field."""
     for part, value in record.items():
-        items = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {"": value}
+        items = (
+            value
+            if isinstance(value, dict)
+            else dict(enumerate(value))
+            if isinstance(value, list)
+            else {"": value}
+        )
         for item, fields in items.items():
             for field, fact in (fields if isinstance(fields, dict) else {"": fields}).items():
                 text = " ".join(map(str, fact)) if isinstance(fact, list) else cast(Value, fact)
@@ -241,7 +272,16 @@ def _writer(suffix: str) -> Callable[[Topology], str]:
 def _read(topology: Topology) -> str:
     """What was read, in a line."""
     groups = link_groups(topology)[0]
-    links, assumed = sum(group.number for group in groups), sum(group.number for group in groups if group.assumed)
-    known = f"the figures of {assumed} of them assumed" if assumed else "all with figures of their own"
-    counts = _several(topology.ranks, "rank"), _several(len(topology.device_names), "device"), _several(links, "link")
+    links, assumed = (
+        sum(group.number for group in groups),
+        sum(group.number for group in groups if group.assumed),
+    )
+    known = (
+        f"the figures of {assumed} of them assumed" if assumed else "all with figures of their own"
+    )
+    counts = (
+        _several(topology.ranks, "rank"),
+        _several(len(topology.device_names), "device"),
+        _several(links, "link"),
+    )
     return f"read {', '.join(counts)}, {known}"

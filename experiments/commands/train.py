@@ -48,7 +48,10 @@ class Request:
         name, given = self.strategy.partition(":")[0], self.strategy
         strategy = strategies.find(given)
         if self.bucket is not None and "bucket=" in given:
-            raise InputError(f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one of them")
+            raise InputError(
+                f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
+                f"of them"
+            )
         if self.bucket is not None:
             strategy = strategies.with_option(strategy, name, "bucket", self.bucket)
         return Job(
@@ -63,7 +66,8 @@ class Request:
         )
 
     def ranks(self, job: Job) -> list[int]:
-        """Numbers of workers: by default as many as the model has ranks; else all GPUs of the machine, 8 of a shape."""
+        """Numbers of workers: by default as many as the model has ranks; else all GPUs of the
+        machine, 8 of a shape."""
         if self.p is None:
             return [job.model.ranks or _all_of(self.machine, job)]
         if not 1 <= min(self.counts) <= max(self.counts) <= MOST_WORKERS:
@@ -82,13 +86,16 @@ class Request:
         key, equals, text = self.sweep.partition("=")
         if not equals or not text:
             raise InputError(
-                f"--sweep {self.sweep[:60]!r}: write an option and its values, like bucket=1MiB..200MiB:x2"
+                f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
+                f"bucket=1MiB..200MiB:x2"
             )
         known = catalogue.MODELS.get(self.model.partition(":")[0])
         if key not in strategies.options_of(job.strategy) and known and key in known.options:
             base = self.model if key == "device" else self.model_text
             joint = "," if ":" in base else ":"
-            models = {value: catalogue.find(f"{base}{joint}{key}={value}") for value in _listed(text)}
+            models = {
+                value: catalogue.find(f"{base}{joint}{key}={value}") for value in _listed(text)
+            }
             return [(value, replace(job, model=model)) for value, model in models.items()]
         changed = {
             value: strategies.with_option(job.strategy, job.name, key, value)
@@ -97,7 +104,8 @@ class Request:
         if not changed:
             raise InputError(f"--sweep {self.sweep[:60]!r}: there is no value")
         return [
-            (value, replace(job, strategy=strategy, steps=self._steps(strategy))) for value, strategy in changed.items()
+            (value, replace(job, strategy=strategy, steps=self._steps(strategy)))
+            for value, strategy in changed.items()
         ]
 
     def _steps(self, strategy: Strategy) -> int:
@@ -117,9 +125,19 @@ class Request:
         """What a result is stored with."""
         job = self.job()
         chosen = {"steps": job.steps, "model": self.model_text, "model_source": job.model.source}
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "machine"}
+        given = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "machine"
+        }
         options = {key: getattr(job.strategy, key) for key in strategies.options_of(job.strategy)}
-        return {**given, **chosen, "p": ",".join(map(str, self.ranks(job))), **options, **self.machine.parameters}
+        return {
+            **given,
+            **chosen,
+            "p": ",".join(map(str, self.ranks(job))),
+            **options,
+            **self.machine.parameters,
+        }
 
 
 def _listed(text: str) -> list[str]:
@@ -130,12 +148,16 @@ def _listed(text: str) -> list[str]:
 
 def _all_of(machine: Machine, job: Job) -> int:
     if machine.blueprint.kind == "shape":
-        return machine.blueprint.whole().ranks - (job.strategy.servers(1) if "dims" in machine.blueprint.options else 0)
+        return machine.blueprint.whole().ranks - (
+            job.strategy.servers(1) if "dims" in machine.blueprint.options else 0
+        )
     apart = job.strategy.servers(1) if job.strategy.server_kind == "gpu" else 0
     return max(1, machine.blueprint.whole().ranks - apart)
 
 
-def run(request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str) -> int:
+def run(
+    request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str
+) -> int:
     """Print one run in full, or a table of several; 1 if a check failed."""
     _check_paths(timeline, out, plot)
     job = request.job()
@@ -144,7 +166,8 @@ def run(request: Request, timeline: Path | None, out: Path | None, plot: Path | 
         return _one(request, job, ranks[0], timeline, out, plot, how)
     if timeline:
         raise InputError(
-            f"--timeline {timeline}: of one run, not of {len(ranks) * len(variants)}: leave out --sweep, or one --p"
+            f"--timeline {timeline}: of one run, not of {len(ranks) * len(variants)}: leave out "
+            f"--sweep, or one --p"
         )
     return _several(request, variants, ranks, out, plot, how)
 
@@ -159,10 +182,19 @@ def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> 
 
 
 def _one(
-    request: Request, job: Job, ranks: int, timeline: Path | None, out: Path | None, plot: Path | None, how: str
+    request: Request,
+    job: Job,
+    ranks: int,
+    timeline: Path | None,
+    out: Path | None,
+    plot: Path | None,
+    how: str,
 ) -> int:
     if plot:
-        raise InputError(f"--plot {plot}: of several runs: give --p or --sweep several values, or take --timeline")
+        raise InputError(
+            f"--plot {plot}: of several runs: give --p or --sweep several values, or take "
+            f"--timeline"
+        )
     progress = output.Progress("simulated, measured, explained")
     progress(0, 3)
     found = job.run(ranks)
@@ -193,7 +225,9 @@ def _warn(found: Run) -> None:
     peak = float(found.memory.peaks[: found.ranks].max())
     if peak > device.memory:
         held, there = (format_bytes(nbytes, binary=False) for nbytes in (peak, device.memory))
-        output.note(f"the fullest worker holds {held}: more than the {there} of {found.plan.model.device}")
+        output.note(
+            f"the fullest worker holds {held}: more than the {there} of {found.plan.model.device}"
+        )
 
 
 def _verdict(runs: list[Run]) -> int:
@@ -218,7 +252,12 @@ def _store(out: Path, records: list[dict[str, output.Value]], request: Request) 
 
 
 def _several(
-    request: Request, variants: list[tuple[str, Job]], ranks: list[int], out: Path | None, plot: Path | None, how: str
+    request: Request,
+    variants: list[tuple[str, Job]],
+    ranks: list[int],
+    out: Path | None,
+    plot: Path | None,
+    how: str,
 ) -> int:
     progress = output.Progress("runs simulated")
     records: list[dict[str, output.Value]] = []
@@ -232,7 +271,10 @@ def _several(
         record |= asdict(found.row)
         if not swept:
             for name, (first_order, simulated) in found.what_if().items():
-                record |= {f"{COLUMNS[name]}_first_order_s": first_order, f"{COLUMNS[name]}_s": simulated}
+                record |= {
+                    f"{COLUMNS[name]}_first_order_s": first_order,
+                    f"{COLUMNS[name]}_s": simulated,
+                }
         if found.wrong:
             runs.append(found)
         records.append(record)
@@ -243,6 +285,8 @@ def _several(
         from experiments.training.figures import scaling_figure, swept_figure
 
         kind = plot.suffix[1:].lower()
-        output.write(plot, swept_figure(records, swept, kind) if swept else scaling_figure(records, kind))
+        output.write(
+            plot, swept_figure(records, swept, kind) if swept else scaling_figure(records, kind)
+        )
     output.say(output.render(records, cells(swept, request.strategy.partition(":")[0]), how))
     return _verdict(runs)

@@ -16,7 +16,13 @@ from experiments.measurements import Curve, Measurements, read
 from experiments.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_seconds
+from topologies.units import (
+    format_bandwidth,
+    format_bytes,
+    format_seconds,
+    in_binary,
+    parse_seconds,
+)
 
 
 def run(
@@ -34,7 +40,8 @@ def run(
     output.check_writable(plot, FIGURES)
     if fit and machine.blueprint.kind != "shape":
         raise InputError(
-            f"--fit finds one α and β for all links, {machine.topology} has its own: take a shape, or no --fit"
+            f"--fit finds one α and β for all links, {machine.topology} has its own: take a "
+            f"shape, or no --fit"
         )
     rules = machine.rules(engine)
     chosen, ranks = find(algo) if algo else None, _one(parse_ranks(p)) if p else None
@@ -43,13 +50,21 @@ def run(
     for curve, algorithm in _pair(measurements, chosen, log):
         if ranks and curve.ranks and ranks != curve.ranks:
             counted = output.counted(curve.ranks, "rank")
-            raise InputError(f"{curve.source} has {counted}: --p {ranks} contradicts it, leave it out")
+            raise InputError(
+                f"{curve.source} has {counted}: --p {ranks} contradicts it, leave it out"
+            )
         count = ranks or curve.ranks
         if count is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
-        results.append(validate(curve, algorithm, count, machine.build, fit=fit, in_place=in_place, rules=rules))
+        results.append(
+            validate(
+                curve, algorithm, count, machine.build, fit=fit, in_place=in_place, rules=rules
+            )
+        )
     if not results:
-        raise InputError(f"{str(log)!r}: no curve to simulate: choose an algorithm for it with --algo")
+        raise InputError(
+            f"{str(log)!r}: no curve to simulate: choose an algorithm for it with --algo"
+        )
     if plot:
         _draw(results, plot)
     for line in measurements.skipped:
@@ -70,14 +85,22 @@ def _one(ranks: list[int]) -> int:
     return ranks[0]
 
 
-def _pair(measurements: Measurements, chosen: Algorithm | None, log: Path) -> Iterator[tuple[Curve, Algorithm]]:
+def _pair(
+    measurements: Measurements, chosen: Algorithm | None, log: Path
+) -> Iterator[tuple[Curve, Algorithm]]:
     """Each curve with the algorithm to simulate; the others are named."""
     for curve in measurements.curves:
         algorithm = chosen or _default(curve.collective)
         if algorithm is None:
-            output.note(f"skipped {curve.collective} of {log.name}: no algorithm for it, choose one with --algo")
+            output.note(
+                f"skipped {curve.collective} of {log.name}: no algorithm for it, choose one with "
+                f"--algo"
+            )
         elif curve.collective not in (algorithm.collective.name, "unknown"):
-            output.note(f"skipped {curve.collective} of {log.name}: {algorithm.name} is {algorithm.collective.name}")
+            output.note(
+                f"skipped {curve.collective} of {log.name}: {algorithm.name} is "
+                f"{algorithm.collective.name}"
+            )
         else:
             yield curve, algorithm
 
@@ -92,7 +115,11 @@ def _draw(results: list[Validation], plot: Path) -> None:
     from experiments import figures
 
     for number, result in enumerate(results, 1):
-        path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}-{result.collective}{plot.suffix}")
+        path = (
+            plot
+            if len(results) == 1
+            else plot.with_name(f"{plot.stem}-{number}-{result.collective}{plot.suffix}")
+        )
         output.write(path, figures.validation_figure(result, plot.suffix[1:]))
         if len(results) > 1:
             output.note(f"drew {path}")
@@ -134,9 +161,14 @@ def _text(result: Validation, machine: Machine) -> str:
     for name, fitted in (("fitted", True), ("unseen", False)):
         errors = result.errors(fitted)
         if len(errors):
-            summary = f"mean {errors.mean():.1%}, median {np.median(errors):.1%}, worst {errors.max():.1%}"
+            summary = (
+                f"mean {errors.mean():.1%}, median {np.median(errors):.1%}, worst "
+                f"{errors.max():.1%}"
+            )
             which = f"{name} " if result.fit else ""
-            lines.append(f"  |error| of {len(errors)} {which}size{'s' if len(errors) > 1 else ''}: {summary}")
+            lines.append(
+                f"  |error| of {len(errors)} {which}size{'s' if len(errors) > 1 else ''}: {summary}"
+            )
     return "\n".join(lines)
 
 
@@ -148,7 +180,13 @@ def _table(result: Validation) -> list[list[str]]:
         error = f"{point.error:+.1%}"
         size = format_bytes(point.size_B, binary)
         cells = [size, format_seconds(point.measured_s), format_seconds(point.predicted_s), error]
-        rows.append([f"  {cells[0]}", *cells[1:], "wrong result" if point.wrong else role if result.fit else ""])
+        rows.append(
+            [
+                f"  {cells[0]}",
+                *cells[1:],
+                "wrong result" if point.wrong else role if result.fit else "",
+            ]
+        )
     return rows
 
 
@@ -163,7 +201,9 @@ def _parameters(result: Validation, machine: Machine) -> list[str]:
     if np.isfinite(result.fit.bandwidth):
         links = f"--bandwidth {bandwidth} --latency {latency}"
         links += f" --gap {machine.gap}" if parse_seconds(machine.gap or "0us") else ""
-        lines.append(f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}")
+        lines.append(
+            f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}"
+        )
     return lines
 
 

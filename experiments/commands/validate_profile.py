@@ -1,4 +1,5 @@
-"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on unseen ones.
+"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on
+unseen ones.
 
 With `--compare nccl`, NCCL's own model beside it.
 """
@@ -29,7 +30,8 @@ from topologies.units import format_bytes, format_seconds, in_binary, parse_numb
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
 Beside = Sequence[Floats]
-"""Seconds by NCCL's own model, an array a curve of shape (sizes,); no array where it was not asked for."""
+"""Seconds by NCCL's own model, an array a curve of shape (sizes,); no array where it was not asked
+for."""
 
 
 def refuse(options: Sequence[str]) -> None:
@@ -60,10 +62,16 @@ def run(
     generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(files[1:], family)
     curves = chosen_curves(measurements.curves, only, forced)
-    measured, skipped = points(curves, kind, in_place=in_place, least=1, profile=profile.simulated())
+    measured, skipped = points(
+        curves, kind, in_place=in_place, least=1, profile=profile.simulated()
+    )
     for line in (*measurements.skipped, *skipped):
         output.note(f"skipped {line}")
-    for line in (*doubts(curves), *setups.warnings(curves, in_place=in_place), *_ignored(profile, measured)):
+    for line in (
+        *doubts(curves),
+        *setups.warnings(curves, in_place=in_place),
+        *_ignored(profile, measured),
+    ):
         output.note(line)
     beside = _beside(profile, curves, measured, generation) if generation is not None else []
     judged = _judge(profile, measured)
@@ -74,7 +82,11 @@ def run(
         output.write(plot, figure.measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
     output.say(_render(profile, judged, beside, crossed, how))
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
-    means += [one.model for name, one in crossed.items() if one.model is not None and name in ("sizes", "ranks")]
+    means += [
+        one.model
+        for name, one in crossed.items()
+        if one.model is not None and name in ("sizes", "ranks")
+    ]
     return int(max(means) > limit)
 
 
@@ -82,14 +94,20 @@ def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
     """A line for each curve that is judged by another algorithm than its label says."""
     for curve in measured.curves:
         if curve.ignored:
-            said = f"{Path(curve.name).name}: by {profile.profile} the label {curve.forced} has no effect here"
+            said = (
+                f"{Path(curve.name).name}: by {profile.profile} the label {curve.forced} has no "
+                f"effect here"
+            )
             yield f"{said}, {', '.join(curve.algorithms)} may run"
 
 
 def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:
-    """Errors of the same kind of model on points that its fit has not seen; none where there are too few to fit."""
+    """Errors of the same kind of model on points that its fit has not seen; none where there are
+    too few to fit."""
     if len(measured) < LEAST:
-        output.note(f"{output.counted(len(measured), 'point')}: too few to fit without some of them")
+        output.note(
+            f"{output.counted(len(measured), 'point')}: too few to fit without some of them"
+        )
         return {}
     found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
     return {one.protocol: error(one) for one in found.held_out}
@@ -99,7 +117,9 @@ def _share(text: str) -> float:
     try:
         return parse_number(text)
     except InputError:
-        raise InputError(f"--tolerance {text[:40]}: expected a share of the time, like 0.15") from None
+        raise InputError(
+            f"--tolerance {text[:40]}: expected a share of the time, like 0.15"
+        ) from None
 
 
 def _profile(path: Path) -> tuple[Calibrated, Library]:
@@ -111,7 +131,9 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     """Of GPUs, as `--compare` has it; empty: as the runs say."""
     generation = nccl_comparison.asked(compare)
     if kind is not NCCL:
-        raise InputError(f"--compare {compare}: {profile.profile} is of {kind.name}, expected a profile of NCCL")
+        raise InputError(
+            f"--compare {compare}: {profile.profile} is of {kind.name}, expected a profile of NCCL"
+        )
     return generation
 
 
@@ -127,20 +149,32 @@ def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     return list(zip(measured.curves, rows, strict=True))
 
 
-def _beside(profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str) -> list[Floats]:
+def _beside(
+    profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str
+) -> list[Floats]:
     """Every curve by NCCL's own model."""
     known = nccl_comparison.generations(curves, chosen)
     unknown = next((one.name for one in measured.curves if one.name not in known), None)
     if unknown:
-        raise InputError(f"--compare nccl: {unknown} does not say which GPUs it is of: name them, like nccl:hopper")
+        raise InputError(
+            f"--compare nccl: {unknown} does not say which GPUs it is of: name them, like "
+            f"nccl:hopper"
+        )
     output.note(
-        f"NCCL's own model (src/graph/tuning.cc) has β of Simple by {profile.profile}, all else is NCCL's: "
+        f"NCCL's own model (src/graph/tuning.cc) has β of Simple by {profile.profile}, all else "
+        f"is NCCL's: "
         f"GPUs are {', '.join(sorted({known[one.name] for one in measured.curves}))}"
     )
     return [nccl_comparison.of_profile(profile, one, known[one.name]) for one in measured.curves]
 
 
-def _render(profile: Calibrated, judged: Sequence[Judged], beside: Beside, crossed: dict[str, Error], how: str) -> str:
+def _render(
+    profile: Calibrated,
+    judged: Sequence[Judged],
+    beside: Beside,
+    crossed: dict[str, Error],
+    how: str,
+) -> str:
     if how == "csv":
         return output.to_csv(_records(judged, beside)).rstrip("\n")
     if how == "json":
@@ -153,7 +187,8 @@ def _render(profile: Calibrated, judged: Sequence[Judged], beside: Beside, cross
 
 
 def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
-    """A record a point; with NCCL's own model, its seconds and error, none where it has no model."""
+    """A record a point; with NCCL's own model, its seconds and error, none where it has no
+    model."""
     records: list[output.Record] = [
         {
             "curve": Path(curve.name).name,
@@ -180,9 +215,21 @@ def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
 
 
 def _as_it_is(profile: Calibrated, judged: Sequence[Judged], beside: Beside) -> str:
-    own = [np.abs(seconds / curve.seconds - 1) for (curve, _), seconds in zip(judged, beside, strict=False)]
+    own = [
+        np.abs(seconds / curve.seconds - 1)
+        for (curve, _), seconds in zip(judged, beside, strict=False)
+    ]
     table = [
-        ["curve", "algorithm", "ranks", "sizes", "mean", "median", "worst", *(["NCCL's own model"] if own else [])]
+        [
+            "curve",
+            "algorithm",
+            "ranks",
+            "sizes",
+            "mean",
+            "median",
+            "worst",
+            *(["NCCL's own model"] if own else []),
+        ]
     ]
     for k, (curve, rows) in enumerate(judged):
         wrong = errors(rows)
@@ -204,10 +251,18 @@ def _mean(wrong: Floats) -> str:
 
 
 def _worst(judged: Sequence[Judged]) -> str:
-    rows = sorted(((row, curve) for curve, rows in judged for row in rows), key=lambda one: -abs(one[0].error))
+    rows = sorted(
+        ((row, curve) for curve, rows in judged for row in rows), key=lambda one: -abs(one[0].error)
+    )
     table = [["worst points", "size", "measured", "predicted", "error", "by"]]
     binary = in_binary(row.size for row, _ in rows[:WORST])
     for row, curve in rows[:WORST]:
-        cells = [format_bytes(row.size, binary), format_seconds(row.measured), format_seconds(row.seconds)]
-        table.append([Path(curve.name).stem, *cells, f"{row.error:+.1%}", f"{row.algorithm}, {row.protocol}"])
+        cells = [
+            format_bytes(row.size, binary),
+            format_seconds(row.measured),
+            format_seconds(row.seconds),
+        ]
+        table.append(
+            [Path(curve.name).stem, *cells, f"{row.error:+.1%}", f"{row.algorithm}, {row.protocol}"]
+        )
     return output.align(table)

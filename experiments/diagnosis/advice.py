@@ -11,10 +11,11 @@ from experiments.measurements import Curve, Failure
 from experiments.measurements.networks import EFA, SLINGSHOT
 
 _FAILED = {
-    "test died": "run this test alone with all warnings on: the first one names the rank and the cause; where a test "
-    "hangs, look for a firewall, a wrong network interface or a dead link",
-    "without MPI": "build nccl-tests with make MPI=1, and start it with the mpirun or srun of that MPI: each process "
-    "must list the devices of all ranks",
+    "test died": "run this test alone with all warnings on: the first one names "
+    "the rank and the cause; where a test hangs, look for "
+    "a firewall, a wrong network interface or a dead link",
+    "without MPI": "build nccl-tests with make MPI=1, and start it with the mpirun or srun of "
+    "that MPI: each process must list the devices of all ranks",
 }
 _CXI = {
     "FI_CXI_RDZV_THRESHOLD": "",
@@ -29,8 +30,8 @@ _FREE = "repeat without the algorithm and the protocol that are forced here"
 
 @dataclass(frozen=True)
 class _Case:
-    """What the advice on one kind of finding depends on: the variables that are set, the network, and whether a single
-    size is concerned."""
+    """What the advice on one kind of finding depends on: the variables that are set, the network,
+    and whether a single size is concerned."""
 
     known: frozenset[str]
     network: str
@@ -55,13 +56,20 @@ def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
 
 
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
-    """A line for each kind of alarm, in their order. It names no variable that the curve's file sets."""
+    """A line for each kind of alarm, in their order. It names no variable that the curve's file
+    sets."""
     told, known = _MPI if uses_mpi(curve) else _NCCL, _set(curve)
     alarms = [finding for finding in findings if finding.alarm]
     single = {finding.kind for finding in alarms if len(finding.places) == 1}
     kinds = dict.fromkeys(finding.kind for finding in alarms)
-    lines = [told[kind](_Case(known, curve.network, kind in single)) for kind in kinds if kind in told]
-    if curve.network == SLINGSHOT and curve.nodes != 1 and not kinds.keys().isdisjoint(("bump", "costly switch")):
+    lines = [
+        told[kind](_Case(known, curve.network, kind in single)) for kind in kinds if kind in told
+    ]
+    if (
+        curve.network == SLINGSHOT
+        and curve.nodes != 1
+        and not kinds.keys().isdisjoint(("bump", "costly switch"))
+    ):
         lines.append(_on_slingshot(curve, known))
     return tuple(line for line in lines if line)
 
@@ -73,14 +81,18 @@ def _set(curve: Curve) -> frozenset[str]:
 
 
 def _wrong_with_nccl(case: _Case) -> str:
-    protocols = case.unset("NCCL_PROTO", "repeat with NCCL_PROTO=^LL128, then Simple; if they stay, ")
+    protocols = case.unset(
+        "NCCL_PROTO", "repeat with NCCL_PROTO=^LL128, then Simple; if they stay, "
+    )
     return f"wrong sums are never noise: {protocols}test each node's GPU memory and links alone"
 
 
 def _bump_with_nccl(case: _Case) -> str:
     choices = [
         case.unset(
-            "NCCL_PROTO", "NCCL_PROTO=Simple, LL128, LL in turn: the choice that is smooth names what is at fault"
+            "NCCL_PROTO",
+            "NCCL_PROTO=Simple, LL128, LL in turn: the choice that is smooth names what is at "
+            "fault",
         ),
         case.unset("NCCL_ALGO", "NCCL_ALGO=Ring and Tree"),
     ]
@@ -101,7 +113,8 @@ def _slow_start_with_nccl(case: _Case) -> str:
 def _drop_with_nccl(case: _Case) -> str:
     compare = case.unset("NCCL_ALGO", "compare NCCL_ALGO=Ring with Tree at the largest sizes, ")
     return (
-        f"{compare}watch clocks and port counters (nvidia-smi dmon, perfquery) for throttling and congestion, and "
+        f"{compare}watch clocks and port counters (nvidia-smi dmon, perfquery) for throttling "
+        f"and congestion, and "
         "repeat on other nodes"
     )
 
@@ -116,34 +129,50 @@ def _in_place_with_nccl(case: _Case) -> str:
 
 
 def _far_with_nccl(case: _Case) -> str:
-    nics = "NET/OFI" if case.network in (SLINGSHOT, EFA) else f"NET/IB{case.unset('NCCL_IB_HCA', ', NCCL_IB_HCA')}"
+    nics = (
+        "NET/OFI"
+        if case.network in (SLINGSHOT, EFA)
+        else f"NET/IB{case.unset('NCCL_IB_HCA', ', NCCL_IB_HCA')}"
+    )
     return (
-        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that every NIC is used ({nics}), over GPUDirect RDMA"
-        f"{case.hint('NCCL_NET_GDR_LEVEL', '=PXB or SYS')}, with enough channels{case.hint('NCCL_MIN_NCHANNELS')}, "
+        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that every NIC is used ({nics}), "
+        f"over GPUDirect RDMA"
+        f"{case.hint('NCCL_NET_GDR_LEVEL', '=PXB or SYS')}, with enough "
+        f"channels{case.hint('NCCL_MIN_NCHANNELS')}, "
         "each rank on the cores near its GPU"
     )
 
 
 def _far_in_a_node(case: _Case) -> str:
     return (
-        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that channels go via P2P and not SHM "
-        f"({case.unset('NCCL_P2P_LEVEL', 'NCCL_P2P_LEVEL, ')}PCIe ACS off), and in nvidia-smi nvlink -s that all links "
+        f"see in NCCL's lines{case.hint('NCCL_DEBUG', '=INFO')} that channels go via P2P and not "
+        f"SHM "
+        f"({case.unset('NCCL_P2P_LEVEL', 'NCCL_P2P_LEVEL, ')}PCIe ACS off), and in nvidia-smi "
+        f"nvlink -s that all links "
         "are up"
     )
 
 
 def _switch_with_nccl(case: _Case) -> str:
     names = ", ".join(case.forces())
-    return f"force what ran at the smaller size ({names}) to see whether it is faster here" if names else _FREE
+    return (
+        f"force what ran at the smaller size ({names}) to see whether it is faster here"
+        if names
+        else _FREE
+    )
 
 
 def _slower(_: _Case) -> str:
-    return "let the two environments differ in one variable at a time (NCCL_*, FI_*, UCX_*), at the sizes named"
+    return (
+        "let the two environments differ in one variable at a time (NCCL_*, FI_*, UCX_*), at the "
+        "sizes named"
+    )
 
 
 def _wrong_with_mpi(case: _Case) -> str:
     return (
-        f"wrong sums are never noise: repeat with another algorithm and transport{case.hint('UCX_TLS')}, then test "
+        f"wrong sums are never noise: repeat with another algorithm and "
+        f"transport{case.hint('UCX_TLS')}, then test "
         "each node's memory alone"
     )
 
@@ -152,7 +181,8 @@ def _bump_with_mpi(case: _Case) -> str:
     copies = case.unset("UCX_TLS", "used") or "in UCX_TLS"
     return (
         f"move the eager limit past these sizes, or before them{case.hint('UCX_RNDV_THRESH')}"
-        f"{case.hint('I_MPI_EAGER_THRESHOLD')}; with GPU buffers see that gdr_copy and cuda_ipc are {copies}"
+        f"{case.hint('I_MPI_EAGER_THRESHOLD')}; with GPU buffers see that gdr_copy and cuda_ipc "
+        f"are {copies}"
     )
 
 
@@ -202,6 +232,10 @@ _MPI: _Kinds = {
 
 def _on_slingshot(curve: Curve, known: frozenset[str]) -> str:
     names = [f"{name}{value}" for name, value in _CXI.items() if name not in known]
-    limits = [f"the eager and rendezvous limits of libfabric decide here: {', '.join(names)}"] if names else []
+    limits = (
+        [f"the eager and rendezvous limits of libfabric decide here: {', '.join(names)}"]
+        if names
+        else []
+    )
     newer = [] if uses_mpi(curve) else ["try a newer aws-ofi-nccl"]
     return f"on Slingshot {'; '.join([*limits, *newer])}" if limits or newer else ""

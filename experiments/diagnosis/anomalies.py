@@ -8,7 +8,18 @@ import numpy as np
 
 from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding
 from experiments.diagnosis.samples import Places, Samples
-from experiments.diagnosis.shape import descents, drops, excesses, fallen, jumps, limit, losses, runs, slow_runs, sunken
+from experiments.diagnosis.shape import (
+    descents,
+    drops,
+    excesses,
+    fallen,
+    jumps,
+    limit,
+    losses,
+    runs,
+    slow_runs,
+    sunken,
+)
 from topologies.units import format_bytes, format_seconds
 
 
@@ -17,14 +28,19 @@ def anomalies(samples: Samples) -> tuple[Finding, ...]:
     shape = [*_slow(samples), *_end(samples)]
     shape += _sunken(samples, {place for finding in shape for place in finding.places})
     taken = {place for finding in shape for place in finding.places}
-    others = [*_places(samples), *_falls(samples, taken), *_still(samples), *_switches(samples, taken)]
+    others = [
+        *_places(samples),
+        *_falls(samples, taken),
+        *_still(samples),
+        *_switches(samples, taken),
+    ]
     found = [*_wrong(samples), *shape, *others]
     return tuple(sorted(found, key=lambda finding: not finding.alarm))
 
 
 def memory(samples: Samples) -> Places:
-    """The largest sizes of buffers on the host, where bandwidth falls for good: they no longer fit into the caches, or
-    the allocator maps them anew."""
+    """The largest sizes of buffers on the host, where bandwidth falls for good: they no longer fit
+    into the caches, or the allocator maps them anew."""
     return np.arange(0) if not samples.host or len(drops(samples)) else fallen(samples)[0]
 
 
@@ -47,12 +63,17 @@ def _slow(samples: Samples) -> Iterator[Finding]:
         worst = int(run[np.argmax(np.maximum(down, over)[run])])
         places, factor = tuple(run.tolist()), float(np.exp(max(down[worst], over[worst])))
         falls = _against(samples, worst) if down[worst] > np.log(FALLS) else ""
-        allowed = f"{format_bytes(samples.size[worst])} takes {factor:.3g} times what the sizes on both sides allow"
+        allowed = (
+            f"{format_bytes(samples.size[worst])} takes {factor:.3g} times what the sizes on "
+            f"both sides allow"
+        )
         if run[0] == 0:
             text = f"{span(samples, run)}: {falls}, with no smaller size to compare"
             yield Finding("slow start", places, factor, text, factor > ONE_SIDE)
         else:
-            said = ", and ".join(part for part in (allowed if over[worst] > down[worst] else "", falls) if part)
+            said = ", and ".join(
+                part for part in (allowed if over[worst] > down[worst] else "", falls) if part
+            )
             yield Finding("bump", places, factor, f"{span(samples, run)}: {said}")
 
 
@@ -60,7 +81,10 @@ def _against(samples: Samples, worst: int) -> str:
     """The worst size beside the larger one that is fastest."""
     faster = worst + 1 + int(np.argmin(samples.seconds[worst + 1 :]))
     slow, fast = (format_bytes(samples.size[place]) for place in (worst, faster))
-    return f"{slow} takes {samples.seconds[worst] / samples.seconds[faster]:.3g} times as long as {fast}"
+    return (
+        f"{slow} takes {samples.seconds[worst] / samples.seconds[faster]:.3g} times as long as "
+        f"{fast}"
+    )
 
 
 def _end(samples: Samples) -> Iterator[Finding]:
@@ -69,23 +93,36 @@ def _end(samples: Samples) -> Iterator[Finding]:
     if not len(places):
         return
     best = int(np.argmax(samples.rate))
-    text = f"{span(samples, places)}: {factor:.3g} times less bandwidth than {format_bytes(samples.size[best])}"
+    text = (
+        f"{span(samples, places)}: {factor:.3g} times less bandwidth than "
+        f"{format_bytes(samples.size[best])}"
+    )
     sizes = tuple(places.tolist())
     if len(memory(samples)):
-        yield Finding("memory", sizes, factor, f"{text}: buffers leave the caches, or are mapped anew", alarm=False)
+        yield Finding(
+            "memory",
+            sizes,
+            factor,
+            f"{text}: buffers leave the caches, or are mapped anew",
+            alarm=False,
+        )
     else:
         yield Finding("plateau drops", sizes, factor, text, alarm=bool(len(drops(samples))))
 
 
 def _sunken(samples: Samples, taken: set[int]) -> Iterator[Finding]:
-    """Protocols that leave bandwidth below what smaller sizes reach, unless another finding has their sizes."""
+    """Protocols that leave bandwidth below what smaller sizes reach, unless another finding has
+    their sizes."""
     lost = losses(samples)
     for run in sunken(samples):
         worst, first = int(run[np.argmax(lost[run])]), int(run[0])
         if taken.intersection(run.tolist()):
             continue
         best = int(np.argmax(samples.rate[:first]))
-        text = f"{_growth(samples, first)}: {format_bytes(samples.size[worst])} has {lost[worst]:.3g} times less "
+        text = (
+            f"{_growth(samples, first)}: {format_bytes(samples.size[worst])} has "
+            f"{lost[worst]:.3g} times less "
+        )
         text += f"bandwidth than {format_bytes(samples.size[best])}"
         yield Finding("costly switch", tuple(run.tolist()), float(lost[worst]), text)
 
@@ -106,9 +143,20 @@ def _places(samples: Samples) -> Iterator[Finding]:
     if len(places):
         worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
         sizes = ", ".join(format_bytes(samples.size[place]) for place in places)
-        pair = f"{format_seconds(samples.seconds[worst])} and {format_seconds(samples.in_place[worst])}"
-        text = f"{sizes}: out of place and in place disagree, {pair} at {format_bytes(samples.size[worst])}"
-        yield Finding("in place differs", tuple(places.tolist()), float(max(ratio[worst], 1 / ratio[worst])), text)
+        pair = (
+            f"{format_seconds(samples.seconds[worst])} and "
+            f"{format_seconds(samples.in_place[worst])}"
+        )
+        text = (
+            f"{sizes}: out of place and in place disagree, {pair} at "
+            f"{format_bytes(samples.size[worst])}"
+        )
+        yield Finding(
+            "in place differs",
+            tuple(places.tolist()),
+            float(max(ratio[worst], 1 / ratio[worst])),
+            text,
+        )
 
 
 def _falls(samples: Samples, taken: set[int]) -> Iterator[Finding]:
@@ -118,7 +166,9 @@ def _falls(samples: Samples, taken: set[int]) -> Iterator[Finding]:
         worst = int(run[np.argmax(down[run])])
         if worst not in taken:
             text = f"{span(samples, run)}: {_against(samples, worst)}"
-            yield Finding("time falls", tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False)
+            yield Finding(
+                "time falls", tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False
+            )
 
 
 def _still(samples: Samples) -> Iterator[Finding]:
@@ -130,7 +180,8 @@ def _still(samples: Samples) -> Iterator[Finding]:
         first, last = np.unravel_index(int(np.argmax(alike * step)), step.shape)
         places = tuple(range(int(first), int(last) + 1))
         text = (
-            f"{span(samples, places)}: size grows {step[first, last]:.4g} times, time {growth[first, last]:.3g} times"
+            f"{span(samples, places)}: size grows {step[first, last]:.4g} times, time "
+            f"{growth[first, last]:.3g} times"
         )
         yield Finding("time stands still", places, float(step[first, last]), text, alarm=False)
 

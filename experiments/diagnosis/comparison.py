@@ -1,4 +1,5 @@
-"""Two or more measurements of the same thing: which set-up is slower, at which sizes, and by how much."""
+"""Two or more measurements of the same thing: which set-up is slower, at which sizes, and by how
+much."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from topologies.topology import Floats
 from topologies.units import format_bytes
 
 BEYOND = 1.25
-"""Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are nearer."""
+"""Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are
+nearer."""
 CONSECUTIVE = 3
 """So many sizes in a row must differ: one or two are noise."""
 _WORD = re.compile("[A-Za-z]+")
@@ -28,8 +30,9 @@ _LINE = re.compile(":[0-9]+$")
 
 @dataclass(frozen=True)
 class Difference:
-    """`slower` takes `factor` times as long as `faster` in the geometric mean over all common sizes. `ranges` are the
-    sizes in bytes, first and last, at which it is slower beyond noise, with the median factor there."""
+    """`slower` takes `factor` times as long as `faster` in the geometric mean over all common
+    sizes. `ranges` are the sizes in bytes, first and last, at which it is slower beyond noise, with
+    the median factor there."""
 
     slower: Curve
     faster: Curve
@@ -39,16 +42,19 @@ class Difference:
     @property
     def text(self) -> str:
         """The difference in words."""
-        where = ", ".join(f"{factor:.3g} times at {_span(low, high)}" for low, high, factor in self.ranges)
+        where = ", ".join(
+            f"{factor:.3g} times at {_span(low, high)}" for low, high, factor in self.ranges
+        )
         slow, fast = labels(self.slower, self.faster)
         return f"{_subject(self.slower)}: {slow} is slower than {fast}: {where}"
 
 
 def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
-    """Each set-up that is slower than the fastest one of the same machine, collective, ranks and algorithm.
+    """Each set-up that is slower than the fastest one of the same machine, collective, ranks and
+    algorithm.
 
-    A curve without a collective or ranks is compared with none, nor is one of a process that was no job. Nor are the
-    curves of one document that names no hosts: they may be of several machines.
+    A curve without a collective or ranks is compared with none, nor is one of a process that was no
+    job. Nor are the curves of one document that names no hosts: they may be of several machines.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
@@ -61,11 +67,20 @@ def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
 def same(curve: Curve) -> tuple[object, ...]:
     """What two curves of the same thing on the same machine have in common."""
     about = curve.library, curve.algorithm, curve.protocol, curve.dtype
-    return curve.collective, curve.kind, curve.ranks, curve.nodes, *about, *machine(curve), *noted(curve)
+    return (
+        curve.collective,
+        curve.kind,
+        curve.ranks,
+        curve.nodes,
+        *about,
+        *machine(curve),
+        *noted(curve),
+    )
 
 
 def machine(curve: Curve) -> tuple[object, ...]:
-    """What two curves of one machine have in common; of its hosts, the first word of their names."""
+    """What two curves of one machine have in common; of its hosts, the first word of their
+    names."""
     clusters = {word[0] for host in curve.hosts if (word := _WORD.search(host))}
     series = curve.family or (curve.machine, curve.topology)
     return series, curve.device, curve.backend, *sorted(clusters)
@@ -88,7 +103,9 @@ def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
     for k, curve in enumerate(group):
         ranges = tuple(_ranges(sizes, times[k] - times[best])) if k != best else ()
         if ranges:
-            yield Difference(curve, group[best], float(np.exp((times[k] - times[best]).mean())), ranges)
+            yield Difference(
+                curve, group[best], float(np.exp((times[k] - times[best]).mean())), ranges
+            )
 
 
 def _at(one: Samples, sizes: Floats) -> Floats:

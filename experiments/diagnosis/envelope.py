@@ -1,4 +1,5 @@
-"""A curve as up to three protocols, one after the other, each with an α and a β of the whole collective."""
+"""A curve as up to three protocols, one after the other, each with an α and a β of the whole
+collective."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ MOST = 96
 
 
 class Piece(NamedTuple):
-    """T = `latency` + `per_byte` * V from the size `start` to `end`, in bytes, seconds and seconds a byte."""
+    """T = `latency` + `per_byte` * V from the size `start` to `end`, in bytes, seconds and seconds
+    a byte."""
 
     start: float
     end: float
@@ -46,7 +48,10 @@ class Envelope(NamedTuple):
 
     def __call__(self, nbytes: Floats) -> Floats:
         """Seconds of each size; between two pieces those of the faster one."""
-        columns = [np.array([getattr(piece, name) for piece in self.pieces]) for name in ("end", "latency", "per_byte")]
+        columns = [
+            np.array([getattr(piece, name) for piece in self.pieces])
+            for name in ("end", "latency", "per_byte")
+        ]
         end, latency, per_byte = columns
         place = self.piece(nbytes)
         following = np.minimum(place + (nbytes > end[place]), len(self.pieces) - 1)
@@ -55,25 +60,38 @@ class Envelope(NamedTuple):
 
 
 def fit(nbytes: Floats, seconds: Floats) -> Envelope:
-    """The pieces with the least relative squared error; one more only if Schwarz's criterion (BIC) pays for it."""
+    """The pieces with the least relative squared error; one more only if Schwarz's criterion (BIC)
+    pays for it."""
     chosen = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), MOST)).astype(int))
     size, time = nbytes[chosen], seconds[chosen]
     lines, error = _lines(size, time)
     best = min(_segmented(error), key=lambda cuts: _criterion(error, cuts, len(size)))
-    return Envelope(tuple(Piece(float(size[i]), float(size[j - 1]), *lines[i, j].tolist()) for i, j in pairwise(best)))
+    return Envelope(
+        tuple(
+            Piece(float(size[i]), float(size[j - 1]), *lines[i, j].tolist())
+            for i, j in pairwise(best)
+        )
+    )
 
 
 def _lines(size: Floats, time: Floats) -> tuple[Floats, Floats]:
-    """α and 1/β of the points from i to j - 1, shape (n, n + 1, 2), and their relative squared error, (n, n + 1)."""
+    """α and 1/β of the points from i to j - 1, shape (n, n + 1, 2), and their relative squared
+    error, (n, n + 1)."""
     u, v = 1 / time, size / time
-    sums = [np.concatenate(([0.0], np.cumsum(column))) for column in (u, v, u * u, u * v, v * v, np.ones_like(u))]
+    sums = [
+        np.concatenate(([0.0], np.cumsum(column)))
+        for column in (u, v, u * u, u * v, v * v, np.ones_like(u))
+    ]
     su, sv, suu, suv, svv, count = (column[None, :] - column[:-1, None] for column in sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = suu * svv - suv * suv
         sound = determinant > 1e-9 * suu * svv
         a = np.where(sound, (svv * su - suv * sv) / determinant, 0.0)
         b = np.where(sound, (suu * sv - suv * su) / determinant, sv / svv)
-        a, b = np.where(b < 0, su / suu, np.maximum(a, 0.0)), np.where(a < 0, sv / svv, np.maximum(b, 0.0))
+        a, b = (
+            np.where(b < 0, su / suu, np.maximum(a, 0.0)),
+            np.where(a < 0, sv / svv, np.maximum(b, 0.0)),
+        )
     error = count - 2 * (a * su + b * sv) + a * a * suu + 2 * a * b * suv + b * b * svv
     return np.stack((a, b), axis=2), np.where(count >= 2, np.maximum(error, 0.0), np.inf)
 

@@ -1,4 +1,5 @@
-"""What a machine should give: the best that the simulator does there with what a library may run, and the bound."""
+"""What a machine should give: the best that the simulator does there with what a library may run,
+and the bound."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ MANY = 256
 
 @dataclass(frozen=True)
 class Expected:
-    """Shape (points,): the seconds that are expected and those that nothing can beat, and who expects them: the
-    `profile` and its machine in words, empty where a machine is simulated without one."""
+    """Shape (points,): the seconds that are expected and those that nothing can beat, and who
+    expects them: the `profile` and its machine in words, empty where a machine is simulated without
+    one."""
 
     seconds: Floats
     algorithm: tuple[str, ...]
@@ -56,7 +58,8 @@ class Expected:
 
 
 Expectation = Callable[[Curve, Floats], Expected | None]
-"""From a curve and its sizes in bytes to what is expected of it, or None where nothing can be said."""
+"""From a curve and its sizes in bytes to what is expected of it, or None where nothing can be
+said."""
 Machines = Callable[[Curve], Machine]
 """From a curve to the machine with its ranks where they were."""
 
@@ -73,27 +76,39 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
         cases = list(_cases(curve, curve.ranks, machines(curve), rules))
         if not cases:
             return None
-        times = np.array([[case.simulate(float(nbytes)).makespan for nbytes in sizes] for case in cases])
+        times = np.array(
+            [[case.simulate(float(nbytes)).makespan for nbytes in sizes] for case in cases]
+        )
         best = np.argmin(times, axis=0)
         names = tuple(cases[k].algorithm.name for k in best)
         topology, collective = cases[0].topology, cases[0].algorithm.collective
         bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
-        return Expected(times.min(axis=0), names, np.array([b.seconds for b in bounds]), bounds[-1].name, topology)
+        return Expected(
+            times.min(axis=0),
+            names,
+            np.array([b.seconds for b in bounds]),
+            bounds[-1].name,
+            topology,
+        )
 
     return expect
 
 
 def profiled(profile: Calibrated, machines: Machines) -> Expectation:
-    """Expects what a calibrated machine does with the algorithms of its library: software and protocols included."""
+    """Expects what a calibrated machine does with the algorithms of its library: software and
+    protocols included."""
     kind, simulation = library(profile.library), profile.simulated()
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:
             return None
-        ignored = simulation.ignored(curve.algorithm, curve.collective, curve.ranks, curve.nodes, curve.library)
+        ignored = simulation.ignored(
+            curve.algorithm, curve.collective, curve.ranks, curve.nodes, curve.library
+        )
         names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
         cases = {
-            case.algorithm.name: case for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
+            case.algorithm.name: case
+            for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
         }
         usable = tuple(name for name in names if name in cases)
         if not usable:
@@ -101,27 +116,38 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         fastest = []
         for nbytes in sizes:
             running = kind.running(usable, float(nbytes) / ELEMENT, curve.ranks)
-            fastest.append(_fastest([cases[name] for name in running if name in cases], float(nbytes)))
+            fastest.append(
+                _fastest([cases[name] for name in running if name in cases], float(nbytes))
+            )
         runs = [run for _, run in fastest]
         collective = cases[usable[0]].algorithm.collective
         bounds = [
             best_bound(collective, run.timeline.routed.topology, curve.ranks, float(nbytes))
             for nbytes, run in zip(sizes, runs, strict=True)
         ]
-        beaten = np.array([run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)])
+        beaten = np.array(
+            [run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)]
+        )
         chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
-        topology, whose = runs[-1].timeline.routed.topology, f"{profile.profile}, of {profile.machine}"
+        topology, whose = (
+            runs[-1].timeline.routed.topology,
+            f"{profile.profile}, of {profile.machine}",
+        )
         return Expected(seconds, chosen, beaten, bounds[-1].name, topology, whose)
 
     return expect
 
 
-def _profiled(names: tuple[str, ...], curve: Curve, machine: Machine, profile: Profile) -> Iterator[Case]:
+def _profiled(
+    names: tuple[str, ...], curve: Curve, machine: Machine, profile: Profile
+) -> Iterator[Case]:
     """Those that the machine can run."""
     for name in names:
         try:
-            yield Case(algorithms()[name], curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile)
+            yield Case(
+                algorithms()[name], curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile
+            )
         except InputError:
             continue
 
@@ -144,10 +170,15 @@ def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator
 
 
 def _candidates(curve: Curve) -> list[Algorithm]:
-    """What may have run: the algorithm that was forced, by its name here; else those of the collective."""
+    """What may have run: the algorithm that was forced, by its name here; else those of the
+    collective."""
     known = algorithms()
     forced = FORCED.get(curve.algorithm, (curve.algorithm,))
     names = [f"{name}{suffix}" for name in forced for suffix in ("", f"_{curve.collective}")]
-    chosen = [known[name] for name in names if name in known and known[name].collective.name == curve.collective]
+    chosen = [
+        known[name]
+        for name in names
+        if name in known and known[name].collective.name == curve.collective
+    ]
     usual = CANDIDATES | MPI if uses_mpi(curve) else CANDIDATES
     return chosen or [known[name] for name in usual[curve.collective]]

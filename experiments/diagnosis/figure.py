@@ -27,7 +27,10 @@ def diagnosis_figure(one: Diagnosis, kind: str) -> bytes:
     _lines(lower, one, factor)
     upper.set_xscale("log", base=2)
     upper.set_yscale("log")
-    for axes, unit, label in ((upper, "s", "time"), (lower, "B/s", "bus bandwidth" if one.curve.ranks else "algbw")):
+    for axes, unit, label in (
+        (upper, "s", "time"),
+        (lower, "B/s", "bus bandwidth" if one.curve.ranks else "algbw"),
+    ):
         axes.yaxis.set_major_formatter(EngFormatter(unit))
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
@@ -49,14 +52,32 @@ def _lines(axes: Axes, one: Diagnosis, moved: Floats | None) -> None:
         return times if moved is None else moved / times
 
     if one.expected:
-        axes.plot(size, value(one.expected.seconds), color="C2", linewidth=1.2, label="expected: simulated")
-        axes.plot(size, value(one.expected.bound), color=GREY, linestyle="--", linewidth=1, label="best bound")
+        axes.plot(
+            size,
+            value(one.expected.seconds),
+            color="C2",
+            linewidth=1.2,
+            label="expected: simulated",
+        )
+        axes.plot(
+            size,
+            value(one.expected.bound),
+            color=GREY,
+            linestyle="--",
+            linewidth=1,
+            label="best bound",
+        )
     axes.plot(size, value(one.envelope(size)), color="C0", linewidth=1.2, label="protocols found")
     axes.plot(size, value(seconds), "o", color="k", markersize=4, label="measured")
-    marks = {"C3": sorted(_places(one, True)), "C1": sorted(_places(one, False) - _places(one, True))}
+    marks = {
+        "C3": sorted(_places(one, True)),
+        "C1": sorted(_places(one, False) - _places(one, True)),
+    }
     for (colour, places), label in zip(marks.items(), ("abnormal", "worth knowing"), strict=True):
         if places:
-            axes.plot(size[places], value(seconds)[places], "o", color=colour, markersize=6, label=label)
+            axes.plot(
+                size[places], value(seconds)[places], "o", color=colour, markersize=6, label=label
+            )
 
 
 def _places(one: Diagnosis, alarm: bool) -> set[int]:

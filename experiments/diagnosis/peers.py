@@ -20,11 +20,15 @@ Marks = dict[float, bool]
 
 
 def among(results: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """The curves, judged again beside each other: a step below SHARED at a size where most peers have one is a note.
+    """The curves, judged again beside each other: a step below SHARED at a size where most peers
+    have one is a note.
 
     Peers are curves of the same thing, else of the same collective, else of the same machine.
     """
-    curves, marks = [diagnosis.curve for diagnosis in results], [_marks(diagnosis) for diagnosis in results]
+    curves, marks = (
+        [diagnosis.curve for diagnosis in results],
+        [_marks(diagnosis) for diagnosis in results],
+    )
     groups = [_grouped(list(map(key, curves)), marks) for key in (same, _same_collective, machine)]
     return [_judged(*row) for row in zip(results, marks, zip(*groups, strict=True), strict=True)]
 
@@ -47,12 +51,19 @@ def _grouped(keys: Sequence[Hashable], marks: Sequence[Marks]) -> list[list[Mark
 
 
 def _judged(diagnosis: Diagnosis, marks: Marks, groups: Sequence[Sequence[Marks]]) -> Diagnosis:
-    findings = (_judged_finding(diagnosis, finding, marks, groups) for finding in diagnosis.findings)
-    return replace(diagnosis, findings=tuple(sorted(findings, key=lambda finding: not finding.alarm)))
+    findings = (
+        _judged_finding(diagnosis, finding, marks, groups) for finding in diagnosis.findings
+    )
+    return replace(
+        diagnosis, findings=tuple(sorted(findings, key=lambda finding: not finding.alarm))
+    )
 
 
-def _judged_finding(diagnosis: Diagnosis, finding: Finding, marks: Marks, groups: Sequence[Sequence[Marks]]) -> Finding:
-    """The finding, as a note if most curves of one of the groups, without that of `marks`, share it."""
+def _judged_finding(
+    diagnosis: Diagnosis, finding: Finding, marks: Marks, groups: Sequence[Sequence[Marks]]
+) -> Finding:
+    """The finding, as a note if most curves of one of the groups, without that of `marks`, share
+    it."""
     if not finding.alarm or finding.kind not in _STEPS or finding.factor >= SHARED:
         return finding
     sizes = set(diagnosis.samples.size[list(finding.places)].tolist())

@@ -1,4 +1,5 @@
-"""What the plateau of bandwidth is made of: the ports of a node, or the links of a GPU, as far as they are known."""
+"""What the plateau of bandwidth is made of: the ports of a node, or the links of a GPU, as far as
+they are known."""
 
 from __future__ import annotations
 
@@ -17,10 +18,19 @@ from topologies.units import format_bandwidth
 
 FULL = 0.7
 """A share of the line rate from which on links count as used."""
-_NAMED = {"EDR": 12.5, "HDR100": 12.5, "HDR200": 25.0, "HDR": 25.0, "NDR200": 25.0, "NDR": 50.0, "XDR": 100.0}
+_NAMED = {
+    "EDR": 12.5,
+    "HDR100": 12.5,
+    "HDR200": 25.0,
+    "HDR": 25.0,
+    "NDR200": 25.0,
+    "NDR": 50.0,
+    "XDR": 100.0,
+}
 _COUNT = re.compile(r"\b([0-9]{1,2})(?:x | per node)")
 _WORD = re.compile(
-    r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s per link)"
+    r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s "
+    r"per link)"
 )
 _PORTS = (1.25, 3.125, 12.5, 25.0, 50.0, 100.0)
 """GB/s of usual ports, one way."""
@@ -47,8 +57,8 @@ _PEERS = ("gpu", "nvswitch", "switch")
 
 
 class Links(NamedTuple):
-    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`: nobody guessed.
-    `guess` says how they were guessed, and what gives the same."""
+    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`:
+    nobody guessed. `guess` says how they were guessed, and what gives the same."""
 
     name: str
     number: int
@@ -59,7 +69,8 @@ class Links(NamedTuple):
 
 
 class Plateau(NamedTuple):
-    """Bytes/s that leave each node or GPU at the best size, the links that carry them, and that in words."""
+    """Bytes/s that leave each node or GPU at the best size, the links that carry them, and that in
+    words."""
 
     rate: float
     links: Links | None
@@ -67,12 +78,19 @@ class Plateau(NamedTuple):
 
 
 def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | None:
-    """What the best algbw (bytes/s) of a curve says of links, or None where the ranks are unknown."""
+    """What the best algbw (bytes/s) of a curve says of links, or None where the ranks are
+    unknown."""
     if not curve.ranks or curve.ranks < 2:
         return None
     alone = nodes_of(curve, topology) == 1 or _network(curve).startswith("none")
     rate = leaving(curve, algbw)
-    links = _of_topology(topology, alone) if topology else _of_gpu(curve) if alone else _of_network(curve, rate)
+    links = (
+        _of_topology(topology, alone)
+        if topology
+        else _of_gpu(curve)
+        if alone
+        else _of_network(curve, rate)
+    )
     if links and links.place == "node":
         links = _used(links, curve, rate)
     place = links.place if links else "GPU" if alone else "node"
@@ -92,7 +110,8 @@ def nodes_of(curve: Curve, topology: Topology | None) -> int:
 
 
 def leaving(curve: Curve, algbw: float) -> float:
-    """Bytes/s that leave a node if every byte crosses once, as rings and pairs do; a GPU where there is one node."""
+    """Bytes/s that leave a node if every byte crosses once, as rings and pairs do; a GPU where
+    there is one node."""
     ranks, nodes = curve.ranks or 2, curve.nodes or 1
     if curve.collective == "all_to_all" and nodes > 1:
         inside = ranks / nodes
@@ -103,7 +122,9 @@ def leaving(curve: Curve, algbw: float) -> float:
 def _used(links: Links, curve: Curve, rate: float) -> Links:
     """No more links than a node has ranks, if that suffices."""
     here = max((curve.ranks or 2) // (curve.nodes or 1), 1)
-    return links if rate > 1.05 * here * links.rate else links._replace(number=min(links.number, here))
+    return (
+        links if rate > 1.05 * here * links.rate else links._replace(number=min(links.number, here))
+    )
 
 
 def _words(rate: float, links: Links, host: bool) -> str:
@@ -114,9 +135,18 @@ def _words(rate: float, links: Links, host: bool) -> str:
     if share >= FULL:
         return f"{share:.0%} of {ports}, {'the limit' if links.sure else 'likely the limit'}"
     used = max(1, int(np.ceil(rate / links.rate / 1.03)))
-    if links.sure and links.place == "node" and rate / (used * links.rate) >= FULL and used < links.number:
+    if (
+        links.sure
+        and links.place == "node"
+        and rate / (used * links.rate) >= FULL
+        and used < links.number
+    ):
         return f"{share:.0%} of {ports}, as if {used} of {links.number} were used"
-    other = "copies and merging on the host may be the limit" if host else "algorithm or protocol may be the limit"
+    other = (
+        "copies and merging on the host may be the limit"
+        if host
+        else "algorithm or protocol may be the limit"
+    )
     return f"{share:.0%} of {ports}: {other}"
 
 
@@ -127,9 +157,13 @@ def _of_topology(topology: Topology, alone: bool) -> Links | None:
     if alone or node < 0:
         out = np.flatnonzero(topology.source == home)
     else:
-        out = np.flatnonzero((topology.node[topology.source] == node) & (topology.node[topology.target] != node))
+        out = np.flatnonzero(
+            (topology.node[topology.source] == node) & (topology.node[topology.target] != node)
+        )
     kinds = list(topology.device_kinds)
-    peers = [link for link in out.tolist() if kinds[topology.target[link]] in _PEERS] or out.tolist()
+    peers = [
+        link for link in out.tolist() if kinds[topology.target[link]] in _PEERS
+    ] or out.tolist()
     if not peers:
         return None
     rate = float(topology.bandwidth[peers].max())
@@ -152,16 +186,28 @@ def _of_network(curve: Curve, rate: float) -> Links:
     """The NICs that an index names; else a guess."""
     network, here = _network(curve), (curve.ranks or 2) // (curve.nodes or 1)
     if found := _WORD.search(network):
-        speed = 1e9 * (_NAMED[found[1]] if found[1] else int(found[2]) / 8 if found[2] else float(found[3]))
-        count = int(said[1]) if (said := _COUNT.search(network)) else here if "per GPU" in network else 1
-        return Links(found[1] or (f"{found[2]} Gbit/s" if found[2] else "link"), count, speed, "node")
+        speed = 1e9 * (
+            _NAMED[found[1]] if found[1] else int(found[2]) / 8 if found[2] else float(found[3])
+        )
+        count = (
+            int(said[1])
+            if (said := _COUNT.search(network))
+            else here
+            if "per GPU" in network
+            else 1
+        )
+        return Links(
+            found[1] or (f"{found[2]} Gbit/s" if found[2] else "link"), count, speed, "node"
+        )
     return _guess(curve, rate, 1 if on_host(curve) else curve.gpus_per_node or max(here, 1))
 
 
 def _guess(curve: Curve, rate: float, gpus: int) -> Links:
     """Usual ports that carry `rate`: a NIC a GPU if that fits, else fewer NICs, else more."""
     counts = sorted({*_COUNTS, gpus})
-    ports = [(count, speed) for speed in _PORTS for count in counts if count * speed * 1e9 * 1.03 >= rate]
+    ports = [
+        (count, speed) for speed in _PORTS for count in counts if count * speed * 1e9 * 1.03 >= rate
+    ]
     ports = ports or [(counts[-1], _PORTS[-1])]
 
     def unlikely(port: tuple[int, float]) -> tuple[bool, bool, float, float]:
@@ -170,7 +216,11 @@ def _guess(curve: Curve, rate: float, gpus: int) -> Links:
 
     count, speed = min(ports, key=unlikely)
     same = [f"{n} x {8 * s:g} Gbit/s" for n, s in ports if n * s == count * speed and n != count]
-    others = f"; {', '.join(same[:-1])}{' or ' if same[:-1] else ''}{same[-1]} would give the same" if same else ""
+    others = (
+        f"; {', '.join(same[:-1])}{' or ' if same[:-1] else ''}{same[-1]} would give the same"
+        if same
+        else ""
+    )
     how = "a guess" if on_host(curve) else f"a guess by {counted(gpus, 'GPU')} a node"
     generation = _GENERATIONS.get(curve.network, {}).get(speed, "")
     name = f"port of {8 * speed:g} Gbit/s{f' ({generation})' if generation else ''}"

@@ -1,4 +1,5 @@
-"""In which regime each size is: does latency count, bandwidth, or memory; and where the protocol changes."""
+"""In which regime each size is: does latency count, bandwidth, or memory; and where the protocol
+changes."""
 
 from __future__ import annotations
 
@@ -9,14 +10,18 @@ from experiments.diagnosis.envelope import Envelope
 from experiments.diagnosis.samples import Samples
 
 MOSTLY = 2 / 3
-"""The share of the time that makes a regime: that of what does not grow with size, or that of what does."""
+"""The share of the time that makes a regime: that of what does not grow with size, or that of what
+does."""
 
 
 def regimes(samples: Samples, envelope: Envelope) -> tuple[str, ...]:
-    """ "latency", "bandwidth", "latency and bandwidth" or "memory" for each point; the first size of a further protocol
-    is a "protocol switch"."""
+    """ "latency", "bandwidth", "latency and bandwidth" or "memory" for each point; the first size
+    of a further protocol is a "protocol switch"."""
     place = envelope.piece(samples.size)
-    shares = [float(envelope.pieces[k].share(nbytes)) for k, nbytes in zip(place, samples.size, strict=True)]
+    shares = [
+        float(envelope.pieces[k].share(nbytes))
+        for k, nbytes in zip(place, samples.size, strict=True)
+    ]
     words = [_word(share) for share in shares]
     for switch in np.flatnonzero(np.diff(place)) + 1:
         words[switch] = "protocol switch"

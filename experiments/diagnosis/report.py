@@ -29,8 +29,8 @@ NOTHING = 1e-3
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A curve judged: its columns, the protocols found in it, a regime for each point, findings (alarms first), what is
-    expected, and what limits the plateau."""
+    """A curve judged: its columns, the protocols found in it, a regime for each point, findings
+    (alarms first), what is expected, and what limits the plateau."""
 
     curve: Curve
     samples: Samples
@@ -62,8 +62,11 @@ class Diagnosis:
 
     @property
     def busbw(self) -> Floats:
-        """bytes/s as nccl-tests counts them, shape (points,); algbw where the number of ranks is unknown."""
-        return self.samples.rate * (bus_factor(self.curve.collective, self.curve.ranks) if self.curve.ranks else 1.0)
+        """bytes/s as nccl-tests counts them, shape (points,); algbw where the number of ranks is
+        unknown."""
+        return self.samples.rate * (
+            bus_factor(self.curve.collective, self.curve.ranks) if self.curve.ranks else 1.0
+        )
 
     @property
     def fraction(self) -> Floats | None:
@@ -77,7 +80,8 @@ class Diagnosis:
 
 
 def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
-    """Judge a curve, by itself and by what is expected of it. Raises InputError for a curve without points."""
+    """Judge a curve, by itself and by what is expected of it. Raises InputError for a curve without
+    points."""
     points = samples(curve)
     found = anomalies(points)
     if curve.alone:
@@ -90,9 +94,16 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
         blank = ("",) * len(points.size)
         return Diagnosis(curve, points, envelope, blank, found, expects, None)
     flat = _reached(points, envelope)
-    top = plateau(curve, float(points.rate.max()), expects.topology if expects else None) if flat else None
+    top = (
+        plateau(curve, float(points.rate.max()), expects.topology if expects else None)
+        if flat
+        else None
+    )
     if expects and (off := _misfit(points, expects)):
-        found = (off._replace(alarm=off.alarm and not points.host and not _guessed(curve, expects)), *found)
+        found = (
+            off._replace(alarm=off.alarm and not points.host and not _guessed(curve, expects)),
+            *found,
+        )
         top = top and Plateau(top.rate, None, top.text.partition(":")[0])
     elif expects:
         found = (*_beside(curve, points, expects, flat), *found)
@@ -100,21 +111,30 @@ def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
 
 
 def _noted(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings as notes, but for wrong results: of too few points, or of a job that was none."""
+    """The findings as notes, but for wrong results: of too few points, or of a job that was
+    none."""
     return tuple(one._replace(alarm=one.kind == "wrong result") for one in found)
 
 
 def _misfit(points: Samples, expected: Expected) -> Finding | None:
-    """Whether a profile is of another machine: this one is slower by MISFIT at every size, or faster by that at the
-    largest ones, which no fault makes it. `factor` is how many times slower it is."""
+    """Whether a profile is of another machine: this one is slower by MISFIT at every size, or
+    faster by that at the largest ones, which no fault makes it. `factor` is how many times slower
+    it is."""
     ratio = points.seconds / expected.seconds
     slow, fast = bool((ratio > MISFIT).all()), bool((ratio[-TOP:] < 1 / MISFIT).all())
     if not expected.profile or not (slow or fast):
         return None
     places = tuple(np.flatnonzero((ratio > MISFIT) | (ratio < 1 / MISFIT)).tolist())
     least, most = ratio[list(places)].min(), ratio[list(places)].max()
-    text = f"{span(points, places)}: {least:.3g} to {most:.3g} times as long as by the profile {expected.profile}"
-    text += ": it is of another machine, or this one is slow at every size" if slow else ": it is of another machine"
+    text = (
+        f"{span(points, places)}: {least:.3g} to {most:.3g} times as long as by the profile "
+        f"{expected.profile}"
+    )
+    text += (
+        ": it is of another machine, or this one is slow at every size"
+        if slow
+        else ": it is of another machine"
+    )
     return Finding("profile does not fit", places, float(np.median(ratio[-TOP:])), text, alarm=slow)
 
 
@@ -143,15 +163,25 @@ def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> It
         nodes = nodes_of(curve, expected.topology)
         kind = "far below" if nodes > 1 else "far below in a node"
         guessed = _guessed(curve, expected)
-        text = f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} should give here"
+        text = (
+            f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} "
+            f"should give here"
+        )
         text += ": merging and copies on the host are not in that" if points.host else ""
-        text += f", if the ranks fill {nodes} nodes one after the other (else: --placement)" if guessed else ""
+        text += (
+            f", if the ranks fill {nodes} nodes one after the other (else: --placement)"
+            if guessed
+            else ""
+        )
         places = tuple(range(max(len(fraction) - TOP, 0), len(fraction)))
         yield Finding(kind, places, 1 / share, text, not points.host and not guessed)
     faster = np.flatnonzero(expected.bound > points.seconds * 1.02)
     if len(faster):
         verb = "is" if len(faster) == 1 else "are"
-        text = f"{counted(len(faster), 'size')} {verb} faster than anything can be on that machine: is it another one?"
+        text = (
+            f"{counted(len(faster), 'size')} {verb} faster than anything can be on that machine: "
+            f"is it another one?"
+        )
         yield Finding("beats the bound", tuple(faster.tolist()), 1.0, text, alarm=False)
 
 
@@ -160,12 +190,17 @@ def _facts(one: Diagnosis) -> Iterator[str]:
         return
     first, last = one.envelope.pieces[0], one.envelope.pieces[-1]
     if float(first.share(one.samples.size[0])) < 1 - MOSTLY:
-        yield f"α {format_seconds(first.latency)} for the smallest{_steps(one.curve, first.latency)}"
+        yield (
+            f"α {format_seconds(first.latency)} for the smallest{_steps(one.curve, first.latency)}"
+        )
     yield from map(_protocol, one.envelope.pieces)
     if one.plateau:
         yield f"plateau {one.plateau.text}"
     elif last.half > one.samples.size[-1] / 2:
-        yield f"no plateau up to {format_bytes(one.samples.size[-1])}: larger sizes would say what the links give"
+        yield (
+            f"no plateau up to {format_bytes(one.samples.size[-1])}: larger sizes would say what "
+            f"the links give"
+        )
 
 
 def _protocol(piece: Piece) -> str:
@@ -176,13 +211,19 @@ def _protocol(piece: Piece) -> str:
     if piece.latency <= 0:
         return f"from {sizes}: {rate} (algbw)"
     return (
-        f"from {sizes}: {format_seconds(piece.latency)} + V / {rate} (algbw), half of it at {format_bytes(piece.half)}"
+        f"from {sizes}: {format_seconds(piece.latency)} + V / {rate} (algbw), half of it at "
+        f"{format_bytes(piece.half)}"
     )
 
 
 def _steps(curve: Curve, latency: float) -> str:
-    """Latency a step, if the algorithm's steps are known; a tree's else, as libraries take one for small sizes."""
-    if not curve.ranks or curve.ranks < 2 or curve.collective not in ("all_reduce", "all_gather", "reduce_scatter"):
+    """Latency a step, if the algorithm's steps are known; a tree's else, as libraries take one for
+    small sizes."""
+    if (
+        not curve.ranks
+        or curve.ranks < 2
+        or curve.collective not in ("all_reduce", "all_gather", "reduce_scatter")
+    ):
         return ""
     there_and_back = 2 if curve.collective == "all_reduce" else 1
     ring = "ring" in curve.algorithm

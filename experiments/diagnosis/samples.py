@@ -12,18 +12,20 @@ from topologies.errors import InputError
 from topologies.topology import Flags, Floats
 
 NOISE = 0.02
-"""Relative noise of a mean over iterations where nothing is known of it: in place and out of place, healthy logs of
-nccl-tests differ by 0.5% to 3.5% (the medians of 40 curves)."""
+"""Relative noise of a mean over iterations where nothing is known of it: in place and out of place,
+healthy logs of nccl-tests differ by 0.5% to 3.5% (the medians of 40 curves)."""
 NOISIEST = 0.25
-"""The most noise that excuses a point: a measurement that varies by more says nothing, and that is worth a word."""
+"""The most noise that excuses a point: a measurement that varies by more says nothing, and that is
+worth a word."""
 Places = npt.NDArray[np.int64]
 _HOST = ("cpu", "host")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Shape (points,), by ascending size: bytes, seconds, relative noise, whether the result was wrong, and the time of
-    the same size in place (NaN: not measured). `host`: the buffers are known to be in the host's memory."""
+    """Shape (points,), by ascending size: bytes, seconds, relative noise, whether the result was
+    wrong, and the time of the same size in place (NaN: not measured). `host`: the buffers are known
+    to be in the host's memory."""
 
     size: Floats
     seconds: Floats
@@ -39,10 +41,11 @@ class Samples:
 
 
 def samples(curve: Curve) -> Samples:
-    """The out-of-place points of a curve beside those in place; the latter alone where there are no others.
+    """The out-of-place points of a curve beside those in place; the latter alone where there are no
+    others.
 
-    A barrier's size of 0 bytes is counted as 1. One rank copies out of place and does nothing in place, so its times in
-    place are not compared. Raises InputError for a curve without a point.
+    A barrier's size of 0 bytes is counted as 1. One rank copies out of place and does nothing in
+    place, so its times in place are not compared. Raises InputError for a curve without a point.
     """
     points = curve.points or curve.in_place
     if not points:

@@ -11,13 +11,14 @@ from experiments.diagnosis.samples import NOISE, Places, Samples
 from topologies.topology import Flags, Floats
 
 NEAR = 8.0
-"""The most that the sizes on both sides of a run differ by, unless time falls inside: over more, a slower algorithm of
-the library's own choice looks like a run, too."""
+"""The most that the sizes on both sides of a run differ by, unless time falls inside: over more, a
+slower algorithm of the library's own choice looks like a run, too."""
 LONGEST = 12
 
 
 def limit(samples: Samples) -> Floats:
-    """By how much the logarithm of a time may be off, shape (points,): noise beyond the usual counts twice."""
+    """By how much the logarithm of a time may be off, shape (points,): noise beyond the usual
+    counts twice."""
     return np.asarray(np.log(BOTH_SIDES) + 2 * (samples.noise - NOISE))
 
 
@@ -28,17 +29,21 @@ def descents(samples: Samples) -> Floats:
 
 
 def excesses(samples: Samples, allowed: Floats) -> Floats:
-    """log of time over what both sides of a run of sizes allow, shape (points,), 0 for points that are in no such run.
+    """log of time over what both sides of a run of sizes allow, shape (points,), 0 for points that
+    are in no such run.
 
-    `allowed` is the logarithm by which a time may be off, shape (points,). A run is slow if each of its sizes takes
-    longer than three extensions of its sides say: those of the trends on the left and on the right (over one step or
-    two, what allows more), and the straight line between the two. A protocol that starts slow is on the right one's
-    line, the knee of one α and β on the straight line.
+    `allowed` is the logarithm by which a time may be off, shape (points,). A run is slow if each of
+    its sizes takes longer than three extensions of its sides say: those of the trends on the left
+    and on the right (over one step or two, what allows more), and the straight line between the
+    two. A protocol that starts slow is on the right one's line, the knee of one α and β on the
+    straight line.
     """
     x, y = np.log(samples.size), np.log(samples.seconds)
     found = np.zeros(len(x))
     jumps_up = np.flatnonzero(np.diff(y) > allowed[1:]) + 1
-    for first, last in _windows(x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)):
+    for first, last in _windows(
+        x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)
+    ):
         run = np.arange(first, last + 1)
         over = y[run] - _allowed(x, y, run)
         if (over > allowed[run]).all():
@@ -47,7 +52,8 @@ def excesses(samples: Samples, allowed: Floats) -> Floats:
 
 
 def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
-    """First and last place of each run from `starts` whose sides are near enough, or in which time falls."""
+    """First and last place of each run from `starts` whose sides are near enough, or in which time
+    falls."""
     for first in starts.tolist():
         for last in range(first, min(first + LONGEST, len(x) - 1)):
             if x[last + 1] - x[first - 1] < np.log(NEAR) + 0.01 or falls[first : last + 1].any():
@@ -56,8 +62,12 @@ def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int
 
 def _allowed(x: Floats, y: Floats, run: Places) -> Floats:
     left, right = int(run[0]) - 1, int(run[-1]) + 1
-    before = max((_slope(x, y, start, left) for start in range(max(left - 2, 0), left)), default=1.0)
-    after = min((_slope(x, y, right, end) for end in range(right + 1, min(right + 3, len(x)))), default=0.0)
+    before = max(
+        (_slope(x, y, start, left) for start in range(max(left - 2, 0), left)), default=1.0
+    )
+    after = min(
+        (_slope(x, y, right, end) for end in range(right + 1, min(right + 3, len(x)))), default=0.0
+    )
     share = (np.exp(x[run]) - np.exp(x[left])) / (np.exp(x[right]) - np.exp(x[left]))
     chord = np.log(np.exp(y[left]) + share * max(np.exp(y[right]) - np.exp(y[left]), 0.0))
     trends = y[left] + before * (x[run] - x[left]), y[right] - after * (x[right] - x[run])
@@ -70,7 +80,8 @@ def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
 
 
 def slow_runs(samples: Samples) -> list[Places]:
-    """The runs of sizes that take longer than larger ones, or than both sides allow; each with what is attached."""
+    """The runs of sizes that take longer than larger ones, or than both sides allow; each with what
+    is attached."""
     allowed = limit(samples)
     down, over = descents(samples), excesses(samples, allowed)
     slow = (down > allowed) | (over > 0)
@@ -79,10 +90,12 @@ def slow_runs(samples: Samples) -> list[Places]:
 
 
 def steps(samples: Samples, factor: float) -> Flags:
-    """Whether each size takes over `factor` times as long as a larger size, as both sides allow, or as the bandwidth of
-    smaller sizes says, shape (points,)."""
+    """Whether each size takes over `factor` times as long as a larger size, as both sides allow, or
+    as the bandwidth of smaller sizes says, shape (points,)."""
     over = excesses(samples, np.full(len(samples.size), np.log(factor)))
-    return np.asarray((descents(samples) > np.log(factor)) | (over > 0) | (losses(samples) > factor))
+    return np.asarray(
+        (descents(samples) > np.log(factor)) | (over > 0) | (losses(samples) > factor)
+    )
 
 
 def runs(marked: Flags) -> list[Places]:
@@ -92,8 +105,8 @@ def runs(marked: Flags) -> list[Places]:
 
 
 def fallen(samples: Samples) -> tuple[Places, float]:
-    """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller ones, and the factor
-    at the last of them."""
+    """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller
+    ones, and the factor at the last of them."""
     lost = losses(samples)
     low = lost > BOTH_SIDES
     start = len(low) - int(np.argmin(low[::-1])) if not low.all() else 0
@@ -101,12 +114,14 @@ def fallen(samples: Samples) -> tuple[Places, float]:
 
 
 def losses(samples: Samples) -> Floats:
-    """The best bandwidth of smaller sizes, or of the same one, over that of each size, shape (points,)."""
+    """The best bandwidth of smaller sizes, or of the same one, over that of each size, shape
+    (points,)."""
     return np.asarray(np.maximum.accumulate(samples.rate) / samples.rate)
 
 
 def sunken(samples: Samples) -> list[Places]:
-    """The runs of sizes whose bandwidth is so far below that of smaller sizes that no healthy protocol is."""
+    """The runs of sizes whose bandwidth is so far below that of smaller sizes that no healthy
+    protocol is."""
     lost, best = losses(samples), np.maximum.accumulate(samples.rate)
     matters = (best >= MATTERS * samples.rate.max()) & (not samples.host)
     allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (samples.noise - NOISE))
@@ -116,8 +131,8 @@ def sunken(samples: Samples) -> list[Places]:
 def drops(samples: Samples) -> Places:
     """The sizes of `fallen`, if there are two of them or the one is off by ONE_SIDE.
 
-    On the host memory does that, too, as caches are left one after the other and the allocator begins to map: there
-    bandwidth must fall by ONE_SIDE within a doubling of size.
+    On the host memory does that, too, as caches are left one after the other and the allocator
+    begins to map: there bandwidth must fall by ONE_SIDE within a doubling of size.
     """
     places, factor = fallen(samples)
     if samples.host:

@@ -23,12 +23,14 @@ COLLECTIVES = (
     collective.REDUCE,
 )
 PAIRS, BOUNDS = 1024, 16_384
-"""Ranks up to which distances and rings are looked for, and up to which collectives are bounded: within seconds."""
+"""Ranks up to which distances and rings are looked for, and up to which collectives are bounded:
+within seconds."""
 
 
 @dataclass(frozen=True, order=True)
 class LinkGroup:
-    """`number` links that are alike; if `duplex`, one stands for both directions of a full-duplex link."""
+    """`number` links that are alike; if `duplex`, one stands for both directions of a full-duplex
+    link."""
 
     kind: str
     bandwidth_Bps: float
@@ -61,7 +63,8 @@ class BestTime:
 
 @dataclass(frozen=True)
 class Facts:
-    """Counts by kind of device; what reduces and multicasts; the links; what lies between ranks; what was left out.
+    """Counts by kind of device; what reduces and multicasts; the links; what lies between ranks;
+    what was left out.
 
     Of what was not looked for, `skipped` says why, and its fields are None or empty.
     """
@@ -116,7 +119,8 @@ def facts(topology: Topology) -> Facts:
 
 
 def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
-    """The links by kind and figures, fastest first, and the group of every link; -1 for the way back of a pair.
+    """The links by kind and figures, fastest first, and the group of every link; -1 for the way
+    back of a pair.
 
     >>> from topologies.shapes import ring
     >>> [group.number for group in link_groups(ring(5, bandwidth=1e9))[0]]
@@ -129,7 +133,10 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     counted = np.flatnonzero(~duplex | (topology.source < topology.target))
     number = _number((alike[counted], duplex[counted]))
     first, count = np.unique(number, return_index=True, return_counts=True)[1:]
-    groups = [_group(topology, link, bool(duplex[link]), n) for link, n in zip(counted[first], count, strict=True)]
+    groups = [
+        _group(topology, link, bool(duplex[link]), n)
+        for link, n in zip(counted[first], count, strict=True)
+    ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)
     group[counted] = np.argsort(order)[number]
@@ -157,7 +164,9 @@ def _kinds(topology: Topology, chosen: npt.NDArray[np.bool_]) -> dict[str, int]:
 def _media(topology: Topology) -> list[Medium]:
     users = np.bincount(topology.link_media, minlength=len(topology.medium_bandwidth))
     return [
-        Medium(name, float(topology.medium_bandwidth[m]), float(topology.medium_gap[m]), int(users[m]))
+        Medium(
+            name, float(topology.medium_bandwidth[m]), float(topology.medium_gap[m]), int(users[m])
+        )
         for m, name in enumerate(topology.shared_names, topology.links)
     ]
 

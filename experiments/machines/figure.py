@@ -63,7 +63,8 @@ Place = tuple[float, float]
 
 
 class _Stroke(NamedTuple):
-    """How links that are alike are drawn, and between which devices of the layout, shape (links, 2)."""
+    """How links that are alike are drawn, and between which devices of the layout, shape (links,
+    2)."""
 
     group: LinkGroup
     colour: str
@@ -76,7 +77,8 @@ class _Stroke(NamedTuple):
 
 
 def topology_figure(topology: Topology, kind: str) -> bytes:
-    """A picture as "png", "svg" or "pdf"; full-duplex links are one line, and the legend counts the whole machine.
+    """A picture as "png", "svg" or "pdf"; full-duplex links are one line, and the legend counts the
+    whole machine.
 
     Raises InputError for a plain shape that is too large to draw.
     """
@@ -105,9 +107,18 @@ def _strokes(topology: Topology, where: Layout) -> list[_Stroke]:
     number[where.devices] = np.arange(len(where.devices))
     ends = np.stack((number[topology.source], number[topology.target]), axis=1)
     drawn = (ends >= 0).all(axis=1) & (group >= 0)
-    pairs = [np.unique(np.sort(ends[drawn & (group == code)], axis=1), axis=0) for code in range(len(groups))]
-    colours, widths = _colours(topology.link_kinds, LINKS, "Dark2"), _line_widths(groups, int(drawn.sum()))
-    return [_Stroke(*row) for row in zip(groups, (colours[g.kind] for g in groups), widths, pairs, strict=True)]
+    pairs = [
+        np.unique(np.sort(ends[drawn & (group == code)], axis=1), axis=0)
+        for code in range(len(groups))
+    ]
+    colours, widths = (
+        _colours(topology.link_kinds, LINKS, "Dark2"),
+        _line_widths(groups, int(drawn.sum())),
+    )
+    return [
+        _Stroke(*row)
+        for row in zip(groups, (colours[g.kind] for g in groups), widths, pairs, strict=True)
+    ]
 
 
 def _extent(where: Layout) -> tuple[Floats, Floats]:
@@ -128,10 +139,25 @@ def _title(topology: Topology) -> str:
 def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
     size = min(LETTERS, 72 * column * 0.4)
     for node, left, bottom, right, top in where.frames:
-        _box(axes, (left, bottom), (right - left, top - bottom), 0.25, fc="0.965", ec="0.75", lw=0.8, zorder=0)
+        _box(
+            axes,
+            (left, bottom),
+            (right - left, top - bottom),
+            0.25,
+            fc="0.965",
+            ec="0.75",
+            lw=0.8,
+            zorder=0,
+        )
         if len(where.frames) > 1:
             axes.text(
-                (left + right) / 2, bottom - 0.12, f"node {node}", ha="center", va="top", fontsize=size, color="0.35"
+                (left + right) / 2,
+                bottom - 0.12,
+                f"node {node}",
+                ha="center",
+                va="top",
+                fontsize=size,
+                color="0.35",
             )
     for place in where.dots:
         axes.text(*place, "...", ha="center", va="center", fontsize=2 * size, color="0.35")
@@ -141,7 +167,9 @@ def _draw_links(axes: Axes, where: Layout, strokes: list[_Stroke]) -> None:
     """The fastest first, so that thin lines lie on wide ones."""
     for stroke in strokes:
         paths = [_path(where, (one, other)) for one, other in stroke.pairs.tolist()]
-        lines = PathCollection(paths, facecolors="none", edgecolors=stroke.colour, linewidths=stroke.width, alpha=0.85)
+        lines = PathCollection(
+            paths, facecolors="none", edgecolors=stroke.colour, linewidths=stroke.width, alpha=0.85
+        )
         lines.set(linestyle=stroke.style, zorder=1)
         axes.add_collection(lines)
 
@@ -153,7 +181,11 @@ def _path(where: Layout, pair: tuple[int, int]) -> Path:
     one, other = pair
     ends = []
     for here, there in ((one, other), (other, one)):
-        reach = max(0.0, where.widths[here] / 2 - 0.4) if where.widths[here] > where.widths[there] else 0.0
+        reach = (
+            max(0.0, where.widths[here] / 2 - 0.4)
+            if where.widths[here] > where.widths[there]
+            else 0.0
+        )
         x, y = where.places[here]
         edge = HALF * float(np.sign(where.places[there][1] - y)) if where.rows else 0.0
         ends.append((float(np.clip(where.places[there][0], x - reach, x + reach)), float(y) + edge))
@@ -176,10 +208,33 @@ def _draw_devices(axes: Axes, topology: Topology, where: Layout, column: float) 
         for device, width in zip(where.devices.tolist(), where.widths, strict=True)
     ]
     sizes = _fonts(labels, where, column)
-    for device, (x, y), width, label in zip(where.devices, where.places, where.widths, labels, strict=True):
-        fill, edge = colours[topology.device_kinds[device]], 2.0 if topology.in_network[device] else 0.7
-        _box(axes, (x - width / 2, y - HALF), (width, 2 * HALF), 0.12, fc=fill, ec="0.2", lw=edge, zorder=3)
-        axes.text(x, y, _plain(label), ha="center", va="center", fontsize=sizes[float(y)], zorder=4, linespacing=1.0)
+    for device, (x, y), width, label in zip(
+        where.devices, where.places, where.widths, labels, strict=True
+    ):
+        fill, edge = (
+            colours[topology.device_kinds[device]],
+            2.0 if topology.in_network[device] else 0.7,
+        )
+        _box(
+            axes,
+            (x - width / 2, y - HALF),
+            (width, 2 * HALF),
+            0.12,
+            fc=fill,
+            ec="0.2",
+            lw=edge,
+            zorder=3,
+        )
+        axes.text(
+            x,
+            y,
+            _plain(label),
+            ha="center",
+            va="center",
+            fontsize=sizes[float(y)],
+            zorder=4,
+            linespacing=1.0,
+        )
 
 
 def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | float) -> None:
@@ -188,7 +243,8 @@ def _box(axes: Axes, corner: Place, size: Place, radius: float, **look: str | fl
 
 
 def _label(name: str, width: float) -> str:
-    """The name without its node or PCI domain; its parts below each other where that allows for larger letters."""
+    """The name without its node or PCI domain; its parts below each other where that allows for
+    larger letters."""
     short = re.sub(r"^(node\d+\.|0000:)", "", name)
     short = short if len(short) <= LONGEST else f"{short[: LONGEST // 2]}…{short[-LONGEST // 2 :]}"
     return max(short, re.sub(r"\.(?=[a-z])", "\n", short), key=lambda label: _fits(label, width))
@@ -216,7 +272,9 @@ def _colours(kinds: Words, known: dict[str, str], others: str) -> dict[str, str]
     """The colour of every kind; those that are not known get what a map of colours has, in turn."""
     palette = mpl.colormaps[others]
     strange = [kind for kind in kinds.vocabulary if kind not in known and kinds.are(kind).any()]
-    return known | {kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)}
+    return known | {
+        kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)
+    }
 
 
 def _device_handles(topology: Topology) -> list[Patch]:
@@ -228,7 +286,9 @@ def _device_handles(topology: Topology) -> list[Patch]:
         if count
     ]
     if topology.in_network.any():
-        handles.append(Patch(facecolor="white", edgecolor="0.2", linewidth=2.0, label="reduces and multicasts"))
+        handles.append(
+            Patch(facecolor="white", edgecolor="0.2", linewidth=2.0, label="reduces and multicasts")
+        )
     return handles
 
 
@@ -239,8 +299,14 @@ def _handle(stroke: _Stroke) -> Line2D:
 
 
 def _about(group: LinkGroup) -> str:
-    bandwidth = "unlimited" if group.bandwidth_Bps == np.inf else format_bandwidth(group.bandwidth_Bps)
-    remarks = [format_seconds(group.latency_s), *(["one way"] * (not group.duplex)), *(["assumed"] * group.assumed)]
+    bandwidth = (
+        "unlimited" if group.bandwidth_Bps == np.inf else format_bandwidth(group.bandwidth_Bps)
+    )
+    remarks = [
+        format_seconds(group.latency_s),
+        *(["one way"] * (not group.duplex)),
+        *(["assumed"] * group.assumed),
+    ]
     return f"{group.number} {group.kind}: {bandwidth}, {', '.join(remarks)}"
 
 

@@ -1,5 +1,5 @@
-"""What of a machine is drawn, and where: by level from the ranks up to the network, or by the structure of its ring,
-grid, tree or star."""
+"""What of a machine is drawn, and where: by level from the ranks up to the network, or by the
+structure of its ring, grid, tree or star."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MOST_NODES = 4
 
 
 def layout(topology: Topology) -> Layout:
-    """Where everything goes. Raises InputError for a plain shape with more than :data:`MOST_DEVICES` devices."""
+    """Where everything goes. Raises InputError for a plain shape with more than
+    :data:`MOST_DEVICES` devices."""
     ranks = _rank_devices(topology)
     others = len(topology.device_names) - len(ranks)
     large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
@@ -29,7 +30,8 @@ def layout(topology: Topology) -> Layout:
     if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
         raise InputError(
-            f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and {2 * MOST_LINKS}"
+            f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and "
+            f"{2 * MOST_LINKS}"
         )
     return plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
 
@@ -39,7 +41,9 @@ def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
     devices = np.flatnonzero(drawn)
     number = np.cumsum(drawn) - 1
     links = drawn[topology.source] & drawn[topology.target]
-    ends = np.sort(number[np.stack((topology.source[links], topology.target[links]), axis=1)], axis=1)
+    ends = np.sort(
+        number[np.stack((topology.source[links], topology.target[links]), axis=1)], axis=1
+    )
     return Sketch(
         devices,
         [topology.device_kinds[device] for device in devices.tolist()],
@@ -62,7 +66,8 @@ def _rank_devices(topology: Topology) -> Numbers:
 
 
 def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
-    """Which devices are drawn: some ranks and what is as near to one of them as to any, and what is left out."""
+    """Which devices are drawn: some ranks and what is as near to one of them as to any, and what is
+    left out."""
     kept, left_out = _some_ranks(topology, ranks)
     drawn = _distance(topology, kept) == _distance(topology, ranks)
     drawn[np.setdiff1d(ranks, kept)] = False
@@ -99,5 +104,7 @@ def _distance(topology: Topology, start: Numbers) -> Floats:
     from scipy.sparse.csgraph import dijkstra
 
     count = len(topology.device_names)
-    graph = csr_array((np.ones(topology.links), (topology.source, topology.target)), shape=(count, count))
+    graph = csr_array(
+        (np.ones(topology.links), (topology.source, topology.target)), shape=(count, count)
+    )
     return np.asarray(dijkstra(graph, indices=start, unweighted=True, min_only=True))

@@ -1,4 +1,5 @@
-"""Shapes without levels: a circle for rings, stars and meshes, coordinates for grids, generations for trees."""
+"""Shapes without levels: a circle for rings, stars and meshes, coordinates for grids, generations
+for trees."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ ASLANT = np.array([0.8, 0.85])
 """From one layer of a third dimension to the next."""
 LONGEST_LINE = 16
 SMALL = 100
-"""Devices up to which distances in the picture are fitted to those in the graph; beyond, links are springs."""
+"""Devices up to which distances in the picture are fitted to those in the graph; beyond, links are
+springs."""
 BOW = 0.55
 
 
@@ -94,7 +96,8 @@ def _generations(graph: nx.Graph[int]) -> Floats:
 
 
 def _cells(pairs: list[Pair], count: int) -> Ints | None:
-    """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that is what it is."""
+    """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that
+    is what it is."""
     one, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     for widths in sorted(_factors(count), key=len)[1:]:
         cells = np.stack(np.unravel_index(np.arange(count), widths), axis=1)
@@ -109,14 +112,21 @@ def _factors(count: int) -> Iterator[tuple[int, ...]]:
     """The ways to write a number as a product of numbers of 2 or more, in every order."""
     for first in range(2, count + 1):
         if count % first == 0:
-            yield from ((first, *rest) for rest in _factors(count // first)) if first < count else [(first,)]
+            yield from (
+                ((first, *rest) for rest in _factors(count // first))
+                if first < count
+                else [(first,)]
+            )
 
 
 def _flat(cells: Ints) -> Floats:
-    """Coordinates on paper: the last dimension across, the one before down, a third aslant, further ones apart."""
+    """Coordinates on paper: the last dimension across, the one before down, a third aslant, further
+    ones apart."""
     size = (cells.max(axis=0) + 1)[::-1]
     layers = float(size[2]) if len(size) > 2 else 0.0
-    steps = [np.array([ACROSS, 0.0]), np.array([0.0, -max(UP, ASLANT[1] * layers + 0.35)]), ASLANT][: len(size)]
+    steps = [np.array([ACROSS, 0.0]), np.array([0.0, -max(UP, ASLANT[1] * layers + 0.35)]), ASLANT][
+        : len(size)
+    ]
     extent = sum(abs(step) * width for step, width in zip(steps, size, strict=False))
     for number in range(3, len(size)):
         steps.append((extent + 0.8) * ([1, 0] if number % 2 else [0, -1]))
@@ -133,7 +143,9 @@ def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
         away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
         if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
             aside = BOW * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
-            curves[one, other] = start + np.array([0 * along, 0.1 * along + aside, 0.9 * along + aside, along])
+            curves[one, other] = start + np.array(
+                [0 * along, 0.1 * along + aside, 0.9 * along + aside, along]
+            )
     return curves
 
 

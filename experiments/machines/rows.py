@@ -42,7 +42,8 @@ class Levels(NamedTuple):
 
 
 def rows(sketch: Sketch) -> Layout:
-    """Every device in the row of its level; a link within a row is an arc unless its ends have room between them."""
+    """Every device in the row of its level; a link within a row is an arc unless its ends have room
+    between them."""
     sketch, left_out = _thinned(sketch, levels(sketch))
     level = levels(sketch)
     x, dots = _columns(sketch, level)
@@ -63,26 +64,37 @@ def rows(sketch: Sketch) -> Layout:
 
 
 def levels(sketch: Sketch) -> Levels:
-    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by distance again."""
+    """0 for ranks and -1 below them; above them by distance within the node, then ways out, then by
+    distance again."""
     near, everyone = neighbours(sketch.pairs), range(len(sketch.kinds))
     homes = {sketch.nodes[k] for k in everyone if sketch.place[k] >= 0}
     inside = [k for k in everyone if sketch.nodes[k] in homes]
     level = _within(sketch, near, {k for k in inside if sketch.kinds[k] not in (*WAYS_OUT, BELOW)})
     body = max(level.values())
-    level |= {k: body + 1 + WAYS_OUT.index(sketch.kinds[k]) for k in inside if sketch.kinds[k] in WAYS_OUT}
+    level |= {
+        k: body + 1 + WAYS_OUT.index(sketch.kinds[k]) for k in inside if sketch.kinds[k] in WAYS_OUT
+    }
     level |= {k: -1 for k in inside if sketch.kinds[k] == BELOW}
     top = max(level.values())
     away = _walk(list(level), near, everyone)
     of = [level.get(k, top + away.get(k, 1)) for k in everyone]
     order = sorted({-1, 0, *of})
-    return Levels([order.index(row) - 1 for row in of], order.index(top) - 1 if max(homes) >= 0 else 0)
+    return Levels(
+        [order.index(row) - 1 for row in of], order.index(top) - 1 if max(homes) >= 0 else 0
+    )
 
 
 def _within(sketch: Sketch, near: Neighbours, body: Collection[int]) -> dict[int, float]:
-    """How far above the ranks the devices of nodes are; CPUs in a row of their own, above what they hold."""
+    """How far above the ranks the devices of nodes are; CPUs in a row of their own, above what they
+    hold."""
     walked = _walk([k for k, place in enumerate(sketch.place) if place >= 0], near, body)
     cpus = {k for k, row in walked.items() if sketch.kinds[k] == "cpu" and row}
-    under = [(walked[k], walked[other]) for k in cpus for other in near[k] if other in walked and other not in cpus]
+    under = [
+        (walked[k], walked[other])
+        for k in cpus
+        for other in near[k]
+        if other in walked and other not in cpus
+    ]
     held = max((other for own, other in under if other < own), default=0)
     return walked | dict.fromkeys(cpus, held + 0.5)
 
@@ -117,21 +129,34 @@ def _members(sketch: Sketch, level: Levels) -> Members:
 
 def _thinned(sketch: Sketch, level: Levels) -> tuple[Sketch, tuple[str, ...]]:
     """Without the middle of rows that are too long, from below."""
-    near, gone, left_out, members = neighbours(sketch.pairs), set[int](), list[str](), _members(sketch, level)
+    near, gone, left_out, members = (
+        neighbours(sketch.pairs),
+        set[int](),
+        list[str](),
+        _members(sketch, level),
+    )
     for (node, number), row in sorted(members.items(), key=lambda item: (item[0][1], item[0][0])):
         most = max(8, 2 * len(members[node, 0])) if number <= level.highest else MOST_SWITCHES
         if number > 0 and len(row) > most:
             alike: dict[frozenset[int], list[int]] = defaultdict(list)
             for k in row:
-                alike[frozenset(o for o in near[k] if level.of[o] < number and o not in gone)].append(k)
+                alike[
+                    frozenset(o for o in near[k] if level.of[o] < number and o not in gone)
+                ].append(k)
             kept = _of_each([group for under, group in alike.items() if under], most)
             gone |= set(row) - set(kept)
-            left_out.append(f"{len(row) - len(kept)} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} not drawn")
-    return sketch.only([k for k in range(len(sketch.kinds)) if k not in gone]), tuple(dict.fromkeys(left_out))
+            left_out.append(
+                f"{len(row) - len(kept)} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} "
+                f"not drawn"
+            )
+    return sketch.only([k for k in range(len(sketch.kinds)) if k not in gone]), tuple(
+        dict.fromkeys(left_out)
+    )
 
 
 def _of_each(groups: list[list[int]], most: int) -> list[int]:
-    """The first and the last, `most` together, of as many groups as can be: of devices that hang over the same."""
+    """The first and the last, `most` together, of as many groups as can be: of devices that hang
+    over the same."""
     return [k for group in ends(groups, most) for k in ends(group, max(1, most // len(groups)))]
 
 
@@ -148,7 +173,8 @@ def _columns(sketch: Sketch, level: Levels) -> tuple[Floats, list[float]]:
 
 
 def _lowest_row(sketch: Sketch, members: Members) -> tuple[Floats, list[float]]:
-    """The ranks from left to right, node by node, so far apart that other rows of the node are no longer."""
+    """The ranks from left to right, node by node, so far apart that other rows of the node are no
+    longer."""
     x, dots, edge, last = np.full(len(sketch.kinds), np.nan), list[float](), 0.0, -1
     for node in sorted(node for node, number in members if number == 0):
         lowest = members[node, 0]
@@ -191,8 +217,13 @@ def _widths(sketch: Sketch, level: Levels, x: Floats) -> Floats:
 
 
 def _arcs(pairs: list[Pair], level: list[int], x: Floats, widths: Floats) -> dict[Pair, float]:
-    """The height of every link within a row that is not short and straight; longer ones are higher."""
-    far = {(one, other): abs(float(x[one] - x[other])) for one, other in pairs if level[one] == level[other]}
+    """The height of every link within a row that is not short and straight; longer ones are
+    higher."""
+    far = {
+        (one, other): abs(float(x[one] - x[other]))
+        for one, other in pairs
+        if level[one] == level[other]
+    }
     arcs = {
         (one, other): length
         for (one, other), length in far.items()
@@ -205,11 +236,15 @@ def _arcs(pairs: list[Pair], level: list[int], x: Floats, widths: Floats) -> dic
 
 def _between(one: int, other: int, level: list[int], x: Floats) -> bool:
     left, right = sorted((x[one], x[other]))
-    return any(row == level[one] and left < place < right for row, place in zip(level, x.tolist(), strict=True))
+    return any(
+        row == level[one] and left < place < right
+        for row, place in zip(level, x.tolist(), strict=True)
+    )
 
 
 def _heights(level: Levels, width: float, arcs: dict[Pair, float]) -> Floats:
-    """y of every device: room for the arcs of a row, and the more for a fan of links the wider it is."""
+    """y of every device: room for the arcs of a row, and the more for a fan of links the wider it
+    is."""
     lift: dict[int, float] = defaultdict(float)
     for (one, _), height in arcs.items():
         lift[level.of[one]] = max(lift[level.of[one]], height)
@@ -227,7 +262,9 @@ def _clear(sketch: Sketch, level: Levels, x: Floats, y: Floats, widths: Floats) 
             row = x[[other for other in range(len(x)) if y[other] == y[k] and other != k]]
             passing = np.array(_passing(k, sketch.pairs, x, y))
             free = (
-                at for at in x[k] + SHIFTS if (abs(row - at) > 0.99).all() and (abs(passing - at) > CLEARANCE).all()
+                at
+                for at in x[k] + SHIFTS
+                if (abs(row - at) > 0.99).all() and (abs(passing - at) > CLEARANCE).all()
             )
             x[k] = next(free, x[k])
 
@@ -238,19 +275,26 @@ def _passing(k: int, pairs: list[Pair], x: Floats, y: Floats) -> list[float]:
     for pair in pairs:
         low, high = sorted(pair, key=lambda end: float(y[end]))
         if y[low] < y[k] < y[high]:
-            passing.append(float(x[low] + (x[high] - x[low]) * (y[k] - y[low]) / (y[high] - y[low])))
+            passing.append(
+                float(x[low] + (x[high] - x[low]) * (y[k] - y[low]) / (y[high] - y[low]))
+            )
     return passing
 
 
 def _curves(arcs: dict[Pair, float], level: list[int], x: Floats, y: Floats) -> dict[Pair, Floats]:
-    """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it side by side."""
+    """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it
+    side by side."""
     near, leaves = neighbours(arcs), dict[Pair, float]()
     for one, others in near.items():
         order = sorted(others, key=lambda other: (x[other] > x[one], -x[other]))
         leaves |= {(one, other): x[one] + _slot(k, len(order)) for k, other in enumerate(order)}
     curves = {}
     for (one, other), height in arcs.items():
-        here, there, up = leaves[one, other], leaves[other, one], 4 / 3 * (height if level[one] > 0 else -height)
+        here, there, up = (
+            leaves[one, other],
+            leaves[other, one],
+            4 / 3 * (height if level[one] > 0 else -height),
+        )
         points = [(here, y[one]), (here, y[one] + up), (there, y[other] + up), (there, y[other])]
         curves[one, other] = np.array(points)
     return curves
@@ -260,9 +304,13 @@ def _slot(number: int, slots: int) -> float:
     return 0.0 if slots == 1 else SLOTS * (number / (slots - 1) - 0.5)
 
 
-def _frames(sketch: Sketch, level: Levels, x: Floats, y: Floats, arcs: dict[Pair, float]) -> Iterable[Frame]:
+def _frames(
+    sketch: Sketch, level: Levels, x: Floats, y: Floats, arcs: dict[Pair, float]
+) -> Iterable[Frame]:
     """A frame round every node, all of one height."""
-    inside = [k for k, number in enumerate(level.of) if number <= level.highest and sketch.nodes[k] >= 0]
+    inside = [
+        k for k, number in enumerate(level.of) if number <= level.highest and sketch.nodes[k] >= 0
+    ]
     if not inside:
         return
     lift = max((height for (one, _), height in arcs.items() if level.of[one] <= 0), default=0.0)
@@ -270,4 +318,10 @@ def _frames(sketch: Sketch, level: Levels, x: Floats, y: Floats, arcs: dict[Pair
     top = float(y[inside].max()) + HEIGHT + MARGIN
     for node in sorted({sketch.nodes[k] for k in inside}):
         own = x[[k for k in inside if sketch.nodes[k] == node]]
-        yield Frame(node, float(own.min()) - BOX / 2 - MARGIN, bottom, float(own.max()) + BOX / 2 + MARGIN, top)
+        yield Frame(
+            node,
+            float(own.min()) - BOX / 2 - MARGIN,
+            bottom,
+            float(own.max()) + BOX / 2 + MARGIN,
+            top,
+        )

@@ -26,10 +26,12 @@ class Frame(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and is `widths[k]` wide, in columns.
+    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and is `widths[k]`
+    wide, in columns.
 
-    Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier curve. `dots` are
-    where devices are left out, `left_out` says which. With `rows` links between rows run from top to bottom.
+    Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier
+    curve. `dots` are where devices are left out, `left_out` says which. With `rows` links between
+    rows run from top to bottom.
     """
 
     devices: Numbers
@@ -43,8 +45,8 @@ class Layout(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """What is drawn, by numbers of its own: `pairs` of them have a link; `place` counts the devices of the lowest row,
-    drawn or not, and is -1 for others."""
+    """What is drawn, by numbers of its own: `pairs` of them have a link; `place` counts the devices
+    of the lowest row, drawn or not, and is -1 for others."""
 
     devices: Numbers
     kinds: list[str]
@@ -60,7 +62,11 @@ class Sketch(NamedTuple):
             [self.kinds[k] for k in kept],
             [self.nodes[k] for k in kept],
             [self.place[k] for k in kept],
-            [(number[one], number[other]) for one, other in self.pairs if one in number and other in number],
+            [
+                (number[one], number[other])
+                for one, other in self.pairs
+                if one in number and other in number
+            ],
         )
 
 

@@ -24,7 +24,8 @@ _MACHINE = ("gpu_model", "intra", "inter")
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a curve (None and empty: unknown); `guessed`: the file's name is all there was to go by."""
+    """What is known of a curve (None and empty: unknown); `guessed`: the file's name is all there
+    was to go by."""
 
     collective: str | None = None
     ranks: int | None = None
@@ -42,7 +43,8 @@ class About:
 
 
 def about(path: Path) -> About:
-    """What `index.csv`, beside the file at `path` or one folder up, says of it; else what its name says."""
+    """What `index.csv`, beside the file at `path` or one folder up, says of it; else what its name
+    says."""
     notes: tuple[str, ...] = ()
     for folder in path.absolute().parents[:2]:
         index = folder / INDEX
@@ -60,12 +62,19 @@ def about(path: Path) -> About:
 def by_name(stem: str) -> About:
     """What a file's name says, by the convention `MACHINE_..._COLLECTIVE_pRANKS`.
 
-    >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective, by_name("a2a_p8").ranks, by_name("run3").ranks
-    ('all_reduce', 8, None)
+    >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective
+    'all_reduce'
+    >>> by_name("a2a_p8").ranks, by_name("run3").ranks
+    (8, None)
     """
-    words = _SPELLED.sub(lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")).split("_")
+    words = _SPELLED.sub(
+        lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")
+    ).split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
-    ranks = next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None) or None
+    ranks = (
+        next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None)
+        or None
+    )
     return About(collective, ranks, guessed=True)
 
 
@@ -84,7 +93,9 @@ def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     try:
         for row in csv.DictReader(lines(load(index), index)):
-            found.setdefault(row.get("case") or "", {name: text or "" for name, text in row.items() if name})
+            found.setdefault(
+                row.get("case") or "", {name: text or "" for name, text in row.items() if name}
+            )
     except csv.Error as error:
         raise InputError(f"{index}: not a CSV: {error}") from None
     return found
@@ -113,8 +124,11 @@ def _by_index(entry: Entry, index: Path) -> About:
 
 
 def _kind(*words: str) -> str:
-    """What the OSU program that an index names measures, or a bandwidth of many messages; empty if it names none."""
-    named = (PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS)
+    """What the OSU program that an index names measures, or a bandwidth of many messages; empty if
+    it names none."""
+    named = (
+        PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS
+    )
     return next(named, "bandwidth" if any("windowed streaming" in text for text in words) else "")
 
 
@@ -126,4 +140,8 @@ def _library(version: str, label: str) -> str:
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0 else None
+    return (
+        int(text)
+        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0
+        else None
+    )

@@ -23,7 +23,8 @@ def interval(printed: str) -> Interval:
 
 
 def finite(cell: Cell) -> bool:
-    """Whether all numbers of the cell are finite: after a time of 0 a benchmark prints inf or nan."""
+    """Whether all numbers of the cell are finite: after a time of 0 a benchmark prints inf or
+    nan."""
     return all(text == "N/A" or math.isfinite(float(text)) for text in vars(cell).values())
 
 
@@ -33,7 +34,8 @@ def measured(cell: Cell) -> bool:
 
 
 def agrees(size: int, cell: Cell, per_second: float, factor: float = 1.0) -> bool:
-    """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of both."""
+    """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of
+    both."""
     if not finite(cell):
         return False
     if not measured(cell) or cell.algbw == "N/A":
@@ -48,14 +50,21 @@ def row_agrees(row: Row, per_second: float, factor: float = 1.0) -> bool:
 
 
 def copies(row: Row) -> float | None:
-    """Size in bytes over count x element size: 1, or the ranks; None where the type tells no size."""
+    """Size in bytes over count x element size: 1, or the ranks; None where the type tells no
+    size."""
     element = _element(row.kind)
     return row.size / (row.count * element) if row.count and element else None
 
 
 def bus_ratio(rows: Sequence[Row], per_second: float) -> Interval | None:
-    """Between which values busbw / (size / time) lies, by the row with most digits; None if too coarse."""
-    cells = [(float(cell.busbw), row.size, cell) for row in rows for cell in row.cells if _has_busbw(cell)]
+    """Between which values busbw / (size / time) lies, by the row with most digits; None if too
+    coarse."""
+    cells = [
+        (float(cell.busbw), row.size, cell)
+        for row in rows
+        for cell in row.cells
+        if _has_busbw(cell)
+    ]
     if not cells:
         return None
     _, size, cell = max(cells, key=lambda entry: entry[0])

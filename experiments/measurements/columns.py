@@ -65,7 +65,9 @@ def size(cells: Cells) -> int:
         return int(text)
     value = number("size_bytes", text)
     if value != int(value) or value >= 10**_DIGITS:
-        raise ValueError(f"size_bytes {text[:40]!r}: expected a whole number of bytes below 1e{_DIGITS}")
+        raise ValueError(
+            f"size_bytes {text[:40]!r}: expected a whole number of bytes below 1e{_DIGITS}"
+        )
     return int(value)
 
 
@@ -81,7 +83,8 @@ def number(name: str, text: str) -> float:
 
 
 def time(name: str, text: str) -> float:
-    """Microseconds. Raises ValueError for what no clock and no patience measure; 0 says that nothing was."""
+    """Microseconds. Raises ValueError for what no clock and no patience measure; 0 says that
+    nothing was."""
     value = number(name, text)
     if value and not SHORTEST <= value <= LONGEST:
         raise ValueError(f"{name} {text[:40]!r}: expected microseconds, from 1 ns to a week")
@@ -89,7 +92,8 @@ def time(name: str, text: str) -> float:
 
 
 def point(size_B: int, time_us: float, cells: Cells) -> Point:
-    """The point of a row with what its statistics say. Raises ValueError for a cell that cannot be."""
+    """The point of a row with what its statistics say. Raises ValueError for a cell that cannot
+    be."""
     return Point(
         size_B,
         time_us / 1e6,
@@ -101,7 +105,8 @@ def point(size_B: int, time_us: float, cells: Cells) -> Point:
 
 
 def in_place(cells: Cells) -> bool:
-    """Whether a row is of the operation in place. Raises ValueError if in_place is neither 0 nor 1."""
+    """Whether a row is of the operation in place. Raises ValueError if in_place is neither 0 nor
+    1."""
     text = cells.get("in_place", "")
     if text not in ("", "0", "1"):
         raise ValueError(f"in_place {text[:40]!r}: expected 0 or 1")
@@ -130,6 +135,8 @@ def _collective(text: str) -> str | None:
 
 
 def _count(name: str, text: str) -> int | None:
-    if text and not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) < 10**8):
+    if text and not (
+        text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) < 10**8
+    ):
         raise ValueError(f"{name} {text[:40]!r}: expected a whole number above 0")
     return int(text) if text else None

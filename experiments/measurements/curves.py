@@ -11,7 +11,14 @@ from experiments.measurements.about import About, about
 from experiments.measurements.columns import IDENTITY, Cells, Identity
 from experiments.measurements.delimited import lines
 from experiments.measurements.loading import load
-from experiments.measurements.measurement import COLLECTIVE, UNKNOWN, Curve, Measurements, Point, tally
+from experiments.measurements.measurement import (
+    COLLECTIVE,
+    UNKNOWN,
+    Curve,
+    Measurements,
+    Point,
+    tally,
+)
 from experiments.measurements.networks import network_by_words
 from experiments.output import counted
 from topologies.errors import InputError
@@ -41,19 +48,22 @@ class _Table:
 
 
 def looks_like_csv(text: str, path: Path) -> bool:
-    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's columns."""
+    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's
+    columns."""
     first = text.lstrip().partition("\n")[0]
     named = path.suffix.lower() == ".csv" and "redop" not in text
     return named or any(name in first for name in columns.REQUIRED)
 
 
 def read_csv(path: Path) -> Measurements:
-    """The curves in the CSV at `path`: one for every collective, algorithm, protocol, ranks, ... in its columns.
+    """The curves in the CSV at `path`: one for every collective, algorithm, protocol, ranks, ... in
+    its columns.
 
-    Needs columns size_bytes and time_us (microseconds); `columns.KNOWN` are all that are read. The times of rows with
-    in_place 1, and those under inplace_time_us, are the curve's `in_place`. What the columns leave open is looked
-    up in `index.csv` beside the file or one folder up, then in the file's name.
-    Raises InputError when the file cannot be read, or a row is not what its header says.
+    Needs columns size_bytes and time_us (microseconds); `columns.KNOWN` are all that are read. The
+    times of rows with in_place 1, and those under inplace_time_us, are the curve's `in_place`. What
+    the columns leave open is looked up in `index.csv` beside the file or one folder up, then in the
+    file's name. Raises InputError when the file cannot be read, or a row is not what its header
+    says.
     """
     return parse_csv(load(path), path)
 
@@ -70,7 +80,9 @@ def parse_csv(text: str, path: Path) -> Measurements:
         more = f"; and {len(table.mistakes) - _SHOWN} more" if len(table.mistakes) > _SHOWN else ""
         raise InputError(f"{path} {'; '.join(table.mistakes[:_SHOWN])}{more}")
     if not table.series:
-        raise InputError(f"{path}: a header and no rows with a size and a time above 0: expected at least one")
+        raise InputError(
+            f"{path}: a header and no rows with a size and a time above 0: expected at least one"
+        )
     known = about(path)
     curves = tuple(_curve(key, series, known, path) for key, series in table.series.items())
     return Measurements(curves, tuple(_skipped(table)))
@@ -90,7 +102,8 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
     missing = [name for name in columns.REQUIRED if name not in header]
     if missing:
         raise InputError(
-            f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected size_bytes,time_us"
+            f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected "
+            f"size_bytes,time_us"
         )
     if len(set(header)) < len(header):
         raise InputError(f"{path} line {reader.line_num}: a column name twice: expected each once")
@@ -100,16 +113,25 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
             continue
         if len(row) != len(header):
             raise InputError(
-                f"{path} line {reader.line_num}: {counted(len(row), 'value')} under {counted(len(header), 'column')}"
+                f"{path} line {reader.line_num}: {counted(len(row), 'value')} under "
+                f"{counted(len(header), 'column')}"
             )
         yield reader.line_num, dict(zip(header, map(str.strip, row), strict=True))
 
 
 def _read_row(table: _Table, line: int, row: Cells) -> None:
     try:
-        key, size, time_us = _identity(table, row), columns.size(row), columns.time("time_us", row["time_us"])
+        key, size, time_us = (
+            _identity(table, row),
+            columns.size(row),
+            columns.time("time_us", row["time_us"]),
+        )
         point = columns.point(size, time_us, row)
-        beside = columns.time("inplace_time_us", row["inplace_time_us"]) if row.get("inplace_time_us") else 0.0
+        beside = (
+            columns.time("inplace_time_us", row["inplace_time_us"])
+            if row.get("inplace_time_us")
+            else 0.0
+        )
         in_place = columns.in_place(row)
     except ValueError as error:
         table.mistakes.append(f"line {line}: {error}")
@@ -120,8 +142,14 @@ def _read_row(table: _Table, line: int, row: Cells) -> None:
     series = table.series.setdefault(key, _Series())
     points = series.in_place if in_place else series.points
     if size in points:
-        apart = f" (put what {', '.join(table.unread[:_SHOWN])} says under topology)" if table.unread else ""
-        table.mistakes.append(f"line {line}: size_bytes {size} a second time: expected each size once{apart}")
+        apart = (
+            f" (put what {', '.join(table.unread[:_SHOWN])} says under topology)"
+            if table.unread
+            else ""
+        )
+        table.mistakes.append(
+            f"line {line}: size_bytes {size} a second time: expected each size once{apart}"
+        )
     points[size] = point
     if beside and not in_place:
         series.in_place[size] = Point(size, beside / 1e6)
@@ -138,7 +166,8 @@ def _identity(table: _Table, row: Cells) -> Identity:
 
 
 def _disagrees(printed: str, computed: float) -> bool:
-    """Whether a bandwidth column says something else than size / time (a time in another unit, mostly)."""
+    """Whether a bandwidth column says something else than size / time (a time in another unit,
+    mostly)."""
     try:
         value = float(printed)
     except ValueError:
@@ -147,7 +176,9 @@ def _disagrees(printed: str, computed: float) -> bool:
 
 
 def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
-    points, in_place = (tuple(found[size] for size in sorted(found)) for found in (series.points, series.in_place))
+    points, in_place = (
+        tuple(found[size] for size in sorted(found)) for found in (series.points, series.in_place)
+    )
     ranks, nodes = key.ranks or known.ranks, key.nodes or known.nodes
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     return Curve(
@@ -175,10 +206,14 @@ def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
 
 def _notes(key: Identity, series: _Series, known: About) -> Iterator[str]:
     guesses = {"collective": (key.collective, known.collective), "ranks": (key.ranks, known.ranks)}
-    guessed = [what for what, (given, guess) in guesses.items() if given is None and guess is not None]
+    guessed = [
+        what for what, (given, guess) in guesses.items() if given is None and guess is not None
+    ]
     if guessed and known.guessed:
         yield f"{' and '.join(guessed)} by the file's name"
     if series.points and 0 < len(series.in_place) < len(series.points):
         yield f"in-place times for {len(series.in_place)} of {counted(len(series.points), 'size')}"
     if series.disagree:
-        yield tally("row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", series.disagree)
+        yield tally(
+            "row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", series.disagree
+        )

@@ -1,4 +1,5 @@
-"""The lines of a CSV: a bounded number of them, one at a time, since a copy of a large text takes much memory."""
+"""The lines of a CSV: a bounded number of them, one at a time, since a copy of a large text takes
+much memory."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def lines(text: str, path: Path) -> Iterator[str]:
-    """The lines in the text of the CSV at `path`, with their ends. Raises InputError if there are too many."""
+    """The lines in the text of the CSV at `path`, with their ends. Raises InputError if there are
+    too many."""
     count = text.count("\n") or text.count("\r")
     count += not text.endswith(("\n", "\r"))
     if count > MOST_LINES:
-        raise InputError(f"{path} has {count} lines: expected at most {MOST_LINES}, split it by collective")
+        raise InputError(
+            f"{path} has {count} lines: expected at most {MOST_LINES}, split it by collective"
+        )
     return (line[0] for line in _LINE.finditer(text))

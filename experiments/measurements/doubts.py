@@ -13,7 +13,8 @@ FASTEST = 10e12
 
 
 def doubts(curves: Iterable[Curve]) -> Iterator[str]:
-    """A line for each curve with such times: its file, the first size, what is impossible there, how many more.
+    """A line for each curve with such times: its file, the first size, what is impossible there,
+    how many more.
 
     Times in place of one rank are left out: it has nothing to do.
     """
@@ -31,4 +32,8 @@ def _doubt(curve: Curve, point: Point) -> str:
         return f"{format_bytes(point.size)}: it takes {format_seconds(point.time_s)}"
     pairs = max((curve.ranks or 2) // 2, 1) if curve.collective == "send_recv" else 1
     rate = point.size / point.time_s
-    return f"{format_bytes(point.size)}: it moves {format_bandwidth(rate)}" if rate > FASTEST * pairs else ""
+    return (
+        f"{format_bytes(point.size)}: it moves {format_bandwidth(rate)}"
+        if rate > FASTEST * pairs
+        else ""
+    )

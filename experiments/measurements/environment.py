@@ -21,10 +21,13 @@ _SETTING = re.compile(
 
 
 def settings(text: str) -> Iterator[tuple[str, str, str]]:
-    """Names and values in a line, and of which test: "this", the "next" one, or "all" from now on (exported).
+    """Names and values in a line, and of which test: "this", the "next" one, or "all" from now on
+    (exported).
 
-    >>> list(settings("+ export NCCL_ALGO=Ring")), list(settings("mpirun -x NCCL_PROTO=LL128 all_reduce_perf"))
-    ([('NCCL_ALGO', 'Ring', 'all')], [('NCCL_PROTO', 'LL128', 'next')])
+    >>> list(settings("+ export NCCL_ALGO=Ring"))
+    [('NCCL_ALGO', 'Ring', 'all')]
+    >>> list(settings("mpirun -x NCCL_PROTO=LL128 all_reduce_perf"))
+    [('NCCL_PROTO', 'LL128', 'next')]
     >>> list(settings("node1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Tree"))
     [('NCCL_ALGO', 'Tree', 'this')]
     """
@@ -41,16 +44,21 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def variables(said: Said) -> tuple[str, ...]:
-    """The variables that have a value that counts: NCCL_DEBUG=WARN prints none of the lines that NCCL_DEBUG is set for.
+    """The variables that have a value that counts: NCCL_DEBUG=WARN prints none of the lines that
+    NCCL_DEBUG is set for.
 
     >>> variables({"NCCL_PROTO": {"LL"}, "NCCL_ALGO": {""}, "NCCL_DEBUG": {"WARN"}})
     ('NCCL_PROTO',)
     """
-    return tuple(sorted(name for name, values in said.items() if name != LIBRARY and _counts(name, values)))
+    return tuple(
+        sorted(name for name, values in said.items() if name != LIBRARY and _counts(name, values))
+    )
 
 
 def _counts(name: str, values: set[str]) -> bool:
-    return any(value.upper() in _VERBOSE for value in values) if name == "NCCL_DEBUG" else any(values)
+    return (
+        any(value.upper() in _VERBOSE for value in values) if name == "NCCL_DEBUG" else any(values)
+    )
 
 
 def version_of(code: int) -> str:
@@ -72,10 +80,13 @@ def library(said: Said) -> tuple[str, tuple[str, ...]]:
 
 
 def forced(said: Said, collective: str) -> Label:
-    """The algorithm and the protocol that were forced on a collective; none and a note where there are several."""
+    """The algorithm and the protocol that were forced on a collective; none and a note where there
+    are several."""
     values = {name: sorted(said.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}
     notes = tuple(
-        f"{name} is {' and '.join(given)} in the log: not known which" for name, given in values.items() if given[1:]
+        f"{name} is {' and '.join(given)} in the log: not known which"
+        for name, given in values.items()
+        if given[1:]
     )
     algo, proto = ("".join(given) if len(given) == 1 else "" for given in values.values())
     label = forced_by(algo, proto, collective)

@@ -14,8 +14,11 @@ ALONE = "without MPI"
 _LONGEST = 160
 
 
-def died(run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bool) -> Iterator[Failure]:
-    """The failure of one test of nccl-tests, if it died: before its table, without a row, or before its last size.
+def died(
+    run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bool
+) -> Iterator[Failure]:
+    """The failure of one test of nccl-tests, if it died: before its table, without a row, or before
+    its last size.
 
     `source` names the log; `bare`: its table has no rows; `last`: no other test follows.
     """
@@ -26,11 +29,15 @@ def died(run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bo
             yield Failure(DIED, source, f"{name} ended before its table{why}")
         return
     where = f"{source}:{run.header.line}"
-    reached = max((point.size for curve in curves for point in (*curve.points, *curve.in_place)), default=0)
+    reached = max(
+        (point.size for curve in curves for point in (*curve.points, *curve.in_place)), default=0
+    )
     if bare:
         yield Failure(DIED, where, f"{name} has a table header and no rows{why}")
     elif not run.closed and (run.failed or _stopped(run, reached)):
-        yield Failure(DIED, where, f"{name} ended after {format_bytes(reached)}{why or _asked(run, last)}")
+        yield Failure(
+            DIED, where, f"{name} ended after {format_bytes(reached)}{why or _asked(run, last)}"
+        )
 
 
 def alone(source: str, count: int, ranks: int) -> Failure:
@@ -39,13 +46,19 @@ def alone(source: str, count: int, ranks: int) -> Failure:
     return Failure(
         ALONE,
         source,
-        f"{count} processes of {each} each and no job of {count * ranks}: nccl-tests was built or started without MPI",
+        f"{count} processes of {each} each and no job of {count * ranks}: nccl-tests was built "
+        f"or started without MPI",
     )
 
 
 def _stopped(run: Run, reached: int) -> bool:
     """Whether a further size was asked for."""
-    return not run.capped and run.largest is not None and run.step is not None and run.step.up(reached) <= run.largest
+    return (
+        not run.capped
+        and run.largest is not None
+        and run.step is not None
+        and run.step.up(reached) <= run.largest
+    )
 
 
 def _asked(run: Run, last: bool) -> str:

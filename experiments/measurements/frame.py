@@ -40,14 +40,16 @@ COLUMNS = {
     "source": "string",
     "notes": "string",
 }
-"""The columns and their types: `_B` is bytes, `_s` seconds, `cv` a fraction; the rest as in `Curve` and `Point`."""
+"""The columns and their types: `_B` is bytes, `_s` seconds, `cv` a fraction; the rest as in `Curve`
+and `Point`."""
 
 
 def frame(measurements: Iterable[Measurements]) -> pd.DataFrame:
     """One tidy frame of all points, with `COLUMNS`.
 
-    Whole numbers that a file does not tell are <NA>, other numbers NaN, words empty. `curve` numbers the curves from 0
-    on in the order given; `source` and `notes` (joined by "; ") are those of the curve.
+    Whole numbers that a file does not tell are <NA>, other numbers NaN, words empty. `curve`
+    numbers the curves from 0 on in the order given; `source` and `notes` (joined by "; ") are those
+    of the curve.
     """
     import pandas as pd
 
@@ -57,7 +59,11 @@ def frame(measurements: Iterable[Measurements]) -> pd.DataFrame:
 
 
 def _rows(number: int, curve: Curve) -> Iterator[dict[str, object]]:
-    own = {name: getattr(curve, name) for name in COLUMNS if name != "in_place" and hasattr(curve, name)}
+    own = {
+        name: getattr(curve, name)
+        for name in COLUMNS
+        if name != "in_place" and hasattr(curve, name)
+    }
     own |= {"curve": number, "notes": "; ".join(curve.notes)}
     for in_place, points in ((False, curve.points), (True, curve.in_place)):
         for point in points:

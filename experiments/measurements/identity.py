@@ -1,4 +1,5 @@
-"""Which collective a table measured, and on how many ranks of how many nodes, as far as the log tells."""
+"""Which collective a table measured, and on how many ranks of how many nodes, as far as the log
+tells."""
 
 import re
 from collections import Counter
@@ -53,7 +54,8 @@ def device(text: str) -> Device | None:
 
 
 def whole_list(devices: Sequence[Device], each: int) -> list[Device]:
-    """All ranks of a list that has only the first of the `each` ranks of every process, or the list as it is."""
+    """All ranks of a list that has only the first of the `each` ranks of every process, or the list
+    as it is."""
     if any(entry.rank % each for entry in devices):
         return list(devices)
     return [replace(entry, rank=entry.rank + at) for entry in devices for at in range(each)]
@@ -79,15 +81,26 @@ def bus_factor(collective: str, ranks: int) -> float:
 
 
 def count_ranks(devices: Sequence[Device]) -> Ranks:
-    """Ranks and nodes of rank 0's group, by the list of devices; unknown where the list is damaged."""
+    """Ranks and nodes of rank 0's group, by the list of devices; unknown where the list is
+    damaged."""
     if not devices:
         return Ranks(None, None)
     if reason := _doubt(devices):
         return Ranks(None, None, (f"number of ranks unknown: {reason}",))
-    mine = [entry for entry in devices if entry.group == min(devices, key=lambda entry: entry.rank).group]
-    notes = () if len(mine) == len(devices) else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
+    mine = [
+        entry
+        for entry in devices
+        if entry.group == min(devices, key=lambda entry: entry.rank).group
+    ]
+    notes = (
+        ()
+        if len(mine) == len(devices)
+        else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
+    )
     hosts = Counter(entry.host for entry in mine)
-    return Ranks(len(mine), len(hosts), notes, max(hosts.values()) if len(set(hosts.values())) == 1 else None)
+    return Ranks(
+        len(mine), len(hosts), notes, max(hosts.values()) if len(set(hosts.values())) == 1 else None
+    )
 
 
 def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
@@ -98,16 +111,24 @@ def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
     return (models[0] if models else ""), ()
 
 
-def name_collective(named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float) -> tuple[str, str]:
+def name_collective(
+    named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float
+) -> tuple[str, str]:
     """The collective and a note on how it is known, empty where the log names it."""
     names = {name: canonical(name) for name in named}
     if len(names) == 1:
         ((printed, name),) = names.items()
-        return (name, "") if name else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
+        return (
+            (name, "")
+            if name
+            else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
+        )
     pool = _pool(rows, bus_ratio(rows, per_second), ranks)
     likely = [name for name in pool if name in names.values()] or pool
     if len(likely) == 1:
-        return likely[0], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
+        return likely[
+            0
+        ], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
     fits = f"redop, root and busbw fit {' or '.join(likely)}" if likely else "busbw fits none"
     return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
 
@@ -123,7 +144,9 @@ def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float
     ratio = bus_ratio(rows, per_second)
     if ratio is None or collective not in (*_TWICE, *_PARTS):
         return False
-    return [near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)] == [ranks]
+    return [
+        near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)
+    ] == [ranks]
 
 
 def _doubt(devices: Sequence[Device]) -> str:
@@ -145,7 +168,11 @@ def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> lis
     if rows[0].redop not in ("", "none"):
         names = ["reduce"] if rooted else ["all_reduce", "reduce_scatter", "send_recv"]
     else:
-        names = ["broadcast", "gather", "scatter"] if rooted else ["all_gather", "all_to_all", "hypercube"]
+        names = (
+            ["broadcast", "gather", "scatter"]
+            if rooted
+            else ["all_gather", "all_to_all", "hypercube"]
+        )
     names = [name for name in names if _place_fits(name, rows) and _algbw_fits(name, rows)]
     if ratio is None:
         return names
@@ -154,11 +181,14 @@ def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> lis
 
 def _algbw_fits(name: str, rows: Sequence[Row]) -> bool:
     """Hypercube prints busbw as its algbw."""
-    return name != "hypercube" or all(cell.algbw == cell.busbw for row in rows for cell in row.cells)
+    return name != "hypercube" or all(
+        cell.algbw == cell.busbw for row in rows for cell in row.cells
+    )
 
 
 def _place_fits(name: str, rows: Sequence[Row]) -> bool:
-    """All-to-all and send-receive are never checked in place, the others always if they are out of place."""
+    """All-to-all and send-receive are never checked in place, the others always if they are out of
+    place."""
     both = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]
     if not both:
         return True

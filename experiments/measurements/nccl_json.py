@@ -1,8 +1,9 @@
 """The JSON that nccl-tests writes with `-J FILE` (its versions 1 and 2), whole or cut short.
 
-One object a test: version, args, env, nccl_version, config (with the list of devices), results, and a summary. A
-result has size, count, type, redop, root, out_of_place and in_place (each time or cpu_time in microseconds, alg_bw,
-bus_bw, nwrong), actual_iterations; version 2 adds out_of_place_per_iter and in_place_per_iter.
+One object a test: version, args, env, nccl_version, config (with the list of devices), results, and
+a summary. A result has size, count, type, redop, root, out_of_place and in_place (each time or
+cpu_time in microseconds, alg_bw, bus_bw, nwrong), actual_iterations; version 2 adds
+out_of_place_per_iter and in_place_per_iter.
 """
 
 import json
@@ -50,7 +51,8 @@ def looks_like_json(text: str) -> bool:
 
 
 def read_json(path: Path) -> Measurements:
-    """The curves in the JSON at `path`: one a test, or more if it has several types, reductions or roots.
+    """The curves in the JSON at `path`: one a test, or more if it has several types, reductions or
+    roots.
 
     Raises InputError when the file cannot be read, is no such JSON or has no usable result.
     """
@@ -58,7 +60,8 @@ def read_json(path: Path) -> Measurements:
 
 
 def parse_json(text: str, source: str) -> Measurements:
-    """The curves in the text of a JSON file that `source` names. Raises InputError as `read_json`."""
+    """The curves in the text of a JSON file that `source` names. Raises InputError as
+    `read_json`."""
     found: list[Curve] = []
     lines: list[str] = []
     failures: list[Failure] = []
@@ -74,7 +77,9 @@ def parse_json(text: str, source: str) -> Measurements:
     if not found:
         raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
     network = network_of(text)
-    return Measurements(tuple(replace(curve, network=network) for curve in found), tuple(lines), tuple(failures))
+    return Measurements(
+        tuple(replace(curve, network=network) for curve in found), tuple(lines), tuple(failures)
+    )
 
 
 def _documents(text: str, source: str) -> Iterator[_Document]:
@@ -94,14 +99,17 @@ def _documents(text: str, source: str) -> Iterator[_Document]:
 
 
 def _salvaged(text: str, line: int, source: str) -> _Document:
-    """What stands before the place where a file stops being JSON: its head and its whole results."""
+    """What stands before the place where a file stops being JSON: its head and its whole
+    results."""
     found = _RESULTS.search(text)
     try:
         head = _DECODER.decode(text[: found.end()] + "]}") if found else None
     except (ValueError, RecursionError):
         head = None
     if found is None or not isinstance(head, dict):
-        raise InputError(f"{source} line {line}: not JSON, or cut short before its results: {_EXPECTED}")
+        raise InputError(
+            f"{source} line {line}: not JSON, or cut short before its results: {_EXPECTED}"
+        )
     results, at = [], found.end()
     while at < len(text):
         at = _after(text, at)
@@ -134,7 +142,9 @@ def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curv
     header = Header(1, (), (), re.compile(""), 1e6, cpu_time)
     run = replace(run, capped=_capped(document, run, rows))
     if run.capped:
-        run.notes.append("sizes end before the largest asked for: lowered by the benchmark for lack of memory")
+        run.notes.append(
+            "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
+        )
     yield from curves(run, header, Rows(rows), source, skipped)
 
 
@@ -147,18 +157,24 @@ def _run(document: _Document) -> Run:
     run.devices = _devices(config, run.threads)
     for variable in _list(value, "env"):
         if isinstance(variable, str):
-            run.own |= {name: {given} for name, given, _ in settings(variable) if variable.startswith(name)}
+            run.own |= {
+                name: {given} for name, given, _ in settings(variable) if variable.startswith(name)
+            }
     if code := _whole(value.get("nccl_version")):
         run.own[LIBRARY] = {f"NCCL {version_of(code)}"}
     if "version" in value and value["version"] not in VERSIONS:
-        run.notes.append(f"version {str(value['version'])[:20]} of the JSON: known here are {' and '.join(VERSIONS)}")
+        run.notes.append(
+            f"version {str(value['version'])[:20]} of the JSON: known here are "
+            f"{' and '.join(VERSIONS)}"
+        )
     if document.cut:
         run.notes.append("the file ends before the test does")
     return run
 
 
 def _devices(config: dict[str, object], each: int) -> list[Device]:
-    """All ranks, though the file may list only the first of the `each` ranks of a process; -1 for one that is torn."""
+    """All ranks, though the file may list only the first of the `each` ranks of a process; -1 for
+    one that is torn."""
     found = [_device(entry) for entry in _list(config, "devices") if isinstance(entry, dict)]
     return whole_list(found, min(each, _MOST_EACH))
 
@@ -182,15 +198,30 @@ def _row(number: int, result: object) -> Row | None:
     filled = tuple(cell or Cell("N/A", "N/A", "N/A", "N/A") for cell in cells)
     if not all(fits("time", text) for cell in filled for text in vars(cell).values()):
         return None
-    kind, redop, root = (str(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root"))
-    return Row(number, whole[0], whole[1], kind, redop, int(root) if fits("root", root) else None, filled, (), ())
+    kind, redop, root = (
+        str(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root")
+    )
+    return Row(
+        number,
+        whole[0],
+        whole[1],
+        kind,
+        redop,
+        int(root) if fits("root", root) else None,
+        filled,
+        (),
+        (),
+    )
 
 
 def _cell(result: dict[str, object], place: str) -> Cell | None:
     if result.get(place) is None:
         return None
     cell, iterations = _dict(result, place), _dict(result, f"{place}_per_iter")
-    texts = [cell.get("time", cell.get("cpu_time")), *(cell.get(name) for name in ("alg_bw", "bus_bw", "nwrong"))]
+    texts = [
+        cell.get("time", cell.get("cpu_time")),
+        *(cell.get(name) for name in ("alg_bw", "bus_bw", "nwrong")),
+    ]
     texts += [iterations.get(name) for name in ("min_us", "cv_pct")]
     return Cell(*("N/A" if text is None else str(text) for text in texts))
 

@@ -19,9 +19,11 @@ _EXPECTED = "expected a header line with size, time, algbw, busbw"
 
 
 def read_log(path: Path) -> Measurements:
-    """The curves in the log at `path`: one a test, or more if it has several types, reductions or roots.
+    """The curves in the log at `path`: one a test, or more if it has several types, reductions or
+    roots.
 
-    Raises InputError when the file cannot be read (see `loading.load`), has no table or no usable row.
+    Raises InputError when the file cannot be read (see `loading.load`), has no table or no usable
+    row.
     """
     return parse_log(load(path), str(path))
 
@@ -86,5 +88,7 @@ def _nothing(sections: Sections, source: str, skipped: Sequence[str]) -> str:
     if header is None:
         return f"no nccl-tests table in {source}: {_EXPECTED}"
     if skipped == (tally("table", "without rows", [header.line]),):
-        return f"{source} line {header.line}: a table header with no rows below: the log was cut short"
+        return (
+            f"{source} line {header.line}: a table header with no rows below: the log was cut short"
+        )
     return f"no usable row in {source}: {'; '.join(skipped)}"

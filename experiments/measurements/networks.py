@@ -5,7 +5,9 @@ import re
 SLINGSHOT, EFA, INFINIBAND, ROCE, TCP = NETWORKS = ("Slingshot", "EFA", "InfiniBand", "RoCE", "TCP")
 
 _PROVIDERS = {"cxi": SLINGSHOT, "efa": EFA, "verbs": INFINIBAND, "tcp": TCP, "sockets": TCP}
-_PROVIDER = re.compile(r"(?:[Pp]rovider(?: is |: ?)|FI_PROVIDER(?:=| set by environment to )['\"]?)(\w{1,20})")
+_PROVIDER = re.compile(
+    r"(?:[Pp]rovider(?: is |: ?)|FI_PROVIDER(?:=| set by environment to )['\"]?)(\w{1,20})"
+)
 _EVIDENCE = (
     (SLINGSHOT, re.compile(r"\bFI_CXI_[A-Z]|MPICH Slingshot|\bcxi[0-9]\b")),
     (EFA, re.compile(r"\bFI_EFA_[A-Z]")),
@@ -27,14 +29,21 @@ _WORDS = (
 
 
 def network_of(text: str) -> str:
-    """The network of a log: by libfabric's provider, else by variables and NCCL's lines; empty if nothing names it.
+    """The network of a log: by libfabric's provider, else by variables and NCCL's lines; empty if
+    nothing names it.
 
-    >>> network_of("NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)"), network_of("FI_CXI_RDZV_GET_MIN=0")
-    ('Slingshot', 'Slingshot')
-    >>> network_of("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE"), network_of("cd slingshot/aws-ofi-nccl")
-    ('RoCE', '')
+    >>> network_of("NCCL INFO NET/OFI Selected Provider is cxi (found 4 nics)")
+    'Slingshot'
+    >>> network_of("FI_CXI_RDZV_GET_MIN=0")
+    'Slingshot'
+    >>> network_of("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE")
+    'RoCE'
+    >>> network_of("cd slingshot/aws-ofi-nccl")
+    ''
     """
-    lines = "\n".join(line for line in text.split("\n") if any(mark in line for mark in _MARKS))[:_MOST]
+    lines = "\n".join(line for line in text.split("\n") if any(mark in line for mark in _MARKS))[
+        :_MOST
+    ]
     for provider in _PROVIDER.findall(lines):
         if provider in _PROVIDERS:
             return _PROVIDERS[provider]
@@ -44,8 +53,10 @@ def network_of(text: str) -> str:
 def network_by_words(words: str) -> str:
     """The network that a description of a machine names; empty if none.
 
-    >>> network_by_words("4x NDR200 InfiniBand per node"), network_by_words("Slingshot-11"), network_by_words("NVLink4")
-    ('InfiniBand', 'Slingshot', '')
+    >>> network_by_words("4x NDR200 InfiniBand per node")
+    'InfiniBand'
+    >>> network_by_words("Slingshot-11"), network_by_words("NVLink4")
+    ('Slingshot', '')
     """
     return _first(_WORDS, words)
 

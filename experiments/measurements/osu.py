@@ -1,4 +1,5 @@
-"""OSU micro-benchmarks: collectives, point-to-point latencies and bandwidths, as versions 5 to 7 print them."""
+"""OSU micro-benchmarks: collectives, point-to-point latencies and bandwidths, as versions 5 to 7
+print them."""
 
 import re
 from collections import defaultdict
@@ -50,8 +51,12 @@ _TIMES = {
     "latency": "half a round trip, the time of one message one way",
     "multi-pair latency": "half a round trip, the average over pairs that send at once",
     "bandwidth": "windowed streaming bandwidth: time = size / bandwidth, not a latency",
-    "bidirectional bandwidth": "windowed streaming bandwidth both ways: time = 2 size / bandwidth, not a latency",
-    "multi-pair bandwidth": "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency",
+    "bidirectional bandwidth": (
+        "windowed streaming bandwidth both ways: time = 2 size / bandwidth, not a latency"
+    ),
+    "multi-pair bandwidth": (
+        "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency"
+    ),
 }
 _SLOWEST = "time is that of the slowest rank (Max Latency), the mean of its iterations"
 _REASONS = {
@@ -83,31 +88,46 @@ class _Table:
 
 def looks_like_osu(text: str) -> bool:
     """Whether a title of OSU micro-benchmarks stands in a text."""
-    return "OSU " in text and any(find_title(line) for line in text.splitlines() if "OSU " in line[:_LONGEST])
+    return "OSU " in text and any(
+        find_title(line) for line in text.splitlines() if "OSU " in line[:_LONGEST]
+    )
 
 
 def read_osu(path: Path) -> Measurements:
     """The curves in the output of OSU micro-benchmarks at `path`, one a table.
 
-    Sizes are as nccl-tests counts them where the number of ranks is known (the benchmarks print a rank's part), times
-    those of the slowest rank where they are printed (`-f`), else the average.
+    Sizes are as nccl-tests counts them where the number of ranks is known (the benchmarks print a
+    rank's part), times those of the slowest rank where they are printed (`-f`), else the average.
     Raises InputError when the file cannot be read, has no table or no usable row.
     """
     return parse_osu(load(path), str(path))
 
 
 def parse_osu(text: str, source: str) -> Measurements:
-    """The curves in the text of such output that `source` names. Raises InputError as `read_osu`."""
+    """The curves in the text of such output that `source` names. Raises InputError as
+    `read_osu`."""
     skipped: _Skipped = defaultdict(list)
-    curves = [curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))]
+    curves = [
+        curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))
+    ]
     failures = tuple(
-        Failure(DIED, f"{source}:{line}", "a test has a table header and no rows") for line in skipped["bare"]
+        Failure(DIED, f"{source}:{line}", "a test has a table header and no rows")
+        for line in skipped["bare"]
     )
-    told = [tally(*_REASONS[reason], sorted(set(skipped[reason]))) for reason in _REASONS if skipped[reason]]
+    told = [
+        tally(*_REASONS[reason], sorted(set(skipped[reason])))
+        for reason in _REASONS
+        if skipped[reason]
+    ]
     if not curves:
-        message = f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}"
+        message = (
+            f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}"
+        )
         raise nothing(message, failures)
-    network, said = network_of(text), sorted({name for name, value, _ in settings(text) if value and name != LIBRARY})
+    network, said = (
+        network_of(text),
+        sorted({name for name, value, _ in settings(text) if value and name != LIBRARY}),
+    )
     curves = [replace(curve, network=network, variables=tuple(said)) for curve in curves]
     return Measurements(tuple(curves), tuple(told), failures)
 
@@ -224,17 +244,25 @@ def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]
 def _command(table: _Table, benchmark: Benchmark) -> str:
     """The command line above that names the benchmark; empty if there is none."""
     name, _, command = table.launch.partition(" ")
-    mine = canonical(name) == benchmark.collective or (name in PROGRAMS and benchmark.collective == "send_recv")
+    mine = canonical(name) == benchmark.collective or (
+        name in PROGRAMS and benchmark.collective == "send_recv"
+    )
     return command if mine else ""
 
 
 def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
     """The nodes that the command line names, without numbers of slots."""
     named = _HOSTS.search(_command(table, benchmark))
-    return tuple(sorted({host.partition(":")[0] for host in named[1].split(",") if host})) if named else ()
+    return (
+        tuple(sorted({host.partition(":")[0] for host in named[1].split(",") if host}))
+        if named
+        else ()
+    )
 
 
-def _points(table: _Table, header: Header, benchmark: Benchmark, scale: int, skipped: _Skipped) -> Iterator[Point]:
+def _points(
+    table: _Table, header: Header, benchmark: Benchmark, scale: int, skipped: _Skipped
+) -> Iterator[Point]:
     """The points of the rows that stand straight below the header, if most do."""
     straight = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
     usual = 2 * sum(straight) > len(straight)
@@ -253,7 +281,9 @@ def _time(row: Row, benchmark: Benchmark, pairs: int | None) -> float:
     values = row.values
     if "rate" not in values:
         return values.get("most", values.get("time", 0.0)) / 1e6
-    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(benchmark.kind, 1)
+    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(
+        benchmark.kind, 1
+    )
     return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
 
 
@@ -269,7 +299,11 @@ def _point(row: Row, size: int, time_s: float) -> Point:
 
 
 def _notes(
-    table: _Table, header: Header, benchmark: Benchmark, ranks: int | None, points: tuple[Point, ...]
+    table: _Table,
+    header: Header,
+    benchmark: Benchmark,
+    ranks: int | None,
+    points: tuple[Point, ...],
 ) -> Iterator[str]:
     version = f" v{table.title.version}" if table.title.version else ""
     yield f"OSU {table.title.name} Test{version}"
@@ -282,5 +316,8 @@ def _notes(
         )
     if wrong := [point.size for point in points if point.wrong]:
         at = counted(len(wrong), "size")
-        yield f"validation failed at {at} (how many elements is not printed; counted as 1): {wrong[0]} B"
+        yield (
+            f"validation failed at {at} (how many elements is not printed; counted as 1): "
+            f"{wrong[0]} B"
+        )
     yield from table.notes

@@ -1,4 +1,5 @@
-"""The tables of OSU micro-benchmarks: which benchmark a title names, and the columns and rows below it."""
+"""The tables of OSU micro-benchmarks: which benchmark a title names, and the columns and rows below
+it."""
 
 import re
 from dataclasses import dataclass
@@ -7,11 +8,16 @@ from typing import NamedTuple
 from experiments.measurements.measurement import COLLECTIVE
 from experiments.measurements.table import aligned, prefix_pattern, spans
 
-_TITLE = re.compile(r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?")
+_TITLE = re.compile(
+    r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
+)
 _COLUMN = re.compile(
-    r"(?P<time>(?:Avg )?Lat(?:ency)? ?\(us\))|(?P<least>Min Lat(?:ency)? ?\(us\))|(?P<most>Max Lat(?:ency)? ?\(us\))"
-    r"|(?P<rate>Bandwidth \(MB/s\)|MB/s)|(?P<messages>Messages/s)|(?P<iterations>Iterations)|(?P<validation>Validation)"
-    r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) ?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
+    r"(?P<time>(?:Avg )?Lat(?:ency)? ?\(us\))|(?P<least>Min Lat(?:ency)? ?\(us\))|(?P<most>Max "
+    r"Lat(?:ency)? ?\(us\))"
+    r"|(?P<rate>Bandwidth "
+    r"\(MB/s\)|MB/s)|(?P<messages>Messages/s)|(?P<iterations>Iterations)|(?P<validation>Validation)"
+    r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
+    r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
 )
 _SIZE = re.compile(r"#[ \t]{0,9}Size\b")
 _VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
@@ -21,7 +27,8 @@ _VERDICTS = ("Pass", "Fail", "-")
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: its collective, whether sizes are a rank's part of the total, and its `Curve.kind`."""
+    """A benchmark: its collective, whether sizes are a rank's part of the total, and its
+    `Curve.kind`."""
 
     collective: str
     per_rank: bool = False
@@ -56,7 +63,8 @@ PROGRAMS = {
 
 
 class Title(NamedTuple):
-    """A title: which library ("MPI", "NCCL"), which accelerator ("CUDA", ...), which benchmark and version."""
+    """A title: which library ("MPI", "NCCL"), which accelerator ("CUDA", ...), which benchmark and
+    version."""
 
     library: str
     device: str
@@ -65,7 +73,8 @@ class Title(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row: its line, its size in bytes as printed, its values by column, and whether the result was right."""
+    """One row: its line, its size in bytes as printed, its values by column, and whether the result
+    was right."""
 
     line: int
     size: int
@@ -75,7 +84,8 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """The columns of a table, where the first value ends, and what a launcher puts before each line."""
+    """The columns of a table, where the first value ends, and what a launcher puts before each
+    line."""
 
     line: int
     columns: tuple[str, ...]
@@ -88,17 +98,28 @@ class Header:
         return text[found.end() :] if found else text
 
     def row(self, line: int, text: str) -> Row | None:
-        """The row in `text` (without prefix), or None if it is not one complete row of this table."""
+        """The row in `text` (without prefix), or None if it is not one complete row of this
+        table."""
         found = spans(text)
         tokens = [text[start:end] for start, end in found]
         verdicts = [token for token in tokens[1:] if token in _VERDICTS]
         values = [token for token in tokens[1:] if token not in _VERDICTS]
         names = [name for name in self.columns if name != "validation"]
         complete = len(values) == len(names) and len(verdicts) == ("validation" in self.columns)
-        if not tokens or not complete or not _WHOLE.fullmatch(tokens[0]) or not all(map(_fits, names, values)):
+        if (
+            not tokens
+            or not complete
+            or not _WHOLE.fullmatch(tokens[0])
+            or not all(map(_fits, names, values))
+        ):
             return None
         right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
-        return Row(line, int(tokens[0]), {name: float(text) for name, text in zip(names, values, strict=True)}, right)
+        return Row(
+            line,
+            int(tokens[0]),
+            {name: float(text) for name, text in zip(names, values, strict=True)},
+            right,
+        )
 
     def straight(self, text: str) -> bool:
         """Whether the values of a row end where their columns do."""
@@ -126,7 +147,9 @@ def find_header(line: int, text: str) -> Header | None:
     if not found or _COLUMN.sub("", rest[after:]).strip():
         return None
     names = tuple(_name(match) for match in found)
-    return Header(line, names, tuple(match.end() for match in found), prefix_pattern(text[: start.start()]))
+    return Header(
+        line, names, tuple(match.end() for match in found), prefix_pattern(text[: start.start()])
+    )
 
 
 def _name(match: re.Match[str]) -> str:
@@ -139,8 +162,11 @@ def _fits(name: str, token: str) -> bool:
 
 
 def is_infinite(text: str) -> bool:
-    """Whether a line is a size and values of which some are not finite, as a time of 0 leaves them."""
+    """Whether a line is a size and values of which some are not finite, as a time of 0 leaves
+    them."""
     size, *values = text.split() or [""]
     infinite = [_INFINITE.fullmatch(value) is not None for value in values]
-    known = (wrong or _VALUE.fullmatch(value) for wrong, value in zip(infinite, values, strict=True))
+    known = (
+        wrong or _VALUE.fullmatch(value) for wrong, value in zip(infinite, values, strict=True)
+    )
     return _WHOLE.fullmatch(size) is not None and any(infinite) and all(known)

@@ -1,4 +1,5 @@
-"""Logs that several processes of nccl-tests wrote, each a job of its own: built or started without MPI."""
+"""Logs that several processes of nccl-tests wrote, each a job of its own: built or started without
+MPI."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ Pieces = dict[int | None, str]
 
 
 class _Device(NamedTuple):
-    """A line of a list of devices: what its launcher puts before it, its rank, and its process by host and number."""
+    """A line of a list of devices: what its launcher puts before it, its rank, and its process by
+    host and number."""
 
     tag: str
     rank: str
@@ -47,8 +49,8 @@ class _Device(NamedTuple):
 
 
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
-    """The number of processes of a log, and the text of each of the first ones, the lines of the other processes blank;
-    none where it is one job's log."""
+    """The number of processes of a log, and the text of each of the first ones, the lines of the
+    other processes blank; none where it is one job's log."""
     if text.count("Pid") < 2 and text.count("nranks 1") < 2:
         return 0, ()
     lines = text.split("\n")
@@ -76,9 +78,11 @@ def _alone(lines: Iterable[str]) -> list[_Device]:
 
 
 def _tags(lines: Sequence[str]) -> list[str]:
-    """The launcher's tags, if several processes have one each and each lists itself as rank 0; else none.
+    """The launcher's tags, if several processes have one each and each lists itself as rank 0; else
+    none.
 
-    A tag ends with the number of a process, and stands before every header and footer: a time stamp does not.
+    A tag ends with the number of a process, and stands before every header and footer: a time stamp
+    does not.
     """
     lines = [piece for line in lines for piece in streams(line)]
     devices = _devices(lines)
@@ -91,8 +95,8 @@ def _tags(lines: Sequence[str]) -> list[str]:
 
 
 def _interleaved(lines: Sequence[str]) -> int:
-    """The number of processes that list themselves as rank 0 before the first test ends, 0 if one of them is no job of
-    its own, or if the later ones ran after the first had died.
+    """The number of processes that list themselves as rank 0 before the first test ends, 0 if one
+    of them is no job of its own, or if the later ones ran after the first had died.
 
     Once all have listed themselves, several rows of one size come; or there is a footer for each.
     """
@@ -129,7 +133,8 @@ class _Order:
     devices: dict[str, int] = field(default_factory=dict)
 
     def owner(self, line: str) -> int | None:
-        """The process of a line: of lines of one kind, or rows of one size, each process has one."""
+        """The process of a line: of lines of one kind, or rows of one size, each process has
+        one."""
         if found := _DEVICE.search(line):
             return self.devices.setdefault(f"{found[3]} {found[2]}", len(self.devices)) % self.count
         if found := _ROW.match(line):
@@ -146,6 +151,7 @@ class _Order:
 
 
 def _by_order(lines: Sequence[str], count: int) -> Iterator[Pieces]:
-    """Without tags nobody knows which process a line is of: the first of its kind is taken as the first one's."""
+    """Without tags nobody knows which process a line is of: the first of its kind is taken as the
+    first one's."""
     order = _Order(count)
     return ({order.owner(line): line} for line in lines)

@@ -9,7 +9,8 @@ from topologies.errors import InputError
 
 
 def read(path: Path) -> Measurements:
-    """The measurements in the file at `path`: our CSV, nccl-tests' JSON, OSU micro-benchmarks or an nccl-tests log.
+    """The measurements in the file at `path`: our CSV, nccl-tests' JSON, OSU micro-benchmarks or an
+    nccl-tests log.
 
     Raises InputError when the file cannot be read, or is none of them.
     """
@@ -26,7 +27,8 @@ def read(path: Path) -> Measurements:
 
 
 def _both(text: str, source: str) -> Measurements:
-    """The tables of either kind in one log; of a kind without any, the reason is skipped and said."""
+    """The tables of either kind in one log; of a kind without any, the reason is skipped and
+    said."""
     found: list[Measurements] = []
     refused: list[str] = []
     failures: list[Failure] = []
@@ -40,4 +42,6 @@ def _both(text: str, source: str) -> Measurements:
         raise nothing("; ".join(refused), failures)
     curves = tuple(curve for kind in found for curve in kind.curves)
     failures += [failure for kind in found for failure in kind.failures]
-    return Measurements(curves, (*(line for kind in found for line in kind.skipped), *refused), tuple(failures))
+    return Measurements(
+        curves, (*(line for kind in found for line in kind.skipped), *refused), tuple(failures)
+    )

@@ -11,8 +11,10 @@ from experiments.measurements.rows import Line, Step, may_matter
 from experiments.measurements.table import Header, find_header
 
 _MARK = re.compile(
-    r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg bus|Reducing|-place"
-    r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL version|rccl-tests|[Ff]ailure|CANCELLED"
+    r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg "
+    r"bus|Reducing|-place"
+    r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL "
+    r"version|rccl-tests|[Ff]ailure|CANCELLED"
     r"|Exited with|signal|MPI_ABORT|Segmentation fault|Killed|job killed|BAD TERMINATION"
 )
 _FAILURE = re.compile(r"Test (?:[A-Z]{1,9} )?failure")
@@ -28,7 +30,8 @@ _STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
 _REDUCED = re.compile(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}")
 _FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
 _ROW = re.compile(
-    r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}(?:u?int|float|half|double|bfloat|char|f8|fp8)\w{0,9} "
+    r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ "
+    r"\t]{1,20}(?:u?int|float|half|double|bfloat|char|f8|fp8)\w{0,9} "
 )
 _LONGEST_ROW = 4096
 _PLACES = ("out-of-place", "in-place")
@@ -67,7 +70,8 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether what announces a test announces another one: this one has its table, or died before it."""
+        """Whether what announces a test announces another one: this one has its table, or died
+        before it."""
         return self.header is not None or bool(self.failed)
 
     @property
@@ -80,7 +84,8 @@ class Run:
         return Run(named=self.named_after, own=self.own_after)
 
     def said(self) -> Said:
-        """What the log says of this test's environment: its own settings before those exported for all."""
+        """What the log says of this test's environment: its own settings before those exported for
+        all."""
         return self.exported | self.own
 
 
@@ -131,7 +136,8 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
 
 
 def _read_mark(sections: Sections, line: int, content: str) -> bool:
-    """Read a line with something to say about a test; whether it was a header, hence surely no row."""
+    """Read a line with something to say about a test; whether it was a header, hence surely no
+    row."""
     header = find_header(line, content)
     if header is None:
         _read_settings(sections, content)
@@ -147,7 +153,8 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
 
 
 def _read_failure(sections: Sections, content: str) -> None:
-    """A line that says that a test died: nccl-tests' own of any test, others' of one that has begun and not ended."""
+    """A line that says that a test died: nccl-tests' own of any test, others' of one that has begun
+    and not ended."""
     own, run = _FAILURE.search(content), sections.runs[-1]
     if own and run.closed:
         run = _preamble(sections)
@@ -157,7 +164,8 @@ def _read_failure(sections: Sections, content: str) -> None:
 
 
 def _read_settings(sections: Sections, content: str) -> None:
-    """What a line says of the library and forced choices: of its own test, of the next, or of all that follow."""
+    """What a line says of the library and forced choices: of its own test, of the next, or of all
+    that follow."""
     run = sections.runs[-1]
     if "nccl-library=" in content:
         run = _preamble(sections)
@@ -171,7 +179,8 @@ def _read_settings(sections: Sections, content: str) -> None:
 
 
 def _lists_device(run: Run, content: str) -> bool:
-    """Whether a line is of a list of devices; a piece of such a line counts only where a list can be."""
+    """Whether a line is of a list of devices; a piece of such a line counts only where a list can
+    be."""
     found = device(content)
     return found is not None and (found.rank >= 0 or run.header is None)
 
@@ -183,14 +192,16 @@ def _open(sections: Sections, header: Header) -> None:
 
 
 def _preamble(sections: Sections) -> Run:
-    """The test that is being announced: a new one if the current one has its table already, or died before it."""
+    """The test that is being announced: a new one if the current one has its table already, or died
+    before it."""
     if sections.runs[-1].over:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
 
 def _begin(sections: Sections, content: str) -> None:
-    """Begin a new test where nccl-tests announces one after the list of devices: the test before hangs or died."""
+    """Begin a new test where nccl-tests announces one after the list of devices: the test before
+    hangs or died."""
     run = sections.runs[-1]
     if run.announced and run.devices and any(mark in content for mark in _BEGINS):
         sections.runs.append(run.next())

@@ -39,7 +39,9 @@ _REASONS = {
 def told(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
     """What was skipped, in words."""
     counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
-    return tuple(tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines)
+    return tuple(
+        tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class _Table:
 
 
 def curves(run: Run, header: Header, found: Rows, source: str, skipped: Skipped) -> Iterator[Curve]:
-    """The curves of one table, one a data type, reduction and root; what is left out goes into `skipped`."""
+    """The curves of one table, one a data type, reduction and root; what is left out goes into
+    `skipped`."""
     skipped["torn"] += found.torn
     if not found.rows and not found.torn:
         skipped["bare"].append(header.line)
@@ -63,8 +66,13 @@ def curves(run: Run, header: Header, found: Rows, source: str, skipped: Skipped)
         kinds[row.kind, row.redop, row.root].append(row)
     notes = _run_notes(run, header, found)
     for (kind, redop, root), rows in kinds.items():
-        own = f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in its table"
-        table = _Table(run, header, tuple(rows), _ranks(run), notes + ((own,) if len(kinds) > 1 else ()))
+        own = (
+            f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
+            f"its table"
+        )
+        table = _Table(
+            run, header, tuple(rows), _ranks(run), notes + ((own,) if len(kinds) > 1 else ())
+        )
         curve = _curve(_checked(table, skipped), source, skipped)
         if curve.points or curve.in_place:
             yield curve
@@ -84,12 +92,17 @@ def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
 def _ranks(run: Run) -> Ranks:
     if not run.devices and len(run.nranks) == 1:
         (ranks,) = run.nranks
-        return Ranks(ranks, None, (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",))
+        return Ranks(
+            ranks,
+            None,
+            (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",),
+        )
     return count_ranks(run.devices)
 
 
 def _checked(table: _Table, skipped: Skipped) -> _Table:
-    """Without the rows of size 0, those with numbers that are not finite, and those that disagree with themselves."""
+    """Without the rows of size 0, those with numbers that are not finite, and those that disagree
+    with themselves."""
     infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
     rows = [row for row in table.rows if row.size and row.line not in infinite]
     skipped["infinite"] += infinite
@@ -104,16 +117,25 @@ def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, .
     """What algbw is of size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
     parts = bus_factor("all_gather", table.ranks.ranks or 1)
     per_second = table.header.per_second
-    plain, old = (sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts))
+    plain, old = (
+        sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts)
+    )
     if old <= plain or old * 2 <= len(rows):
         return 1.0, ()
-    return parts, (f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version before 2.0.9",)
+    return parts, (
+        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version "
+        f"before 2.0.9",
+    )
 
 
 def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
     collective, ranks, notes = _identity(table)
     said, run = table.run.said(), table.run
-    label, (version, doubt), (device, mixed) = forced(said, collective), library(said), gpu_model(run.devices)
+    label, (version, doubt), (device, mixed) = (
+        forced(said, collective),
+        library(said),
+        gpu_model(run.devices),
+    )
     series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
     for at, place in enumerate(run.places):
         timed = [row for row in table.rows if at < len(row.cells)]
@@ -149,7 +171,11 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     named = [run.started] if run.started else run.named
     collective, note = name_collective(named, rows, ranks.ranks, per_second)
     if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
-        ranks = Ranks(None, None, (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",))
+        ranks = Ranks(
+            None,
+            None,
+            (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",),
+        )
     elif ranks.ranks is None and not ranks.notes:
         ranks = _by_threads(run, collective, rows, per_second)
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
@@ -158,23 +184,32 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
 def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
     if run.threads and confirms(collective, run.threads, rows, per_second):
         return Ranks(
-            run.threads, 1, (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",)
+            run.threads,
+            1,
+            (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",),
         )
     return Ranks(None, None, ("number of ranks unknown: no list of devices",))
 
 
-def _points(table: _Table, rows: Sequence[Row], at: int, place: str) -> tuple[tuple[Point, ...], tuple[str, ...]]:
-    """The points of one half of the table, one a size, and notes on wrong results and repeated sizes."""
+def _points(
+    table: _Table, rows: Sequence[Row], at: int, place: str
+) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """The points of one half of the table, one a size, and notes on wrong results and repeated
+    sizes."""
     made = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
     wrong = [line for line, point in made if point.wrong]
     notes: tuple[str, ...] = ()
     if wrong:
-        notes += (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",)
+        notes += (
+            f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",
+        )
     points = sorted((point for _, point in made), key=lambda point: (point.size, point.time_s))
     sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
     if len(sizes) < len(points):
         most = max(map(len, sizes))
-        notes += (f"sizes measured up to {most} times {place}: the (lower) median time of each is kept",)
+        notes += (
+            f"sizes measured up to {most} times {place}: the (lower) median time of each is kept",
+        )
     return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
 
 

@@ -1,4 +1,5 @@
-"""Runs of several set-ups: measurements of the same thing that no single set of parameters can explain."""
+"""Runs of several set-ups: measurements of the same thing that no single set of parameters can
+explain."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from experiments.measurements.measurement import Curve
 from experiments.output import counted
 
 APART = 1.2
-"""By how much the times of the same sizes differ, in the median, between two set-ups: repetitions differ by 1.1."""
+"""By how much the times of the same sizes differ, in the median, between two set-ups: repetitions
+differ by 1.1."""
 SHARED = 3
 """Sizes that two curves must share to be compared."""
 SHOWN = 4
@@ -20,8 +22,8 @@ SHOWN = 4
 
 
 class Contradiction(NamedTuple):
-    """Two curves of one collective and algorithm on as many ranks and nodes, the faster one first, and how far apart
-    they are in the median of the sizes that they share."""
+    """Two curves of one collective and algorithm on as many ranks and nodes, the faster one first,
+    and how far apart they are in the median of the sizes that they share."""
 
     one: Curve
     other: Curve
@@ -33,7 +35,10 @@ def labels(one: Curve, other: Curve) -> tuple[str, str]:
     names = [Path(curve.source).name for curve in (one, other)]
     parts = [words(curve) for curve in (one, other)]
     if len(parts[0]) == len(parts[1]):
-        apart = ["_".join(a for a, b in zip(mine, his, strict=True) if a != b) for mine, his in (parts, parts[::-1])]
+        apart = [
+            "_".join(a for a, b in zip(mine, his, strict=True) if a != b)
+            for mine, his in (parts, parts[::-1])
+        ]
         if all(apart):
             return apart[0], apart[1]
     return names[0], names[1]
@@ -48,7 +53,15 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
     """Curves that are further from the fastest one of the same thing than repetitions are."""
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
-        about = curve.collective, curve.kind, curve.algorithm, curve.protocol, curve.ranks, curve.nodes, curve.dtype
+        about = (
+            curve.collective,
+            curve.kind,
+            curve.algorithm,
+            curve.protocol,
+            curve.ranks,
+            curve.nodes,
+            curve.dtype,
+        )
         groups.setdefault((*about, *noted(curve)), []).append(curve)
     for group in groups.values():
         times = [_times(curve, in_place) for curve in group]
@@ -73,8 +86,8 @@ def _ratios(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]
 
 
 def setups(curves: Sequence[Curve], found: Sequence[Contradiction]) -> dict[str, list[Curve]]:
-    """The curves by the words of their files' names that tell those apart that contradict each other; all under "" if
-    there is no such word."""
+    """The curves by the words of their files' names that tell those apart that contradict each
+    other; all under "" if there is no such word."""
     telling: set[str] = set()
     for one, other, _ in found:
         apart = labels(one, other)
@@ -88,7 +101,8 @@ def setups(curves: Sequence[Curve], found: Sequence[Contradiction]) -> dict[str,
 
 
 def of_setup(curves: Iterable[Curve], only: str) -> list[Curve]:
-    """The curves whose file's name has all words of `only`, which spaces or commas part, between underscores."""
+    """The curves whose file's name has all words of `only`, which spaces or commas part, between
+    underscores."""
     wanted = {*only.replace(",", " ").split()}
     return [curve for curve in curves if wanted <= {*words(curve)}]
 
@@ -106,7 +120,10 @@ def warnings(curves: Sequence[Curve], *, in_place: bool = False) -> Iterator[str
         names = " and ".join(Path(curve.source).name for curve in (one, other))
         more = f" (and {counted(len(found) - 1, 'more pair')})" if len(found) > 1 else ""
         said = f"{names} measure the same and are {factor:.3g} times apart{more}: "
-        yield f"{said}two set-ups are not one set of parameters, take each alone{_advice(setups(curves, found))}"
+        yield (
+            f"{said}two set-ups are not one set of parameters, take each "
+            f"alone{_advice(setups(curves, found))}"
+        )
 
 
 def _advice(parts: Mapping[str, Sequence[Curve]]) -> str:

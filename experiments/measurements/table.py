@@ -60,8 +60,8 @@ def spans(text: str) -> list[Span]:
 def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
     """Whether tokens end where their columns end.
 
-    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it then stands
-    right after the two blanks that separate columns, and only such a token may.
+    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it
+    then stands right after the two blanks that separate columns, and only such a token may.
     """
     shift = previous = 0
     for (start, end), column in zip(found, ends, strict=True):
@@ -74,7 +74,8 @@ def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement as printed: time, algbw, busbw, #wrong, least time and cv in percent ("N/A": there is none)."""
+    """One measurement as printed: time, algbw, busbw, #wrong, least time and cv in percent ("N/A":
+    there is none)."""
 
     time: str
     algbw: str
@@ -86,7 +87,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One row as printed; `spans` is where its tokens stand in the text, `columns` what they are."""
+    """One row as printed; `spans` is where its tokens stand in the text, `columns` what they
+    are."""
 
     line: int
     size: int
@@ -99,13 +101,15 @@ class Row:
     columns: tuple[str, ...]
 
     def doubtful_end(self) -> bool:
-        """Whether the last token would be another valid value with digits cut off: a #wrong that is not 0."""
+        """Whether the last token would be another valid value with digits cut off: a #wrong that is
+        not 0."""
         return self.columns[-1] == "wrong" and self.cells[-1].wrong not in ("0", "N/A")
 
 
 @dataclass(frozen=True)
 class Header:
-    """A table's columns: their names, where in the text they end, and what stands before each line."""
+    """A table's columns: their names, where in the text they end, and what stands before each
+    line."""
 
     line: int
     columns: tuple[str, ...]
@@ -120,7 +124,8 @@ class Header:
         return line[match.end() :] if match else line
 
     def row(self, line: int, text: str) -> Row | None:
-        """The row in `text` (without prefix), or None if it is not one complete row of this table."""
+        """The row in `text` (without prefix), or None if it is not one complete row of this
+        table."""
         if "timestamp" in self.columns:
             text = _STAMP.sub(r"\1T\2", text)
         found = spans(text)
@@ -131,14 +136,17 @@ class Header:
         return _row(line, columns, tokens, found)
 
     def without_redop(self) -> tuple[str, ...]:
-        """The columns of a row whose redop is blank, as some versions print it where nothing is reduced."""
+        """The columns of a row whose redop is blank, as some versions print it where nothing is
+        reduced."""
         return tuple(name for name in self.columns if name != "redop")
 
     def ends_of(self, columns: Sequence[str]) -> tuple[int, ...]:
         """Where `columns` (all of them, or all but redop) end."""
         if len(columns) == len(self.columns):
             return self.ends
-        return tuple(end for name, end in zip(self.columns, self.ends, strict=True) if name != "redop")
+        return tuple(
+            end for name, end in zip(self.columns, self.ends, strict=True) if name != "redop"
+        )
 
 
 def find_header(line: int, text: str) -> Header | None:
@@ -155,11 +163,19 @@ def find_header(line: int, text: str) -> Header | None:
         return None
     ends = tuple(end for _, end in spans(rest))
     per_second = 1e3 if "bytes" in rest.split() else 1e6
-    return Header(line, columns, ends, prefix_pattern(text[: start.start()]), per_second, "cputime" in rest.split())
+    return Header(
+        line,
+        columns,
+        ends,
+        prefix_pattern(text[: start.start()]),
+        per_second,
+        "cputime" in rest.split(),
+    )
 
 
 def _mended(header: str) -> str:
-    """The header with its last name whole, if it was torn or written over there: both halves have the same names."""
+    """The header with its last name whole, if it was torn or written over there: both halves have
+    the same names."""
     found = spans(header)
     names = [header[start:end] for start, end in found]
     times = [at for at, name in enumerate(names) if name == "time"]
@@ -173,9 +189,13 @@ def _mended(header: str) -> str:
 
 def _is_table(columns: tuple[str, ...]) -> bool:
     times = [at for at, name in enumerate(columns) if name == "time"]
-    once = "size" in columns and all(columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root"))
+    once = "size" in columns and all(
+        columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root")
+    )
     alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
-    return alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
+    return (
+        alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
+    )
 
 
 def prefix_pattern(prefix: str) -> re.Pattern[str]:
@@ -206,4 +226,6 @@ def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Spa
 def _cell(columns: tuple[str, ...], tokens: list[str]) -> Cell:
     ends = columns.index("time", 1) if "time" in columns[1:] else len(columns)
     named = dict(zip(columns[:ends], tokens, strict=False))
-    return Cell(*(named.get(name, "N/A") for name in ("time", "algbw", "busbw", "wrong", "i_min", "i_cv%")))
+    return Cell(
+        *(named.get(name, "N/A") for name in ("time", "algbw", "busbw", "wrong", "i_min", "i_cv%"))
+    )

@@ -1,11 +1,14 @@
-"""The tags that mpirun writes before everything that a rank flushes, be it a line or a piece of one."""
+"""The tags that mpirun writes before everything that a rank flushes, be it a line or a piece of
+one."""
 
 import re
 from collections.abc import Iterator
 
 _STREAM = r"[0-9]{1,9},[0-9]{1,9}\]<std(?:out|err|diag)>:"
 _TAG = re.compile(rf"\[{_STREAM}|\[[^\s\[\]@]{{1,255}}@{_STREAM} ?")
-_UNTAGGED_PIECE = re.compile(r"[ \t]*[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}[A-Za-z]\w{0,15}[ \t]")
+_UNTAGGED_PIECE = re.compile(
+    r"[ \t]*[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}[A-Za-z]\w{0,15}[ \t]"
+)
 
 
 def streams(line: str) -> Iterator[str]:

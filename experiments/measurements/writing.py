@@ -12,7 +12,8 @@ COLUMNS = (*CURVE, "size_bytes", "in_place", "time_us", *STATISTICS, *PROVENANCE
 
 
 def write_runs(curves: Iterable[Curve]) -> str:
-    """A CSV with a row a measured point: sizes in bytes, times in microseconds, empty where nothing is known.
+    """A CSV with a row a measured point: sizes in bytes, times in microseconds, empty where nothing
+    is known.
 
     Notes, family and machine are not written: an index.csv has them.
     """
@@ -32,6 +33,18 @@ def _rows(curve: Curve) -> Iterator[dict[str, object]]:
 
 
 def _cells(point: Point) -> dict[str, object]:
-    times = {"time_us": point.time_s, "min_us": point.min_s, "p90_us": point.p90_s, "mean_us": point.mean_s}
-    cells: dict[str, object] = {name: None if time is None else time * 1e6 for name, time in times.items()}
-    return cells | {"size_bytes": point.size, "cv": point.cv, "repetitions": point.repetitions, "wrong": point.wrong}
+    times = {
+        "time_us": point.time_s,
+        "min_us": point.min_s,
+        "p90_us": point.p90_s,
+        "mean_us": point.mean_s,
+    }
+    cells: dict[str, object] = {
+        name: None if time is None else time * 1e6 for name, time in times.items()
+    }
+    return cells | {
+        "size_bytes": point.size,
+        "cv": point.cv,
+        "repetitions": point.repetitions,
+        "wrong": point.wrong,
+    }

@@ -1,1 +1,2 @@
-"""Models to train: shipped profiles by name, files of measured ones, traces and modules of PyTorch."""
+"""Models to train: shipped profiles by name, files of measured ones, traces and modules of
+PyTorch."""

@@ -1,8 +1,8 @@
 """Devices that train, and what share of what they can do training reaches.
 
-Peaks are dense, without sparsity, in FLOP/s; a multiply-add is two. Figures of vendors' datasheets are those that
-github.com/stas00/ml-engineering lists (compute/accelerator), unless marked as recalled. No share is fitted to a run on
-several devices, by which communication is judged.
+Peaks are dense, without sparsity, in FLOP/s; a multiply-add is two. Figures of vendors' datasheets
+are those that github.com/stas00/ml-engineering lists (compute/accelerator), unless marked as
+recalled. No share is fitted to a run on several devices, by which communication is judged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ GIGA = 1e9
 
 
 class Accelerator(NamedTuple):
-    """`memory` in bytes, `bandwidth` of it in bytes/s, `peak` in FLOP/s by dtype, where it has instructions for it.
+    """`memory` in bytes, `bandwidth` of it in bytes/s, `peak` in FLOP/s by dtype, where it has
+    instructions for it.
 
     Its libraries reach `tuned` times the usual share of its peak.
     """
@@ -38,9 +39,9 @@ class Share(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How a model is trained: multiplications in the first of `math` that the device has, `width` bytes an activation,
-    parameters and optimizer state `held` and gradients `reduced` in their dtypes. A weight that is used, and its
-    gradient, move `cast` bytes each to be converted.
+    """How a model is trained: multiplications in the first of `math` that the device has, `width`
+    bytes an activation, parameters and optimizer state `held` and gradients `reduced` in their
+    dtypes. A weight that is used, and its gradient, move `cast` bytes each to be converted.
     """
 
     math: tuple[str, ...]
@@ -55,7 +56,9 @@ def _peak(**tera: float) -> dict[str, float]:
 
 
 ACCELERATORS: dict[str, Accelerator] = {
-    "p100": Accelerator(16 * GIGA, 732 * GIGA, _peak(fp32=10.6), "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB"),
+    "p100": Accelerator(
+        16 * GIGA, 732 * GIGA, _peak(fp32=10.6), "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB"
+    ),
     "v100": Accelerator(
         32 * GIGA,
         900 * GIGA,
@@ -63,7 +66,10 @@ ACCELERATORS: dict[str, Accelerator] = {
         "NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it)",
     ),
     "a100": Accelerator(
-        80 * GIGA, 2039 * GIGA, _peak(fp32=19.5, tf32=156, fp16=312, bf16=312), "NVIDIA A100 datasheet, SXM with 80 GB"
+        80 * GIGA,
+        2039 * GIGA,
+        _peak(fp32=19.5, tf32=156, fp16=312, bf16=312),
+        "NVIDIA A100 datasheet, SXM with 80 GB",
     ),
     "h100": Accelerator(
         80 * GIGA,
@@ -72,24 +78,33 @@ ACCELERATORS: dict[str, Accelerator] = {
         "NVIDIA H100 datasheet, SXM with 80 GB",
     ),
     "h200": Accelerator(
-        141 * GIGA, 4800 * GIGA, _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979), "NVIDIA H200 datasheet, SXM"
+        141 * GIGA,
+        4800 * GIGA,
+        _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979),
+        "NVIDIA H200 datasheet, SXM",
     ),
     "b200": Accelerator(
-        180 * GIGA, 8000 * GIGA, _peak(fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500), "NVIDIA DGX B200 datasheet"
+        180 * GIGA,
+        8000 * GIGA,
+        _peak(fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
+        "NVIDIA DGX B200 datasheet",
     ),
     "mi300x": Accelerator(
         192 * GIGA,
         5300 * GIGA,
         _peak(fp32=163.4, tf32=653.7, fp16=1307.4, bf16=1307.4, fp8=2614.9),
-        "AMD Instinct MI300X datasheet; its best matrix multiplications reach 51% to 60% of peak, NVIDIA's 80% to 87%",
+        "AMD Instinct MI300X datasheet; its best matrix multiplications reach 51% to 60% of "
+        "peak, NVIDIA's 80% to 87%",
         tuned=0.7,
     ),
     "cpu": Accelerator(
         512 * GIGA,
         614.4 * GIGA,
         _peak(fp32=14.3, bf16=458.8),
-        "recalled: two Intel Xeon Platinum 8480+, 112 cores at their base of 2 GHz (64 FLOP a cycle with AVX-512, 2048 "
-        "with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half of the usual share",
+        "recalled: two Intel Xeon Platinum 8480+, 112 cores at their base of 2 GHz (64 FLOP a "
+        "cycle with AVX-512, 2048 "
+        "with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half of the usual "
+        "share",
         tuned=0.5,
     ),
 }
@@ -102,25 +117,34 @@ PRECISIONS: dict[str, Precision] = {
     "bf16": Precision(("bf16",), 2, "bf16", "bf16"),
     "fp8": Precision(("fp8",), 2, "bf16", "bf16", cast=3),
 }
-"""What `dtype` can be. amp multiplies in 16 bits and keeps parameters and gradients in fp32; fp8 multiplies in 8 bits
-and keeps all in bf16."""
+"""What `dtype` can be. amp multiplies in 16 bits and keeps parameters and gradients in fp32; fp8
+multiplies in 8 bits and keeps all in bf16."""
 
 _LARGE = "large ones reach 74% (transformers-benchmarks, A100)"
-_STEP = "from whole steps of ResNet-50 less their memory-bound parts, rounded: NVIDIA DeepLearningExamples"
+_STEP = (
+    "from whole steps of ResNet-50 less their memory-bound parts, rounded: NVIDIA "
+    "DeepLearningExamples"
+)
 _HALF = Share(0.4, f"{_STEP}, V100 and A100, mixed precision, 1200 and 2470 images/s")
 _TF32 = Share(0.25, f"{_STEP}, A100, TF32, 938 images/s: layouts are converted")
 
 SHARES: dict[str, dict[str, Share]] = {
     "matmul": {
-        "fp32": Share(0.8, "large ones reach 89% (transformers-benchmarks, V100); layers are smaller"),
+        "fp32": Share(
+            0.8, "large ones reach 89% (transformers-benchmarks, V100); layers are smaller"
+        ),
         "tf32": Share(0.6, f"{_LARGE}; layers are smaller"),
         "fp16": Share(0.6, f"{_LARGE} to 87% (stas00/ml-engineering, MAMF); layers are smaller"),
         "bf16": Share(0.6, f"{_LARGE} to 87% (stas00/ml-engineering, MAMF); layers are smaller"),
-        "fp8": Share(0.5, "large ones reach 71% (stas00/ml-engineering, MAMF, H100); scaling costs some"),
+        "fp8": Share(
+            0.5, "large ones reach 71% (stas00/ml-engineering, MAMF, H100); scaling costs some"
+        ),
     },
     "convolution": {
         "fp32": Share(
-            0.6, "cuDNN reaches half to two thirds: what 3x3 ones leave of ResNet-50's steps on P100 and V100"
+            0.6,
+            "cuDNN reaches half to two thirds: what 3x3 ones leave of ResNet-50's steps on P100 "
+            "and V100",
         ),
         "tf32": _TF32,
         "fp16": _HALF,
@@ -128,26 +152,34 @@ SHARES: dict[str, dict[str, Share]] = {
     },
     "3x3 convolution": {
         "fp32": Share(
-            1.4, "from VGG-16's steps on P100, 154 images/s (TensorFlow benchmarks, 2017): Winograd's algorithm"
+            1.4,
+            "from VGG-16's steps on P100, 154 images/s (TensorFlow benchmarks, 2017): Winograd's "
+            "algorithm",
         ),
         "tf32": _TF32,
         "fp16": _HALF,
         "bf16": _HALF,
     },
     "attention": {
-        "fp32": Share(0.4, "assumed half of a matrix multiplication's: softmax lies between two of them"),
+        "fp32": Share(
+            0.4, "assumed half of a matrix multiplication's: softmax lies between two of them"
+        ),
         "tf32": Share(0.3, "assumed half of a matrix multiplication's"),
-        "fp16": Share(0.4, "recalled: FlashAttention-2 reaches 35% to 70%, forward and backward, H100 to A100"),
+        "fp16": Share(
+            0.4, "recalled: FlashAttention-2 reaches 35% to 70%, forward and backward, H100 to A100"
+        ),
         "bf16": Share(0.4, "as fp16"),
         "fp8": Share(0.2, "stays in bf16, whose peak is half of fp8's"),
     },
 }
-"""Share of the peak that each kind of multiplication reaches in training, by the dtype it multiplies in. FLOPs are
-those of the definition; Winograd's algorithm, for 3x3 with a stride of 1, needs up to 2.25 times fewer, hence a share
-above 1."""
+"""Share of the peak that each kind of multiplication reaches in training, by the dtype it
+multiplies in. FLOPs are those of the definition; Winograd's algorithm, for 3x3 with a stride of 1,
+needs up to 2.25 times fewer, hence a share above 1."""
 
 MEMORY = Share(
-    0.8, "recalled: copies reach 80% to 92% of a GPU's memory bandwidth; kernels of PyTorch are at the lower end"
+    0.8,
+    "recalled: copies reach 80% to 92% of a GPU's memory bandwidth; kernels of PyTorch are at "
+    "the lower end",
 )
 """Share of the memory bandwidth that element-wise work, norms and the optimizer reach."""
 
@@ -162,12 +194,16 @@ def accelerator(name: str) -> Accelerator:
 
 
 def multiplies(device: str, dtype: str, kinds: Iterable[str]) -> str:
-    """The dtype in which `device` multiplies where a model with multiplications of `kinds` is trained in `dtype`.
+    """The dtype in which `device` multiplies where a model with multiplications of `kinds` is
+    trained in `dtype`.
 
     Raises InputError with the dtypes that it can be trained in if this is none of them.
     """
     known = set(accelerator(device).peak).intersection(*(SHARES[kind] for kind in kinds))
-    able = {name: [math for math in precision.math if math in known] for name, precision in PRECISIONS.items()}
+    able = {
+        name: [math for math in precision.math if math in known]
+        for name, precision in PRECISIONS.items()
+    }
     if not able.get(dtype):
         takes = ", ".join(name for name, maths in able.items() if maths)
         raise InputError(f"{device} cannot train it in {dtype[:40]!r}: it takes {takes}")

@@ -21,7 +21,8 @@ LARGEST_BATCH = 65536
 
 
 class Extent(NamedTuple):
-    """What a sample's size is called, what it is where nobody says, and from where to where it goes."""
+    """What a sample's size is called, what it is where nobody says, and from where to where it
+    goes."""
 
     option: str
     default: int
@@ -56,7 +57,9 @@ HELP = {"image": "side of an image in pixels", "seq": "tokens of a sequence"}
 IMAGE = Extent("image", 224, 32, 4096)
 
 MODELS: dict[str, Entry] = {
-    "resnet50": Entry("ResNet-50, images, 25.6 M parameters, SGD with momentum", resnet50, IMAGE, 128),
+    "resnet50": Entry(
+        "ResNet-50, images, 25.6 M parameters, SGD with momentum", resnet50, IMAGE, 128
+    ),
     "vgg16": Entry("VGG-16, images, 138 M parameters, SGD with momentum", vgg16, IMAGE, 64),
     "bert_base": Entry(
         "BERT-base, text, 109 M parameters, Adam",
@@ -88,8 +91,8 @@ MODELS: dict[str, Entry] = {
 
 
 def find(text: str) -> Model:
-    """The model for NAME or FILE; options follow a name after a colon. Raises InputError if there is none of that name,
-    or an option is none."""
+    """The model for NAME or FILE; options follow a name after a colon. Raises InputError if there
+    is none of that name, or an option is none."""
     name, _, options = text.partition(":")
     if name in MODELS:
         return _estimated(name, MODELS[name], _given(name, MODELS[name], options))
@@ -98,11 +101,15 @@ def find(text: str) -> Model:
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
         if options:
-            raise InputError(f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}")
+            raise InputError(
+                f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
+            )
         return _from_file(Path(path))
     near = get_close_matches(name.lower(), MODELS, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"{name[:80]!r} is no model and no file: {hint}(there are {', '.join(MODELS)})")
+    raise InputError(
+        f"{name[:80]!r} is no model and no file: {hint}(there are {', '.join(MODELS)})"
+    )
 
 
 def _exists(path: str) -> bool:
@@ -113,7 +120,8 @@ def _exists(path: str) -> bool:
 
 
 def _several(text: str) -> list[Path]:
-    """The files of a job that a folder, a pattern or a list names, a rank each; none if `text` is none of these."""
+    """The files of a job that a folder, a pattern or a list names, a rank each; none if `text` is
+    none of these."""
     from experiments.models import per_rank
 
     if _exists(text):
@@ -156,7 +164,9 @@ def _wrong_option(name: str, key: str, options: dict[str, str]) -> str:
     lines = [f"  {option:<{width}}  {help}" for option, help in options.items()]
     near = get_close_matches(key, options, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return "\n".join([f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines])
+    return "\n".join(
+        [f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines]
+    )
 
 
 def _estimated(name: str, entry: Entry, given: dict[str, str]) -> Model:
@@ -172,7 +182,9 @@ def _estimated(name: str, entry: Entry, given: dict[str, str]) -> Model:
 
 def _whole(name: str, key: str, text: str, least: int, most: int) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise InputError(f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}")
+        raise InputError(
+            f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
+        )
     if not least <= int(text) <= most:
         raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
     return int(text)

@@ -1,4 +1,5 @@
-"""A model as plain values (mappings, lists, text with units) and back, and every mistake in them with its place."""
+"""A model as plain values (mappings, lists, text with units) and back, and every mistake in them
+with its place."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ _SAYINGS = {
 def _read_size(given: object) -> float:
     if isinstance(given, dict | list) or len(str(given)) > _LONGEST_QUANTITY:
         raise InputError(f"{shown(given)} is no size")
-    return 0.0 if str(given) in ("0", "0B") else parse_bytes(given if isinstance(given, str) else shown(given))
+    return (
+        0.0
+        if str(given) in ("0", "0B")
+        else parse_bytes(given if isinstance(given, str) else shown(given))
+    )
 
 
 def _named(given: object) -> object:
@@ -88,11 +93,18 @@ def model_of(content: object, place: Place) -> Model:
     document = _validated(content, place)
     _report(list(_between(document)), place)
     number = {row.name: k for k, row in enumerate(document.layers)}
-    given = {key: value for key, value in document if key not in ("layers", "registration", "optimizers")}
-    layers, registration = map(_layer, document.layers), [number[name] for name in document.registration]
+    given = {
+        key: value for key, value in document if key not in ("layers", "registration", "optimizers")
+    }
+    layers, registration = (
+        map(_layer, document.layers),
+        [number[name] for name in document.registration],
+    )
     try:
         optimizers = tuple(document.optimizers)
-        return Model(**given, layers=tuple(layers), registration=tuple(registration), optimizers=optimizers)
+        return Model(
+            **given, layers=tuple(layers), registration=tuple(registration), optimizers=optimizers
+        )
     except InputError as error:
         raise InputError(f"{place(())}: {error}") from None
 
@@ -105,13 +117,19 @@ def describe(model: Model) -> dict[str, Any]:
     _check_tensors(model)
     names = [layer.name for layer in model.layers]
     texts: dict[str, Text] = {"registration": lambda order: [names[k] for k in order]}
-    content = _unusual(model, {**_TEXTS, **texts}) | {"layers": [_unusual(layer, _TEXTS) for layer in model.layers]}
-    model_of(content, lambda location: f"model {shown(model.name)}, {spelt(location)}".removesuffix(", "))
+    content = _unusual(model, {**_TEXTS, **texts}) | {
+        "layers": [_unusual(layer, _TEXTS) for layer in model.layers]
+    }
+    model_of(
+        content, lambda location: f"model {shown(model.name)}, {spelt(location)}".removesuffix(", ")
+    )
     return content
 
 
 def _layer(row: Row) -> Layer:
-    lists: dict[str, Any] = {key: tuple(getattr(row, key)) for key in ("arrival", "forwards", "backwards")}
+    lists: dict[str, Any] = {
+        key: tuple(getattr(row, key)) for key in ("arrival", "forwards", "backwards")
+    }
     given = {key: value for key, value in row if key != "parameters" and key not in lists}
     tensors = tuple(Tensor(name, nbytes) for name, nbytes in row.parameters.items())
     return Layer(**given, **lists, tensors=tensors)
@@ -132,7 +150,11 @@ def _validated(content: object, place: Place) -> Document:
 def _report(mistakes: list[Mistake], place: Place) -> None:
     if mistakes:
         location, message = mistakes[0]
-        more = f" (and {len(mistakes) - 1} more mistake{'s' * (len(mistakes) > 2)})" if len(mistakes) > 1 else ""
+        more = (
+            f" (and {len(mistakes) - 1} more mistake{'s' * (len(mistakes) > 2)})"
+            if len(mistakes) > 1
+            else ""
+        )
         raise InputError(f"{place(location)}: {message}{more}")
 
 
@@ -165,9 +187,15 @@ def _between(document: Document) -> Iterator[Mistake]:
     for number, name in enumerate(document.registration):
         if name not in met:
             near = get_close_matches(name, met, n=1)
-            yield ("registration", number), f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}"
+            yield (
+                ("registration", number),
+                f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}",
+            )
         elif times[name] > 1:
-            yield ("registration", number), f"{shown(name)} is there {times[name]} times: each layer once"
+            yield (
+                ("registration", number),
+                f"{shown(name)} is there {times[name]} times: each layer once",
+            )
     if times and len(met) > len(times):
         missing = next(row.name for row in document.layers if row.name not in times)
         yield ("registration",), f"{shown(missing)} is not in it: each layer once"
@@ -223,6 +251,11 @@ def _unusual(part: Model | Layer, texts: Mapping[str, Text]) -> dict[str, Any]:
 
 def _check_tensors(model: Model) -> None:
     for layer in model.layers:
-        (name, times), *_ = Counter(tensor.name for tensor in layer.tensors).most_common(1) or [("", 1)]
+        (name, times), *_ = Counter(tensor.name for tensor in layer.tensors).most_common(1) or [
+            ("", 1)
+        ]
         if times > 1:
-            raise InputError(f"layer {layer.name} of {model.name} has {times} parameters called {name}: a file has one")
+            raise InputError(
+                f"layer {layer.name} of {model.name} has {times} parameters called {name}: a "
+                f"file has one"
+            )

@@ -13,7 +13,8 @@ Microseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Args(BaseModel):
-    """What PyTorch says of an event. `dims` and `types` are those of the inputs, and may be of any form."""
+    """What PyTorch says of an event. `dims` and `types` are those of the inputs, and may be of any
+    form."""
 
     sequence: int | None = Field(None, alias="Sequence number")
     external: int | None = Field(None, validation_alias=AliasChoices("External id", "external id"))
@@ -39,7 +40,8 @@ class Event(BaseModel):
 
 
 def read_events(given: Sequence[object], kinds: Sequence[str], name: str) -> list[Event]:
-    """Those of the traceEvents of the file `name` that are complete and of one of the `kinds`, by start, longest first.
+    """Those of the traceEvents of the file `name` that are complete and of one of the `kinds`, by
+    start, longest first.
 
     Raises InputError for one without a name, thread or time.
     """

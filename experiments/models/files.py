@@ -1,6 +1,7 @@
 """Model profiles in files: our own format as YAML or JSON, to the bit, and PyTorch-profiler traces.
 
-A file of ours has a name, a batch and layers in the order in which they run; quantities are text with units:
+A file of ours has a name, a batch and layers in the order in which they run; quantities are text
+with units:
 
     name: two layers
     batch: 32
@@ -8,8 +9,9 @@ A file of ours has a name, a batch and layers in the order in which they run; qu
     - {name: fc, forward: 1.2ms, backward: 2.4ms, parameters: {weight: 9.4MB, bias: 4kB}}
     - {name: head, forward: 300us, backward: 600us, parameters: 1MB}
 
-What else there may be, and what is assumed where it is left out, is as :mod:`experiments.models.document` says. A layer
-whose parameters are one size has one tensor, called weight. `registration` lists the names of all layers.
+What else there may be, and what is assumed where it is left out, is as
+:mod:`experiments.models.document` says. A layer whose parameters are one size has one tensor,
+called weight. `registration` lists the names of all layers.
 """
 
 from __future__ import annotations
@@ -37,16 +39,22 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
     if kineto.looks_like(data):
         return kineto.parse_ranked(data, name)
     if len(data) > LIMIT:
-        raise InputError(f"{name} has {len(data)} bytes: a model has at most {LIMIT}, and a trace has traceEvents")
+        raise InputError(
+            f"{name} has {len(data)} bytes: a model has at most {LIMIT}, and a trace has "
+            f"traceEvents"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+        raise InputError(
+            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
     return parse(text, name), None
 
 
 def parse(text: str, name: str) -> Model:
-    """The model in the text of the YAML or JSON file `name`. Raises InputError as :func:`read` does."""
+    """The model in the text of the YAML or JSON file `name`. Raises InputError as :func:`read`
+    does."""
     from experiments.models.document import model_of
     from topologies.readers import json_files, yaml_files
     from topologies.readers.document import Location, spelt
@@ -63,7 +71,8 @@ def parse(text: str, name: str) -> Model:
 def dumps(model: Model) -> str:
     """A model as YAML that :func:`parse` reads back as an equal one.
 
-    Raises InputError when no file can hold it: two layers of one name, a name that is not printable, a time of years.
+    Raises InputError when no file can hold it: two layers of one name, a name that is not
+    printable, a time of years.
     """
     import yaml
 
@@ -78,5 +87,6 @@ def dumps(model: Model) -> str:
 
 
 def write(model: Model, path: Path) -> None:
-    """Write a model as YAML, all of it or nothing. Raises InputError as :func:`dumps` does, or if it cannot write."""
+    """Write a model as YAML, all of it or nothing. Raises InputError as :func:`dumps` does, or if
+    it cannot write."""
     output.write(path, dumps(model))

@@ -1,10 +1,10 @@
 """Hooks on a torch module: when its layers run, what they keep, and when their gradients arrive.
 
-A layer is one call of a module that has no children, or that owns parameters and calls no such module. It lasts until
-the next one begins, so that what is computed between two layers counts to the one before; its backward ends when the
-last gradient of its parameters is there. What comes before the first layer and after the last, the loss included, is
-in none. A parameter belongs to the layer in whose backward its gradient arrives: of several calls that share it, to the
-first.
+A layer is one call of a module that has no children, or that owns parameters and calls no such
+module. It lasts until the next one begins, so that what is computed between two layers counts to
+the one before; its backward ends when the last gradient of its parameters is there. What comes
+before the first layer and after the last, the loss included, is in none. A parameter belongs to the
+layer in whose backward its gradient arrives: of several calls that share it, to the first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Trace(NamedTuple):
     backward: float
     """The end of the backward."""
     events: tuple[tuple[float, int | str], ...]
-    """Of the backward, in their order: the number of a layer that begins, or a parameter whose gradient is there."""
+    """Of the backward, in their order: the number of a layer that begins, or a parameter whose
+    gradient is there."""
 
 
 def forward_seconds(trace: Trace) -> list[float]:
@@ -62,7 +63,8 @@ def backward_seconds(trace: Trace) -> list[float]:
 
 
 def owners(trace: Trace) -> dict[str, int]:
-    """The layer in whose backward the gradient of each parameter arrives (n for none), in the order of arrival."""
+    """The layer in whose backward the gradient of each parameter arrives (n for none), in the order
+    of arrival."""
     layer, found = len(trace.names), dict[str, int]()
     for _, what in trace.events:
         if isinstance(what, str):
@@ -84,7 +86,8 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class Clock:
-    """Stamps, and the seconds between them: of the processor's clock, or events on the GPU's stream."""
+    """Stamps, and the seconds between them: of the processor's clock, or events on the GPU's
+    stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
@@ -121,7 +124,8 @@ class Call:
 
 @dataclass
 class Hooks:
-    """What they see in one step. `forwards` is no longer set in the backward, which may run modules again."""
+    """What they see in one step. `forwards` is no longer set in the backward, which may run modules
+    again."""
 
     clock: Clock
     forwards: bool = True
@@ -142,12 +146,16 @@ class Hooks:
         """Watch `module`."""
         handles: list[Any] = []
         for name, part in module.named_modules():
-            if not any(True for _ in part.children()) or any(True for _ in part.parameters(recurse=False)):
+            if not any(True for _ in part.children()) or any(
+                True for _ in part.parameters(recurse=False)
+            ):
                 handles.append(part.register_forward_pre_hook(partial(self._enter, name)))
                 handles.append(part.register_forward_hook(self._leave))
         for name, parameter in module.named_parameters():
             if parameter.requires_grad:
-                handles.append(parameter.register_post_accumulate_grad_hook(partial(self._see, name)))
+                handles.append(
+                    parameter.register_post_accumulate_grad_hook(partial(self._see, name))
+                )
         try:
             yield
         finally:
@@ -164,7 +172,8 @@ class Hooks:
             yield
 
     def trace(self, start: Any, forward: Any, backward: Any) -> Trace:
-        """What was seen in a step from the stamp `start`, whose forward and backward ended at these stamps."""
+        """What was seen in a step from the stamp `start`, whose forward and backward ended at these
+        stamps."""
         layers = self.layers
         number = {layer: k for k, layer in enumerate(layers)}
         ends = [layers[-1].end if layers else start, forward, backward]
@@ -173,10 +182,13 @@ class Hooks:
         seen = self.clock.since(start, [stamp for stamp, _ in self.events])
         what = [each if isinstance(each, str) else number[each] for _, each in self.events]
         names = tuple(layer.module for layer in layers)
-        return Trace(names, tuple(begun), ended[0], ended[1], ended[2], tuple(zip(seen, what, strict=True)))
+        return Trace(
+            names, tuple(begun), ended[0], ended[1], ended[2], tuple(zip(seen, what, strict=True))
+        )
 
     def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and that are kept in none: of a storage that several keep, the first of them."""
+        """Bytes that each layer keeps, and that are kept in none: of a storage that several keep,
+        the first of them."""
         layers = self.layers
         inside = [float(self._kept[layer]) for layer in layers]
         return [*inside, float(self._kept.total()) - sum(inside)]
@@ -206,7 +218,10 @@ class Hooks:
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        if tensor.layout is torch.strided and tensor.untyped_storage().data_ptr() not in self._storages:
+        if (
+            tensor.layout is torch.strided
+            and tensor.untyped_storage().data_ptr() not in self._storages
+        ):
             storage = tensor.untyped_storage()
             self._storages.add(storage.data_ptr())
             self._kept[self._calls[-1] if self._calls else None] += storage.nbytes()

@@ -1,20 +1,22 @@
 """Model profiles from PyTorch-profiler (Kineto) traces of real training steps, on CPU or GPU.
 
-A step is one forward and its backward, found by their order. A layer is an operation of the forward (`aten::linear`)
-that has a part in the backward, linked by autograd's sequence numbers: of several operations with one number, the last
-made the node. Operations without such a part count as forward of the layer before them, and before the first layer
-(loading data) not at all. The backward of a layer is the time of `autograd::engine::evaluate_function` of its nodes and
-of adding up its gradients; DDP's hooks and all that communicates are left out. Its parameters are the gradients
-(`torch::autograd::AccumulateGrad`) that arrive after its nodes, in the reverse of that order. An input of the model, or
-of reentrant checkpointing, that requires a gradient counts as one too.
+A step is one forward and its backward, found by their order. A layer is an operation of the forward
+(`aten::linear`) that has a part in the backward, linked by autograd's sequence numbers: of several
+operations with one number, the last made the node. Operations without such a part count as forward
+of the layer before them, and before the first layer (loading data) not at all. The backward of a
+layer is the time of `autograd::engine::evaluate_function` of its nodes and of adding up its
+gradients; DDP's hooks and all that communicates are left out. Its parameters are the gradients
+(`torch::autograd::AccumulateGrad`) that arrive after its nodes, in the reverse of that order. An
+input of the model, or of reentrant checkpointing, that requires a gradient counts as one too.
 
-Where a trace has kernels, times are sums of kernel times (copies too, NCCL's not): what the GPU waits for the host is
-not in them. This is tested with traces of CPUs (torch 2) and, for GPUs, with small synthetic ones of the documented
-form, not yet with one from a GPU.
+Where a trace has kernels, times are sums of kernel times (copies too, NCCL's not): what the GPU
+waits for the host is not in them. This is tested with traces of CPUs (torch 2) and, for GPUs, with
+small synthetic ones of the documented form, not yet with one from a GPU.
 
-Of several steps that have all gradients, the one with the median compute is taken, the faster of the middle two. The
-batch is the first dimension of the first input of the first layer that is no parameter, or 1. A trace tells no
-activations and no outputs: they are 0. The optimizer's time is that of the operations within `Optimizer.step#...`.
+Of several steps that have all gradients, the one with the median compute is taken, the faster of
+the middle two. The batch is the first dimension of the first input of the first layer that is no
+parameter, or 1. A trace tells no activations and no outputs: they are 0. The optimizer's time is
+that of the operations within `Optimizer.step#...`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ _OPTIMIZER = "Optimizer.step#"
 _BATCH_NORM = "aten::batch_norm"
 _RUNNING = slice(3, 5)
 _BATCHES = 8.0
-"""The running mean and variance among the inputs of a batch norm, and bytes of the batches that it counts."""
+"""The running mean and variance among the inputs of a batch norm, and bytes of the batches that it
+counts."""
 
 Shape = tuple[int, ...]
 
@@ -72,7 +75,8 @@ class _Input(NamedTuple):
 
 
 class _Acts(NamedTuple):
-    """What a step, or a layer in it, does forward and backward, each in the order in which it starts."""
+    """What a step, or a layer in it, does forward and backward, each in the order in which it
+    starts."""
 
     forward: list[Act]
     backward: list[Act]
@@ -91,7 +95,8 @@ class _Acts(NamedTuple):
 def read(path: Path) -> Model:
     """The model that was trained while the trace at `path` (.json or .json.gz) was recorded.
 
-    Raises InputError, in one line that names the file, where it is no trace, without gradients or without shapes.
+    Raises InputError, in one line that names the file, where it is no trace, without gradients or
+    without shapes.
     """
     return parse(contents(path), path.name)
 
@@ -117,8 +122,12 @@ def _model(trace: Trace, name: str) -> Model:
     times = [sum(layer.seconds for layer in layers) for layers in steps]
     chosen = times.index(median_low(times))
     if not times[chosen] > 0:
-        raise InputError(f"{name}: the step takes no time: of a GPU, record the activities of CPU and GPU")
-    arrived = [[_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]]
+        raise InputError(
+            f"{name}: the step takes no time: of a GPU, record the activities of CPU and GPU"
+        )
+    arrived = [
+        [_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]
+    ]
     first, dtype = _first_input(steps[chosen][0], arrived[0]), _dtype(arrived)
     return Model(
         name=name.removesuffix(".gz").removesuffix(".json") or name,
@@ -138,7 +147,9 @@ def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
     steps = _steps(acts)
     most = max(len(step.gradients) for step in steps)
     if not most:
-        raise InputError(f"{name} has no gradients: record a whole training step, with its backward")
+        raise InputError(
+            f"{name} has no gradients: record a whole training step, with its backward"
+        )
     found = [layers for step in steps if len(step.gradients) == most and (layers := _layers(step))]
     if not found:
         raise InputError(f"{name} has a backward without its forward: record a whole training step")
@@ -167,15 +178,20 @@ def _is_forward(act: Act) -> bool:
 
 
 def _forward_thread(acts: Sequence[Act]) -> int | str | None:
-    """The thread with the most operations that have a part in the backward: each thread has numbers of its own."""
+    """The thread with the most operations that have a part in the backward: each thread has numbers
+    of its own."""
     wanted = {act.event.args.sequence for act in acts if _is_backward(act)}
-    matched = Counter(act.event.tid for act in acts if _is_forward(act) and not wanted.isdisjoint(act.numbers))
+    matched = Counter(
+        act.event.tid for act in acts if _is_forward(act) and not wanted.isdisjoint(act.numbers)
+    )
     return max(matched, key=matched.__getitem__, default=None)
 
 
 def _layers(step: _Acts) -> list[_Acts]:
     """The acts of every layer, first the one that made its nodes."""
-    made: dict[int | None, int] = {number: k for k, act in enumerate(step.forward) for number in act.numbers}
+    made: dict[int | None, int] = {
+        number: k for k, act in enumerate(step.forward) for number in act.numbers
+    }
     nodes = [made.get(act.event.args.sequence) for act in step.backward]
     begins = sorted({k for k in nodes if k is not None})
     layers = [_Acts(step.forward[k:end], []) for k, end in pairwise([*begins, len(step.forward)])]
@@ -194,7 +210,9 @@ def _layer(number: int, acts: _Acts, arrived: Sequence[_Input]) -> Layer:
         f"{re.sub('[^A-Za-z0-9_.]+', '_', operation.rpartition('::')[2])[:60]}_{number}",
         forward=sum(act.seconds for act in acts.forward),
         backward=sum(act.seconds for act in acts.backward),
-        tensors=tuple(Tensor(f"p{k}_{_spelt(one.shape)}", one.nbytes) for k, one in enumerate(arrived)),
+        tensors=tuple(
+            Tensor(f"p{k}_{_spelt(one.shape)}", one.nbytes) for k, one in enumerate(arrived)
+        ),
         buffers=sum((one.nbytes for one in inputs[_RUNNING]), _BATCHES) if channels else 0.0,
         channels=max(channels, default=0),
     )
@@ -209,7 +227,8 @@ def _inputs(act: Act) -> list[_Input]:
     if not isinstance(dims, list) or not isinstance(kinds, list):
         return []
     return [
-        _Input(_shape(shape), kind if isinstance(kind, str) else "") for shape, kind in zip(dims, kinds, strict=False)
+        _Input(_shape(shape), kind if isinstance(kind, str) else "")
+        for shape, kind in zip(dims, kinds, strict=False)
     ]
 
 
@@ -221,9 +240,14 @@ def _shape(dims: object) -> Shape:
 def _gradient(act: Act, name: str) -> _Input:
     inputs = _inputs(act)
     if not inputs:
-        raise InputError(f"{name} has no shapes of gradients: record with torch.profiler.profile(record_shapes=True)")
+        raise InputError(
+            f"{name} has no shapes of gradients: record with "
+            f"torch.profiler.profile(record_shapes=True)"
+        )
     if inputs[0].kind not in DTYPES:
-        raise InputError(f"{name} has a gradient of type {inputs[0].kind[:60]!r}: known are {', '.join(DTYPES)}")
+        raise InputError(
+            f"{name} has a gradient of type {inputs[0].kind[:60]!r}: known are {', '.join(DTYPES)}"
+        )
     return inputs[0]
 
 
@@ -231,7 +255,9 @@ def _first_input(layer: _Acts, arrived: Sequence[_Input]) -> _Input:
     """The first input of the model that is no parameter."""
     given = [one for one in _inputs(layer.forward[0]) if one.shape]
     parameters = {one.shape for one in arrived}
-    return next((one for one in given if one.shape not in parameters), (given or [_Input((), "")])[0])
+    return next(
+        (one for one in given if one.shape not in parameters), (given or [_Input((), "")])[0]
+    )
 
 
 def _dtype(arrived: Sequence[Sequence[_Input]]) -> str:
@@ -246,5 +272,10 @@ def _optimizer(trace: Trace) -> float:
     """Seconds of the operations of an optimizer's step, the median of all."""
     starts = [act.event.ts for act in trace.acts]
     steps = [event for event in trace.annotations if event.name.startswith(_OPTIMIZER)]
-    inside = [(step.tid, trace.acts[bisect_left(starts, step.ts) : bisect_right(starts, step.end)]) for step in steps]
-    return median_low([sum(act.seconds for act in acts if act.event.tid == tid) for tid, acts in inside] or [0.0])
+    inside = [
+        (step.tid, trace.acts[bisect_left(starts, step.ts) : bisect_right(starts, step.end)])
+        for step in steps
+    ]
+    return median_low(
+        [sum(act.seconds for act in acts if act.event.tid == tid) for tid, acts in inside] or [0.0]
+    )

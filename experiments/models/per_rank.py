@@ -28,30 +28,37 @@ def traces_in(folder: Path) -> list[Path]:
     except OSError as error:
         raise InputError(f"cannot read {str(folder)[:200]!r}: {error.strerror}") from None
     if not found:
-        raise InputError(f"{str(folder)[:200]!r} has no traces: it holds no file that ends in {' or '.join(ENDINGS)}")
+        raise InputError(
+            f"{str(folder)[:200]!r} has no traces: it holds no file that ends in "
+            f"{' or '.join(ENDINGS)}"
+        )
     return _in_order(found)
 
 
 def matching(pattern: str) -> list[Path]:
-    """The files that match a pattern, by name. Raises InputError if there are none, or if their folder cannot be
-    listed."""
+    """The files that match a pattern, by name. Raises InputError if there are none, or if their
+    folder cannot be listed."""
     path, shown = Path(pattern), repr(pattern[:200])
     folder = Path(*takewhile(lambda part: not WILDCARD.search(part), path.parts))
     try:
         os.scandir(folder).close()
         paths = list(folder.glob(str(path.relative_to(folder))))
     except OSError as error:
-        raise InputError(f"cannot list the folder of {shown}: {error.strerror}: name each trace of the job") from None
+        raise InputError(
+            f"cannot list the folder of {shown}: {error.strerror}: name each trace of the job"
+        ) from None
     except ValueError as error:
-        raise InputError(f"no file matches {shown}: {error}: name the traces of a job, or their folder") from None
+        raise InputError(
+            f"no file matches {shown}: {error}: name the traces of a job, or their folder"
+        ) from None
     if not paths:
         raise InputError(f"no file matches {shown}: name the traces of a job, or their folder")
     return _in_order(paths)
 
 
 def read_all(paths: Sequence[Path]) -> Model:
-    """The model that the ranks of one job trained, file by file. Rank r has the times of the r-th trace: by the ranks
-    that the traces name if all do, else in the order of `paths`.
+    """The model that the ranks of one job trained, file by file. Rank r has the times of the r-th
+    trace: by the ranks that the traces name if all do, else in the order of `paths`.
 
     Raises InputError for a file that is no model, two traces of one rank, and models that differ.
     """
@@ -62,7 +69,10 @@ def read_all(paths: Sequence[Path]) -> Model:
         found.sort(key=lambda each: each[2] or 0)
         for (one, _, rank), (other, _, after) in pairwise(found):
             if rank == after:
-                raise InputError(f"{one.name} and {other.name} are both of rank {rank}: give one trace of each rank")
+                raise InputError(
+                    f"{one.name} and {other.name} are both of rank {rank}: give one trace of "
+                    f"each rank"
+                )
     names, models = [path.name for path, _, _ in found], [model for _, model, _ in found]
     if len(models) == 1:
         return models[0]
@@ -79,14 +89,21 @@ def _together(names: Sequence[str], models: Sequence[Model]) -> Model:
         layers=tuple(map(_layer, zip(*(model.layers for model in models), strict=True))),
         optimizer=fmean(optimizers),
         optimizers=optimizers,
-        source=f"{len(models)} files, a rank each, {names[0]} to {names[-1]}; of {names[0]}: {first.source}",
+        source=f"{len(models)} files, a rank each, {names[0]} to {names[-1]}; of {names[0]}: "
+        f"{first.source}",
     )
 
 
 def _layer(layers: Sequence[Layer]) -> Layer:
-    forwards, backwards = (tuple(getattr(layer, what) for layer in layers) for what in ("forward", "backward"))
+    forwards, backwards = (
+        tuple(getattr(layer, what) for layer in layers) for what in ("forward", "backward")
+    )
     return replace(
-        layers[0], forward=fmean(forwards), backward=fmean(backwards), forwards=forwards, backwards=backwards
+        layers[0],
+        forward=fmean(forwards),
+        backward=fmean(backwards),
+        forwards=forwards,
+        backwards=backwards,
     )
 
 
@@ -98,16 +115,20 @@ def _check_alike(name: str, first: Model, other_name: str, other: Model) -> None
     for what in _ALIKE:
         one, two = getattr(first, what), getattr(other, what)
         if one != two:
-            raise InputError(f"{other_name} has the {what} {two}, and {name} {one}: give traces of one job")
+            raise InputError(
+                f"{other_name} has the {what} {two}, and {name} {one}: give traces of one job"
+            )
     if len(first.layers) != len(other.layers):
         raise InputError(
-            f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give traces of one job"
+            f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give "
+            f"traces of one job"
         )
     for number, (one, two) in enumerate(zip(first.layers, other.layers, strict=True)):
         for what in (field.name for field in fields(Layer) if field.name not in _TIMES):
             if getattr(one, what) != getattr(two, what):
                 raise InputError(
-                    f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, with another {what}: "
+                    f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, with "
+                    f"another {what}: "
                     "give traces of one job"
                 )
 
@@ -117,6 +138,7 @@ def _in_order(paths: Iterable[Path]) -> list[Path]:
     return sorted(
         paths,
         key=lambda path: [
-            (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)
+            (int(part), "") if part.isdecimal() else (-1, part)
+            for part in re.split(r"(\d+)", path.name)
         ],
     )

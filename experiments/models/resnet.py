@@ -1,4 +1,5 @@
-"""ResNet-50 as torchvision has it (stride in the 3x3 convolutions; He et al., CVPR 2016, Table 1)."""
+"""ResNet-50 as torchvision has it (stride in the 3x3 convolutions; He et al., CVPR 2016, Table
+1)."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def _parts(image: int) -> Iterator[Part]:
     side, inputs = pooled, 64
     for stage, (width, blocks, stride) in enumerate(STAGES, 1):
         for block in range(blocks):
-            yield from _bottleneck(f"layer{stage}.{block}", side, inputs, width, 1 if block else stride)
+            yield from _bottleneck(
+                f"layer{stage}.{block}", side, inputs, width, 1 if block else stride
+            )
             side, inputs = _side(side, 3, 1 if block else stride), width * EXPANSION
     yield Part(
         "fc",
@@ -57,11 +60,16 @@ def _parts(image: int) -> Iterator[Part]:
 
 
 def _bottleneck(name: str, side: int, inputs: int, width: int, stride: int) -> Iterator[Part]:
-    """1x1, 3x3, 1x1, and where the shape changes a 1x1 beside them; then the sum of the two, and ReLU, in place."""
+    """1x1, 3x3, 1x1, and where the shape changes a 1x1 beside them; then the sum of the two, and
+    ReLU, in place."""
     small, outputs = _side(side, 3, stride), width * EXPANSION
     tail = (addition(outputs * small**2, keeps=False), activation(outputs * small**2))
     changes = inputs != outputs or stride != 1
-    shapes = ((side, side, inputs, width, 1), (side, small, width, width, 3), (small, small, width, outputs, 1))
+    shapes = (
+        (side, side, inputs, width, 1),
+        (side, small, width, width, 3),
+        (small, small, width, outputs, 1),
+    )
     for number, shape in enumerate(shapes, 1):
         after = (activation(width * shape[1] ** 2),) if number < 3 else () if changes else tail
         yield Part(
@@ -86,11 +94,15 @@ def _normed(
     weights = inputs * outputs * kernel**2
     read, written = inputs * side**2, outputs * small**2
     square = kernel == 3 and side == small
-    convolved = convolution(read, written, weights, small**2, square=square, keeps=True, first=first)
+    convolved = convolution(
+        read, written, weights, small**2, square=square, keeps=True, first=first
+    )
     return (convolved, batch_norm(written))
 
 
-def _tensors(conv: str, norm: str, inputs: int, outputs: int, kernel: int) -> tuple[tuple[str, int], ...]:
+def _tensors(
+    conv: str, norm: str, inputs: int, outputs: int, kernel: int
+) -> tuple[tuple[str, int], ...]:
     return (
         (f"{conv}.weight", inputs * outputs * kernel**2),
         (f"{norm}.weight", outputs),

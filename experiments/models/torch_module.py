@@ -1,7 +1,8 @@
-"""A torch module as a model: what its layers take, hold and send, measured by training it for a few steps.
+"""A torch module as a model: what its layers take, hold and send, measured by training it for a few
+steps.
 
-What a layer is and what counts to it is said in :mod:`experiments.models.hooks`; what is in none is the last layer,
-"other". A module that is called again makes another layer, `name#2`.
+What a layer is and what counts to it is said in :mod:`experiments.models.hooks`; what is in none is
+the last layer, "other". A module that is called again makes another layer, `name#2`.
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ def profile(
     batch: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """Train `module` for a few steps on `inputs` (a tensor, several, or by keyword) and return what that takes.
+    """Train `module` for a few steps on `inputs` (a tensor, several, or by keyword) and return what
+    that takes.
 
-    Times are medians over `steps` steps, after `warmup` ones. Totals are those of steps without hooks; each layer has
-    the share of them that it has of steps with hooks. The learning rate is 0, but the statistics of batch norms move.
-    `loss` makes a scalar of the outputs, by default their mean square; `batch` is the first size of the first input.
-    Raises InputError if the module cannot be trained so.
+    Times are medians over `steps` steps, after `warmup` ones. Totals are those of steps without
+    hooks; each layer has the share of them that it has of steps with hooks. The learning rate is 0,
+    but the statistics of batch norms move. `loss` makes a scalar of the outputs, by default their
+    mean square; `batch` is the first size of the first input. Raises InputError if the module
+    cannot be trained so.
     """
     require_torch()
     if steps < 1 or warmup < 0:
@@ -100,8 +103,12 @@ class _Measured(NamedTuple):
 
     def check(self, title: str) -> None:
         """All steps have the same layers."""
-        if len({trace.names for trace in self.traces}) > 1 or len(self.traces[0].names) + 1 != len(self.kept):
-            raise InputError(f"{title} does not run the same layers in every step: none can be the model of all")
+        if len({trace.names for trace in self.traces}) > 1 or len(self.traces[0].names) + 1 != len(
+            self.kept
+        ):
+            raise InputError(
+                f"{title} does not run the same layers in every step: none can be the model of all"
+            )
 
     def shares(self, seconds: Callable[[Trace], list[float]], part: int) -> list[float]:
         """What a layer takes in the median: adds up to the median of the totals without hooks."""
@@ -111,7 +118,9 @@ class _Measured(NamedTuple):
 
     def overhead(self) -> float:
         """What hooks cost, as a share of a forward and a backward without them."""
-        return median(t.backward for t in self.traces) / median(t[0] + t[1] for t in self.totals) - 1
+        return (
+            median(t.backward for t in self.traces) / median(t[0] + t[1] for t in self.totals) - 1
+        )
 
 
 def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
@@ -124,7 +133,9 @@ def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
         batch=about.batch,
         layers=layers,
         dtype=_dtype(parameters.values(), about.name),
-        gradient_dtype=_dtype((p.grad for p in parameters.values() if p.grad is not None), about.name),
+        gradient_dtype=_dtype(
+            (p.grad for p in parameters.values() if p.grad is not None), about.name
+        ),
         optimizer=median(total[2] for total in measured.totals),
         state=STATE[about.optimizer],
         inputs=inputs,
@@ -137,12 +148,17 @@ def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
 
 
 def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) -> tuple[Layer, ...]:
-    """The layers; `owned` says in which the gradient of each parameter arrives, in the order of arrival."""
+    """The layers; `owned` says in which the gradient of each parameter arrives, in the order of
+    arrival."""
     run = measured.traces[0].names
     parameters, buffers = dict(module.named_parameters()), _buffers(module, run)
-    registered = [[name for name in parameters if owned.get(name) == k] for k in range(len(run) + 1)]
+    registered = [
+        [name for name in parameters if owned.get(name) == k] for k in range(len(run) + 1)
+    ]
     arriving = [[name for name in owned if owned[name] == k] for k in range(len(run) + 1)]
-    times = zip(measured.shares(forward_seconds, 0), measured.shares(backward_seconds, 1), strict=True)
+    times = zip(
+        measured.shares(forward_seconds, 0), measured.shares(backward_seconds, 1), strict=True
+    )
     return tuple(
         Layer(
             name,
@@ -154,7 +170,9 @@ def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) ->
             channels=_channels(module.get_submodule(run[k])) if k < len(run) else 0,
             arrival=_arrival(registered[k], arriving[k]),
         )
-        for k, (name, (forward, backward)) in enumerate(zip(_names(module, run), times, strict=True))
+        for k, (name, (forward, backward)) in enumerate(
+            zip(_names(module, run), times, strict=True)
+        )
     )
 
 
@@ -174,7 +192,8 @@ def _names(module: nn.Module, run: Sequence[str]) -> list[str]:
 
 
 def _buffers(module: nn.Module, run: Sequence[str]) -> list[float]:
-    """Bytes of the buffers of each layer, of a module that is called again at the first; others are in none."""
+    """Bytes of the buffers of each layer, of a module that is called again at the first; others are
+    in none."""
     nbytes = [0.0] * (len(run) + 1)
     for name, buffer in module.named_buffers():
         owner = name.rpartition(".")[0]
@@ -188,15 +207,26 @@ def _channels(module: nn.Module) -> int:
     return int(module.num_features) if isinstance(module, _BatchNorm) else 0
 
 
-def _registration(module: nn.Module, layers: Sequence[Layer], run: Sequence[str]) -> tuple[int, ...]:
-    """The layers in the order of the modules that register their first parameters, or that they are calls of."""
+def _registration(
+    module: nn.Module, layers: Sequence[Layer], run: Sequence[str]
+) -> tuple[int, ...]:
+    """The layers in the order of the modules that register their first parameters, or that they are
+    calls of."""
     order = {name: k for k, (name, _) in enumerate(module.named_modules())}
-    owners = [layer.tensors[0].name.rpartition(".")[0] if layer.tensors else None for layer in layers]
+    owners = [
+        layer.tensors[0].name.rpartition(".")[0] if layer.tensors else None for layer in layers
+    ]
     called = [*(order[name] for name in run), len(order)]
-    return tuple(sorted(range(len(layers)), key=lambda k: called[k] if owners[k] is None else order[owners[k]]))
+    return tuple(
+        sorted(
+            range(len(layers)), key=lambda k: called[k] if owners[k] is None else order[owners[k]]
+        )
+    )
 
 
-def _note_unused(title: str, parameters: Mapping[str, nn.Parameter], used: Mapping[str, int]) -> None:
+def _note_unused(
+    title: str, parameters: Mapping[str, nn.Parameter], used: Mapping[str, int]
+) -> None:
     unused = [name for name in parameters if name not in used]
     if unused:
         size = format_bytes(nbytes_of([parameters[name] for name in unused]))
@@ -216,27 +246,44 @@ def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
         nbytes[str(parameter.dtype).removeprefix("torch.")] += int(nbytes_of([parameter]))
     name = max(nbytes, key=nbytes.__getitem__)
     if name not in DTYPES:
-        raise InputError(f"{title} has parameters or gradients of {name}: it is one of {', '.join(DTYPES)}")
+        raise InputError(
+            f"{title} has parameters or gradients of {name}: it is one of {', '.join(DTYPES)}"
+        )
     return DTYPES[name]
 
 
 def _batch(inputs: Any, batch: int | None) -> int:
     first = next(tensors(inputs), None)
-    return batch if batch is not None else int(first.shape[0]) if first is not None and first.dim() else 1
+    return (
+        batch
+        if batch is not None
+        else int(first.shape[0])
+        if first is not None and first.dim()
+        else 1
+    )
 
 
 def _hardware(device: torch.device) -> str:
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
 
 
 def _source(about: _About, measured: _Measured) -> str:
     import torch
 
-    where = str(about.device) if about.device.type == "cuda" else f"cpu ({torch.get_num_threads()} threads)"
+    where = (
+        str(about.device)
+        if about.device.type == "cuda"
+        else f"cpu ({torch.get_num_threads()} threads)"
+    )
     version = torch.__version__.partition("+")[0]
     return (
-        f"measured: torch {version} on {where}, median of {len(measured.traces)} steps, {date.today()}; "
+        f"measured: torch {version} on {where}, median of {len(measured.traces)} steps, "
+        f"{date.today()}; "
         f"hooks cost {measured.overhead():+.1%}, which is not in it"
     )

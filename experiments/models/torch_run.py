@@ -25,7 +25,9 @@ def require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise InputError("profiling a module needs torch, which is not installed: pip install '.[torch]'") from None
+        raise InputError(
+            "profiling a module needs torch, which is not installed: pip install '.[torch]'"
+        ) from None
 
 
 def find_device(name: str) -> torch.device:
@@ -42,7 +44,8 @@ def find_device(name: str) -> torch.device:
 
 
 def mean_square(outputs: Any) -> torch.Tensor:
-    """The sum of the mean squares of all outputs that require grad: a loss whose gradient is dense."""
+    """The sum of the mean squares of all outputs that require grad: a loss whose gradient is
+    dense."""
     import torch
 
     means = [tensor.float().square().mean() for tensor in tensors(outputs) if tensor.requires_grad]
@@ -63,18 +66,26 @@ class Run:
         self.clock = Clock(self.device)
 
     def started(self, title: str) -> Any:
-        """The outputs of a first step, on the device. Raises InputError if there are none that can be trained."""
+        """The outputs of a first step, on the device. Raises InputError if there are none that can
+        be trained."""
         try:
-            self.module, self.inputs = self.module.to(self.device).train(), moved(self.inputs, self.device)
+            self.module, self.inputs = (
+                self.module.to(self.device).train(),
+                moved(self.inputs, self.device),
+            )
             outputs = self.forward()
         except Exception as error:
-            raise InputError(f"{title} cannot run on {shapes(self.inputs)}: {first_line(error)}") from None
+            raise InputError(
+                f"{title} cannot run on {shapes(self.inputs)}: {first_line(error)}"
+            ) from None
         if not any(tensor.requires_grad for tensor in tensors(outputs)):
             raise InputError(f"{title} returns no tensor that requires grad: it cannot be trained")
         try:
             self.loss(outputs).backward()
         except Exception as error:
-            raise InputError(f"{title} has no backward on {shapes(self.inputs)}: {first_line(error)}") from None
+            raise InputError(
+                f"{title} has no backward on {shapes(self.inputs)}: {first_line(error)}"
+            ) from None
         return outputs
 
     def optimize(self, name: str) -> None:
@@ -119,7 +130,8 @@ class Run:
         return hooks.trace(start, middle, end)
 
     def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and that are kept in none; parameters, buffers and inputs not counted."""
+        """Bytes that each layer keeps, and that are kept in none; parameters, buffers and inputs
+        not counted."""
         hooks = Hooks(self.clock)
         held = [*self.module.parameters(), *self.module.buffers(), *tensors(self.inputs)]
         with hooks.on(self.module), hooks.on_saved(held):
@@ -129,7 +141,9 @@ class Run:
 
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that get gradients, in the order in which they are registered."""
-    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return {
+        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
+    }
 
 
 def first_line(error: BaseException) -> str:
@@ -156,7 +170,10 @@ def nbytes_of(value: Any) -> float:
 
 
 def shapes(inputs: Any) -> str:
-    return ", ".join(f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}" for t in tensors(inputs))
+    return ", ".join(
+        f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}"
+        for t in tensors(inputs)
+    )
 
 
 @cache

@@ -1,4 +1,5 @@
-"""What a Kineto trace says happened: operations, one within the other, and the seconds that each took by itself."""
+"""What a Kineto trace says happened: operations, one within the other, and the seconds that each
+took by itself."""
 
 from __future__ import annotations
 
@@ -30,21 +31,23 @@ COMMUNICATES = (
     "torch::distributed",
     "torch.distributed",
 )
-"""How operations that compute nothing begin; what is evaluated for a gradient's arrival are the hooks of DDP."""
+"""How operations that compute nothing begin; what is evaluated for a gradient's arrival are the
+hooks of DDP."""
 _OPERATION = "cpu_op"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 _ANNOTATION = "user_annotation"
 _ROUNDING = 2e-3
-"""Microseconds that an end may be off: a trace has three digits, and a float of days in microseconds hardly more."""
+"""Microseconds that an end may be off: a trace has three digits, and a float of days in
+microseconds hardly more."""
 
 
 class Act(NamedTuple):
-    """An operation that nothing calls, with what it calls; communication and the arrival of a gradient within another
-    are acts of their own.
+    """An operation that nothing calls, with what it calls; communication and the arrival of a
+    gradient within another are acts of their own.
 
-    `seconds` are those of its kernels where the trace has kernels, else its own. `numbers` are autograd's sequence
-    numbers of it and of what it calls.
+    `seconds` are those of its kernels where the trace has kernels, else its own. `numbers` are
+    autograd's sequence numbers of it and of what it calls.
     """
 
     event: Event
@@ -53,8 +56,8 @@ class Act(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"; `rank` is that of the
-    process in its job, None if the trace does not say."""
+    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"; `rank`
+    is that of the process in its job, None if the trace does not say."""
 
     acts: list[Act]
     annotations: list[Event]
@@ -63,7 +66,8 @@ class Trace(NamedTuple):
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked if it is gzipped. Raises InputError: none there, empty, damaged, above 128 MiB."""
+    """The bytes of a file, unpacked if it is gzipped. Raises InputError: none there, empty,
+    damaged, above 128 MiB."""
     try:
         data = file_contents(path, LIMIT)
     except InputError as error:
@@ -71,14 +75,18 @@ def contents(path: Path) -> bytes:
     if data.startswith(b"\x1f\x8b"):
         data = _unpacked(data, path.name)
     if len(data) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT // 2**20} MiB: record fewer steps, and without stacks")
+        raise InputError(
+            f"{path.name} has more than {LIMIT // 2**20} MiB: record fewer steps, and without "
+            f"stacks"
+        )
     if not data.strip():
         raise InputError(f"{path.name} is empty: expected a model or a trace")
     return data
 
 
 def load(data: bytes, name: str) -> Trace:
-    """The trace in the bytes of the file `name`. Raises InputError: no JSON, no list of events, an event without time.
+    """The trace in the bytes of the file `name`. Raises InputError: no JSON, no list of events, an
+    event without time.
 
     Where there are kernels the time is theirs, and operations only launch.
     """
@@ -91,7 +99,9 @@ def load(data: bytes, name: str) -> Trace:
     spans = read_events(given, (_OPERATION, *_LAUNCHES), name)
     kernels = read_events(given, _KERNELS, name)
     device = _device(content) if kernels else CPU
-    return Trace(_acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device, _rank(content))
+    return Trace(
+        _acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device, _rank(content)
+    )
 
 
 def _unpacked(data: bytes, name: str) -> bytes:
@@ -106,7 +116,9 @@ def _json(data: bytes, name: str) -> object:
     try:
         return json.loads(data)
     except json.JSONDecodeError as error:
-        raise InputError(f"{name} line {error.lineno}: {error.msg}: expected a trace as JSON, all of it") from None
+        raise InputError(
+            f"{name} line {error.lineno}: {error.msg}: expected a trace as JSON, all of it"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is no trace as JSON: {str(error)[:80]}") from None
 
@@ -115,7 +127,11 @@ def _device(content: dict[str, Any]) -> str:
     devices = content.get("deviceProperties")
     first = devices[0] if isinstance(devices, list) and devices else None
     name = first.get("name") if isinstance(first, dict) else None
-    return name.strip()[:100] if isinstance(name, str) and name.isprintable() and name.strip() else "GPU"
+    return (
+        name.strip()[:100]
+        if isinstance(name, str) and name.isprintable() and name.strip()
+        else "GPU"
+    )
 
 
 def _rank(content: dict[str, Any]) -> int | None:
@@ -132,7 +148,11 @@ def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:
         if span.args.sequence is not None:
             numbers[head].append(span.args.sequence)
     seconds = _on_gpu(spans, kernels, heads) if kernels else _on_cpu(spans, above, heads)
-    return [Act(spans[k], max(0.0, seconds[k]), tuple(numbers[k])) for k, head in enumerate(heads) if head == k]
+    return [
+        Act(spans[k], max(0.0, seconds[k]), tuple(numbers[k]))
+        for k, head in enumerate(heads)
+        if head == k
+    ]
 
 
 def _above(spans: Sequence[Event]) -> Iterator[int]:
@@ -151,7 +171,9 @@ def _heads(spans: Sequence[Event], above: Sequence[int]) -> list[int]:
     """For every span the operation that its act begins with; -1 for a launch by none."""
     heads: list[int] = []
     for k, (span, outer) in enumerate(zip(spans, above, strict=True)):
-        begins = span.cat == _OPERATION and (outer < 0 or span.name.startswith((ACCUMULATE, *COMMUNICATES)))
+        begins = span.cat == _OPERATION and (
+            outer < 0 or span.name.startswith((ACCUMULATE, *COMMUNICATES))
+        )
         heads.append(k if begins else heads[outer] if outer >= 0 else -1)
     return heads
 
@@ -167,8 +189,11 @@ def _on_cpu(spans: Sequence[Event], above: Sequence[int], heads: Sequence[int]) 
     return seconds
 
 
-def _on_gpu(spans: Sequence[Event], kernels: Sequence[Event], heads: Sequence[int]) -> dict[int, float]:
-    """Seconds of the kernels of every act: of those that it launched, or else that name one of its operations."""
+def _on_gpu(
+    spans: Sequence[Event], kernels: Sequence[Event], heads: Sequence[int]
+) -> dict[int, float]:
+    """Seconds of the kernels of every act: of those that it launched, or else that name one of its
+    operations."""
     seconds: dict[int, float] = defaultdict(float)
     launched, named = dict[int | None, int](), dict[int | None, int]()
     for span, head in zip(spans, heads, strict=True):

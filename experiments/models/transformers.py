@@ -1,4 +1,5 @@
-"""BERT, GPT-2 and Llama 2 as Hugging Face's transformers have them, with fused attention and all activations kept."""
+"""BERT, GPT-2 and Llama 2 as Hugging Face's transformers have them, with fused attention and all
+activations kept."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ Tensors = tuple[tuple[str, int], ...]
 
 
 class Shape(NamedTuple):
-    """Blocks, elements of a token, elements between the two matrices of an MLP, tokens known, longest sequence."""
+    """Blocks, elements of a token, elements between the two matrices of an MLP, tokens known,
+    longest sequence."""
 
     blocks: int
     width: int
@@ -44,8 +46,8 @@ LLAMA_7B = Shape(32, 4096, 11008, 32000, 4096)
 
 
 def bert(shape: Shape, seq: int) -> Architecture:
-    """BertModel with its pooler and no further head (Devlin et al., NAACL 2019): 109,482,240 parameters (base) or
-    335,141,888 (large)."""
+    """BertModel with its pooler and no further head (Devlin et al., NAACL 2019): 109,482,240
+    parameters (base) or 335,141,888 (large)."""
     width = shape.width
     embedded = (
         *(embedding(seq * width, rows * width) for rows in (shape.vocabulary, shape.positions, 2)),
@@ -56,7 +58,11 @@ def bert(shape: Shape, seq: int) -> Architecture:
     )
     tensors = tuple(
         (f"embeddings.{name}_embeddings.weight", rows * width)
-        for name, rows in (("word", shape.vocabulary), ("position", shape.positions), ("token_type", 2))
+        for name, rows in (
+            ("word", shape.vocabulary),
+            ("position", shape.positions),
+            ("token_type", 2),
+        )
     )
     pooled = (linear(1, width, width), activation(width))
     return Architecture(
@@ -102,15 +108,18 @@ def _bert_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
 
 
 def gpt2(shape: Shape, seq: int) -> Architecture:
-    """GPT2LMHeadModel (Radford et al., 2019): 124,439,808 parameters. The head is the embedding once more, so its
-    gradient is there when the backward ends."""
+    """GPT2LMHeadModel (Radford et al., 2019): 124,439,808 parameters. The head is the embedding
+    once more, so its gradient is there when the backward ends."""
     width = shape.width
     embedded = (
         *(embedding(seq * width, rows * width) for rows in (shape.vocabulary, shape.positions)),
         addition(seq * width, keeps=False),
         dropout(seq * width, keeps=True),
     )
-    tables = (("transformer.wte.weight", shape.vocabulary * width), ("transformer.wpe.weight", shape.positions * width))
+    tables = (
+        ("transformer.wte.weight", shape.vocabulary * width),
+        ("transformer.wpe.weight", shape.positions * width),
+    )
     return Architecture(
         parts=(
             Part("embeddings", embedded, tables),
@@ -150,15 +159,19 @@ def _gpt2_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
 
 
 def llama(shape: Shape, seq: int) -> Architecture:
-    """LlamaForCausalLM (Touvron et al., arXiv 2307.09288), 7B: 6,738,415,616 parameters. A block runs norm, attention,
-    norm, MLP, and registers attention, MLP and then the norms."""
+    """LlamaForCausalLM (Touvron et al., arXiv 2307.09288), 7B: 6,738,415,616 parameters. A block
+    runs norm, attention, norm, MLP, and registers attention, MLP and then the norms."""
     width, rows = shape.width, shape.vocabulary * shape.width
     blocks = [_llama_block(block, shape, seq) for block in range(shape.blocks)]
     firsts = range(1, 4 * shape.blocks, 4)
     last = 4 * shape.blocks + 1
     return Architecture(
         parts=(
-            Part("embed_tokens", (embedding(seq * width, rows),), (("model.embed_tokens.weight", rows),)),
+            Part(
+                "embed_tokens",
+                (embedding(seq * width, rows),),
+                (("model.embed_tokens.weight", rows),),
+            ),
             *(part for block in blocks for part in block),
             Part("norm", (norm(seq * width),), (("model.norm.weight", width),)),
             Part("lm_head", _head(shape, seq), (("lm_head.weight", rows),)),
@@ -166,7 +179,12 @@ def llama(shape: Shape, seq: int) -> Architecture:
         inputs=2 * seq * IDENTIFIER,
         outputs=seq * shape.vocabulary,
         state=2,
-        registration=(0, *(first + place for first in firsts for place in (1, 3, 0, 2)), last, last + 1),
+        registration=(
+            0,
+            *(first + place for first in firsts for place in (1, 3, 0, 2)),
+            last,
+            last + 1,
+        ),
     )
 
 
@@ -193,7 +211,10 @@ def _llama_block(block: int, shape: Shape, seq: int) -> tuple[Part, ...]:
         Part(
             f"{name}.mlp",
             (*expanded, linear(seq, hidden, width, keeps=False), summed),
-            tuple((f"model.{name}.mlp.{of}_proj.weight", width * hidden) for of in ("gate", "up", "down")),
+            tuple(
+                (f"model.{name}.mlp.{of}_proj.weight", width * hidden)
+                for of in ("gate", "up", "down")
+            ),
         ),
     )
 

@@ -1,4 +1,5 @@
-"""VGG-16 as torchvision has it (configuration D of Simonyan and Zisserman, ICLR 2015), without batch norms."""
+"""VGG-16 as torchvision has it (configuration D of Simonyan and Zisserman, ICLR 2015), without
+batch norms."""
 
 from __future__ import annotations
 
@@ -43,11 +44,25 @@ def _features(side: int) -> Iterator[Part]:
         for number, outputs in enumerate(group, 1):
             area, weights = side**2, inputs * outputs * 9
             convolved = convolution(
-                inputs * area, outputs * area, weights, area, square=True, keeps=False, first=place == 0
+                inputs * area,
+                outputs * area,
+                weights,
+                area,
+                square=True,
+                keeps=False,
+                first=place == 0,
             )
-            pooled = (pooling(outputs * area, outputs * (side // 2) ** 2),) if number == len(group) else ()
+            pooled = (
+                (pooling(outputs * area, outputs * (side // 2) ** 2),)
+                if number == len(group)
+                else ()
+            )
             name = f"features.{place}"
-            yield Part(name, (convolved, activation(outputs * area), *pooled), _tensors(name, weights, outputs))
+            yield Part(
+                name,
+                (convolved, activation(outputs * area), *pooled),
+                _tensors(name, weights, outputs),
+            )
             place, inputs = place + 2, outputs
         place, side = place + 1, side // 2
 
@@ -60,7 +75,9 @@ def _classifier(side: int) -> Iterator[Part]:
         after = () if last else (activation(outputs), dropout(outputs, keeps=True))
         name = f"classifier.{place}"
         yield Part(
-            name, (*before, linear(1, inputs, outputs, keeps=last), *after), _tensors(name, inputs * outputs, outputs)
+            name,
+            (*before, linear(1, inputs, outputs, keeps=last), *after),
+            _tensors(name, inputs * outputs, outputs),
         )
         before, inputs = (), outputs
 

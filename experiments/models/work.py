@@ -1,15 +1,24 @@
 """What layers compute, move and keep, and from that how long they take on a device.
 
-An operation takes max(FLOPs / (peak x share), bytes / (bandwidth x share)): the roofline model (Williams, Waterman and
-Patterson, CACM 52(4), 2009) with the shares of :mod:`experiments.models.accelerators`. Launching a kernel takes no
-time: small batches come out too fast. Norms, activations and attention are one kernel each.
+An operation takes max(FLOPs / (peak x share), bytes / (bandwidth x share)): the roofline model
+(Williams, Waterman and Patterson, CACM 52(4), 2009) with the shares of
+:mod:`experiments.models.accelerators`. Launching a kernel takes no time: small batches come out too
+fast. Norms, activations and attention are one kernel each.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.models.accelerators import MEMORY, PRECISIONS, Precision, accelerator, bandwidth, multiplies, share
+from experiments.models.accelerators import (
+    MEMORY,
+    PRECISIONS,
+    Precision,
+    accelerator,
+    bandwidth,
+    multiplies,
+    share,
+)
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 
 COUNTER = 8.0
@@ -20,9 +29,10 @@ RECOMPUTED = 2.5
 
 
 class Operation(NamedTuple):
-    """An operation on one sample: FLOPs, and elements moved, forward and backward. `kept` are elements that it leaves
-    for the backward, `masks` further bytes. Of weights, `weights` elements are read and `gradients` moved backward,
-    once a batch. `width` is bytes an element where that is not the activations'.
+    """An operation on one sample: FLOPs, and elements moved, forward and backward. `kept` are
+    elements that it leaves for the backward, `masks` further bytes. Of weights, `weights` elements
+    are read and `gradients` moved backward, once a batch. `width` is bytes an element where that is
+    not the activations'.
     """
 
     kind: str = "memory"
@@ -38,7 +48,8 @@ class Operation(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A layer to be: its operations, parameters (name and elements) and the channels of its batch norm."""
+    """A layer to be: its operations, parameters (name and elements) and the channels of its batch
+    norm."""
 
     name: str
     operations: tuple[Operation, ...]
@@ -76,10 +87,17 @@ class Architecture(NamedTuple):
 
 
 def convolution(
-    inputs: float, outputs: float, weights: float, area: float, *, square: bool, keeps: bool, first: bool
+    inputs: float,
+    outputs: float,
+    weights: float,
+    area: float,
+    *,
+    square: bool,
+    keeps: bool,
+    first: bool,
 ) -> Operation:
-    """From `inputs` to `outputs` elements: each of the `weights` for each of `area` places. The `first` needs no
-    gradient of its input; `square` is 3x3 with a stride of 1."""
+    """From `inputs` to `outputs` elements: each of the `weights` for each of `area` places. The
+    `first` needs no gradient of its input; `square` is 3x3 with a stride of 1."""
     flops, moved = 2 * weights * area, inputs + outputs
     return Operation(
         "3x3 convolution" if square else "convolution",
@@ -109,7 +127,8 @@ def linear(rows: float, inputs: float, outputs: float, *, keeps: bool = True) ->
 
 
 def attention(rows: float, width: float, *, causal: bool) -> Operation:
-    """Fused attention of `rows` tokens among each other: scores are neither written nor kept, but computed again."""
+    """Fused attention of `rows` tokens among each other: scores are neither written nor kept, but
+    computed again."""
     flops = 4 * rows**2 * width / (2 if causal else 1)
     moved = rows * width
     return Operation(
@@ -123,8 +142,8 @@ def attention(rows: float, width: float, *, causal: bool) -> Operation:
 
 
 def batch_norm(elements: float) -> Operation:
-    """Forward: read for the statistics, read, write. Backward: input and gradient twice, write. Keeps its input, which
-    is what the convolution before it leaves."""
+    """Forward: read for the statistics, read, write. Backward: input and gradient twice, write.
+    Keeps its input, which is what the convolution before it leaves."""
     return Operation(moved=3 * elements, moved_back=5 * elements)
 
 
@@ -144,8 +163,8 @@ def gated(elements: float) -> Operation:
 
 
 def rotary(elements: float) -> Operation:
-    """Queries and keys rotated by their position, x cos + rotated(x) sin: four kernels, of which only the result is
-    kept."""
+    """Queries and keys rotated by their position, x cos + rotated(x) sin: four kernels, of which
+    only the result is kept."""
     return Operation(moved=9 * elements, moved_back=9 * elements, kept=elements)
 
 
@@ -156,12 +175,16 @@ def addition(elements: float, *, keeps: bool = True) -> Operation:
 
 def dropout(elements: float, *, keeps: bool = False) -> Operation:
     """Dropout with a mask of a byte an element."""
-    return Operation(moved=2 * elements, moved_back=2 * elements, kept=elements if keeps else 0, masks=elements)
+    return Operation(
+        moved=2 * elements, moved_back=2 * elements, kept=elements if keeps else 0, masks=elements
+    )
 
 
 def pooling(inputs: float, outputs: float) -> Operation:
     """Max pooling, which keeps an index of eight bytes a result."""
-    return Operation(moved=inputs + outputs, moved_back=inputs + outputs, kept=outputs, masks=8 * outputs)
+    return Operation(
+        moved=inputs + outputs, moved_back=inputs + outputs, kept=outputs, masks=8 * outputs
+    )
 
 
 def average(inputs: float, outputs: float) -> Operation:
@@ -175,18 +198,24 @@ def embedding(elements: float, table: float) -> Operation:
 
 
 def cross_entropy(elements: float) -> Operation:
-    """The loss of `elements` logits, in fp32: converted, log-softmax, which is kept; backward the same."""
+    """The loss of `elements` logits, in fp32: converted, log-softmax, which is kept; backward the
+    same."""
     return Operation(moved=3 * elements, moved_back=3 * elements, kept=elements, width=4)
 
 
-def estimate(name: str, architecture: Architecture, *, batch: int, device: str, dtype: str) -> Model:
+def estimate(
+    name: str, architecture: Architecture, *, batch: int, device: str, dtype: str
+) -> Model:
     """The model with the times of a batch of `batch` samples on `device`.
 
-    Raises InputError if the device or the dtype is none, or the device cannot train the model in it.
+    Raises InputError if the device or the dtype is none, or the device cannot train the model in
+    it.
     """
     costs = _Costs(batch, device, multiplies(device, dtype, architecture.kinds), PRECISIONS[dtype])
     held, reduced = costs.precision.held, costs.precision.reduced
-    updated = architecture.parameters * (2 * (1 + architecture.state) * WIDTHS[held] + WIDTHS[reduced])
+    updated = architecture.parameters * (
+        2 * (1 + architecture.state) * WIDTHS[held] + WIDTHS[reduced]
+    )
     return Model(
         name=name,
         batch=batch,
@@ -217,10 +246,18 @@ class _Costs(NamedTuple):
         width, operations = self.precision.width, part.operations
         return Layer(
             name=part.name,
-            forward=sum(self._seconds(each, each.flops, each.moved, each.weights) for each in operations),
-            backward=sum(self._seconds(each, each.flops_back, each.moved_back, each.gradients) for each in operations),
-            activation=self.batch * sum(each.kept * (each.width or width) + each.masks for each in operations),
-            tensors=tuple(Tensor(name, size * WIDTHS[self.precision.held]) for name, size in part.parameters),
+            forward=sum(
+                self._seconds(each, each.flops, each.moved, each.weights) for each in operations
+            ),
+            backward=sum(
+                self._seconds(each, each.flops_back, each.moved_back, each.gradients)
+                for each in operations
+            ),
+            activation=self.batch
+            * sum(each.kept * (each.width or width) + each.masks for each in operations),
+            tensors=tuple(
+                Tensor(name, size * WIDTHS[self.precision.held]) for name, size in part.parameters
+            ),
             buffers=2 * part.channels * WIDTHS["fp32"] + COUNTER if part.channels else 0.0,
             channels=part.channels,
         )
@@ -236,7 +273,8 @@ class _Costs(NamedTuple):
         )
 
     def _seconds(self, operation: Operation, flops: float, moved: float, weights: float) -> float:
-        """Weights used in another dtype than they are held in are converted before, and their gradients after."""
+        """Weights used in another dtype than they are held in are converted before, and their
+        gradients after."""
         nbytes = (self.batch * moved + weights) * (operation.width or self.precision.width)
         moving = nbytes / bandwidth(self.device)
         converting = self.precision.cast * operation.weights / bandwidth(self.device)
@@ -245,4 +283,8 @@ class _Costs(NamedTuple):
     def _multiplying(self, kind: str, flops: float) -> float:
         if not flops:
             return 0.0
-        return self.batch * flops / (accelerator(self.device).peak[self.math] * share(self.device, kind, self.math))
+        return (
+            self.batch
+            * flops
+            / (accelerator(self.device).peak[self.math] * share(self.device, kind, self.math))
+        )

@@ -20,7 +20,11 @@ ENDINGS = (".yaml", ".yml")
 
 def names() -> list[str]:
     """The profiles that are shipped."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in files(__package__).iterdir() if is_profile(entry.name))
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in files(__package__).iterdir()
+        if is_profile(entry.name)
+    )
 
 
 def is_profile(name: str) -> bool:
@@ -29,14 +33,19 @@ def is_profile(name: str) -> bool:
 
 
 def find(text: str) -> Calibrated:
-    """The profile of a name, or in a file. Raises InputError for what is neither, or is no profile."""
+    """The profile of a name, or in a file. Raises InputError for what is neither, or is no
+    profile."""
     if text in names():
-        return parse((files(__package__) / f"{text}.yaml").read_text(encoding="utf-8"), f"{text}.yaml")
+        return parse(
+            (files(__package__) / f"{text}.yaml").read_text(encoding="utf-8"), f"{text}.yaml"
+        )
     if is_profile(text) or _is_file(text):
         return read(Path(text))
     near = get_close_matches(text, names(), n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"{text[:80]!r} is no profile and no .yaml file: {hint}there are {', '.join(names())}")
+    raise InputError(
+        f"{text[:80]!r} is no profile and no .yaml file: {hint}there are {', '.join(names())}"
+    )
 
 
 def _is_file(text: str) -> bool:
@@ -47,14 +56,17 @@ def _is_file(text: str) -> bool:
 
 
 def read(path: Path) -> Calibrated:
-    """The profile in a file. Raises InputError, in one line that names file and place, for what is none."""
+    """The profile in a file. Raises InputError, in one line that names file and place, for what is
+    none."""
     data = contents(path, LIMIT)
     if len(data) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no profile is larger")
     try:
         return parse(data.decode("utf-8-sig"), path.name)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+        raise InputError(
+            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
 
 
 def parse(text: str, name: str) -> Calibrated:

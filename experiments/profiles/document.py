@@ -52,8 +52,8 @@ class Own(Part):
 
 
 class Crowd(Part):
-    """How links of a kind slow down with the number of nodes, up to `most` nodes (no bound without it), and with that
-    of ranks a node that share them."""
+    """How links of a kind slow down with the number of nodes, up to `most` nodes (no bound without
+    it), and with that of ranks a node that share them."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
@@ -65,8 +65,8 @@ class Crowd(Part):
 
 
 class Host(Part):
-    """Seconds a byte of merging, copying and fresh memory, seconds a time that it is pinned, and sizes in bytes: of the
-    cache, and from which on memory is mapped and trimmed."""
+    """Seconds a byte of merging, copying and fresh memory, seconds a time that it is pinned, and
+    sizes in bytes: of the cache, and from which on memory is mapped and trimmed."""
 
     reduction: Seconds = 0.0
     reduction_beyond: Seconds = 0.0
@@ -89,8 +89,8 @@ class Long(Part):
 
 
 class Label(Part):
-    """A label that had no effect, and which algorithms ran instead, of a library in words; on so many ranks and nodes,
-    or on all that were measured."""
+    """A label that had no effect, and which algorithms ran instead, of a library in words; on so
+    many ranks and nodes, or on all that were measured."""
 
     label: Word
     collective: Word
@@ -101,8 +101,8 @@ class Label(Part):
 
 
 class Estimated(Part):
-    """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not identify it, if they do
-    not."""
+    """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not
+    identify it, if they do not."""
 
     value: float
     low: float | None = None
@@ -112,8 +112,8 @@ class Estimated(Part):
 
 
 class Error(Part):
-    """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen: of the model, of the
-    model with its discrepancy, and of one α and one β a curve."""
+    """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen:
+    of the model, of the model with its discrepancy, and of one α and one β a curve."""
 
     points: Annotated[int, Field(ge=0)]
     model: float | None
@@ -122,7 +122,8 @@ class Error(Part):
 
 
 class Calibrated(Part):
-    """A profile in a file. `sources` say what was measured, `errors` are those on unseen sizes, ranks and plateaus."""
+    """A profile in a file. `sources` say what was measured, `errors` are those on unseen sizes,
+    ranks and plateaus."""
 
     profile: Word
     machine: Word
@@ -149,7 +150,10 @@ class Calibrated(Part):
         protocols = tuple(
             Protocol(
                 name,
-                {kind: Cost(link.latency, link.gap, link.bandwidth) for kind, link in links.items()},
+                {
+                    kind: Cost(link.latency, link.gap, link.bandwidth)
+                    for kind, link in links.items()
+                },
                 self.factors.get(name, {}),
             )
             for name, links in self.protocols.items()
@@ -158,13 +162,26 @@ class Calibrated(Part):
         memory = Memory(**self.memory.model_dump(by_alias=True))
         exchanges = Exchanges(**self.exchanges.model_dump())
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        labels = tuple(Ineffective(**one.model_dump() | {"ran": tuple(one.ran)}) for one in self.ineffective)
-        return Profile(*known, self.scratch, self.paced, self.joined, self.slower, self.launches, exchanges, labels)
+        labels = tuple(
+            Ineffective(**one.model_dump() | {"ran": tuple(one.ran)}) for one in self.ineffective
+        )
+        return Profile(
+            *known,
+            self.scratch,
+            self.paced,
+            self.joined,
+            self.slower,
+            self.launches,
+            exchanges,
+            labels,
+        )
 
 
 def _crowding(one: Crowd) -> Crowding:
     apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
-    return Crowding(one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared, one.most or inf)
+    return Crowding(
+        one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared, one.most or inf
+    )
 
 
 def _crowd(one: Crowding) -> dict[str, Any]:
@@ -173,7 +190,8 @@ def _crowd(one: Crowding) -> dict[str, Any]:
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
-    """The profile that plain values describe. Raises InputError with the place of the first mistake."""
+    """The profile that plain values describe. Raises InputError with the place of the first
+    mistake."""
     try:
         found = Calibrated.model_validate(content)
     except ValidationError as error:
@@ -211,8 +229,13 @@ _PARTS: dict[str, type[BaseModel]] = {
 
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
     """A fitted profile as a document; `about` is what else its fields say."""
-    protocols = {one.name: {kind: cost._asdict() for kind, cost in one.links.items()} for one in profile.protocols}
-    factors = {one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols}
+    protocols = {
+        one.name: {kind: cost._asdict() for kind, cost in one.links.items()}
+        for one in profile.protocols
+    }
+    factors = {
+        one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols
+    }
     content: dict[str, Any] = dict(
         profile=profile.name,
         machine=profile.machine,
@@ -231,7 +254,9 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         ineffective=[one._asdict() for one in profile.ineffective],
         **about,
     )
-    return calibrated(content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place)))
+    return calibrated(
+        content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place))
+    )
 
 
 def dumps(profile: Calibrated) -> str:
@@ -242,5 +267,7 @@ def dumps(profile: Calibrated) -> str:
     for part in ("memory", "exchanges"):
         if part in content:
             content[part] = getattr(profile, part).model_dump(by_alias=True)
-    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    text: str = yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
     return text

@@ -1,4 +1,5 @@
-"""What is wrong with a profile's document, in words: keys, values, and names that nothing goes by."""
+"""What is wrong with a profile's document, in words: keys, values, and names that nothing goes
+by."""
 
 from __future__ import annotations
 
@@ -42,11 +43,17 @@ _SAYINGS = {
 }
 
 
-def said(wrong: ErrorDetails, parts: Mapping[str, type[BaseModel]], whole: type[BaseModel]) -> Mistake:
-    """Where and what pydantic complains of, in our words; `parts` are the mappings below the keys of the `whole`."""
+def said(
+    wrong: ErrorDetails, parts: Mapping[str, type[BaseModel]], whole: type[BaseModel]
+) -> Mistake:
+    """Where and what pydantic complains of, in our words; `parts` are the mappings below the keys
+    of the `whole`."""
     place = tuple(key for key in wrong["loc"] if key != "[key]")
     if wrong["type"] == "extra_forbidden":
-        part = next((parts[key] for key in reversed(place[:-1]) if isinstance(key, str) and key in parts), whole)
+        part = next(
+            (parts[key] for key in reversed(place[:-1]) if isinstance(key, str) and key in parts),
+            whole,
+        )
         known = [field.alias or name for name, field in part.model_fields.items()]
         return place, unknown("key", str(place[-1]), known)
     saying = _SAYINGS.get(wrong["type"], "{value} cannot be")
@@ -81,8 +88,15 @@ def names(profile: Calibrated) -> Iterator[Mistake]:
     for number, one in enumerate(profile.ineffective):
         for place, algorithm in enumerate(one.ran):
             if algorithm not in algorithms():
-                yield ("ineffective", number, "ran", place), unknown("algorithm", algorithm, algorithms())
-    for key, named in (("scratch", profile.scratch), ("joined", profile.joined), ("launches", profile.launches)):
+                yield (
+                    ("ineffective", number, "ran", place),
+                    unknown("algorithm", algorithm, algorithms()),
+                )
+    for key, named in (
+        ("scratch", profile.scratch),
+        ("joined", profile.joined),
+        ("launches", profile.launches),
+    ):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())
 

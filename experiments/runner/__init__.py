@@ -1,1 +1,2 @@
-"""Real torch.distributed, measured: the library's collectives and the simulator's schedules, on one machine or many."""
+"""Real torch.distributed, measured: the library's collectives and the simulator's schedules, on one
+machine or many."""

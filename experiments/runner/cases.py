@@ -21,7 +21,8 @@ from experiments.runner.transport import transport_for
 
 @dataclass(frozen=True)
 class Site:
-    """Where a case runs: this rank among `ranks`, its device, and the numbers that all ranks begin with."""
+    """Where a case runs: this rank among `ranks`, its device, and the numbers that all ranks begin
+    with."""
 
     rank: int
     ranks: int
@@ -66,7 +67,8 @@ def prepare(point: Point, site: Site) -> Case:
 
 
 def _ours(point: Point, site: Site, own: torch.Tensor, expected: torch.Tensor) -> Case:
-    """An algorithm of ours on memory that begins with the buffer; the rest is zero before every run."""
+    """An algorithm of ours on memory that begins with the buffer; the rest is zero before every
+    run."""
     transport = transport_for(site.backend, site.device)
     schedule = schedule_of(point.algorithm, site.ranks, float(point.size_bytes))
     program = compile_program(schedule, site.rank, point.elements, tagged=transport.tagged)
@@ -80,7 +82,9 @@ def _ours(point: Point, site: Site, own: torch.Tensor, expected: torch.Tensor) -
         memory[: point.elements].copy_(own)
         memory[point.elements :].zero_()
 
-    return Case(reset, partial(interpreter.run, steps), memory[begin : begin + len(expected)], expected)
+    return Case(
+        reset, partial(interpreter.run, steps), memory[begin : begin + len(expected)], expected
+    )
 
 
 _Parts = tuple[Callable[[], object], Callable[[], object], torch.Tensor]
@@ -129,13 +133,20 @@ def _scatter(own: torch.Tensor, site: Site) -> _Parts:
 def _gather(own: torch.Tensor, site: Site) -> _Parts:
     whole = torch.empty_like(own)
     parts = None if site.rank else list(whole.chunk(site.ranks))
-    return whole.zero_, partial(dist.gather, own.chunk(site.ranks)[site.rank].clone(), parts, dst=0), whole
+    return (
+        whole.zero_,
+        partial(dist.gather, own.chunk(site.ranks)[site.rank].clone(), parts, dst=0),
+        whole,
+    )
 
 
 def _send_recv(own: torch.Tensor, site: Site) -> _Parts:
     received, span = torch.empty_like(own), Span(0, len(own))
     behind, ahead = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
-    parcels = [Parcel(Message(0, False, behind, span), received), Parcel(Message(0, True, ahead, span), own)]
+    parcels = [
+        Parcel(Message(0, False, behind, span), received),
+        Parcel(Message(0, True, ahead, span), own),
+    ]
     begin = transport_for(site.backend, site.device).prepare(parcels)
     return received.zero_, partial(_exchange, begin), received
 

@@ -1,4 +1,5 @@
-"""One rank of those that torchrun, srun or mpirun started: it settles with the others who measures and who speaks."""
+"""One rank of those that torchrun, srun or mpirun started: it settles with the others who measures
+and who speaks."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from experiments.runner.results import Row
 
 
 def take_part(plan: Plan, place: Place, on_row: Callable[[Row], object]) -> None:
-    """Measure the points of rank 0's plan together with the other ranks; `on_row` gets every point at rank 0.
+    """Measure the points of rank 0's plan together with the other ranks; `on_row` gets every point
+    at rank 0.
 
-    Raises MeasurementFailed when a rank fails or does not answer: with a message at the one that fails, or else at the
-    first that knows of it, and without one at the others. Raises InputError if the device is not there, or the ranks
-    do not meet.
+    Raises MeasurementFailed when a rank fails or does not answer: with a message at the one that
+    fails, or else at the first that knows of it, and without one at the others. Raises InputError
+    if the device is not there, or the ranks do not meet.
     """
     with _quiet():
         device = find_device(plan, place.local)
@@ -32,7 +34,9 @@ def take_part(plan: Plan, place: Place, on_row: Callable[[Row], object]) -> None
         try:
             go_through(plan, points, site_of(plan, place, device), nodes, listener)
         except Exception as error:
-            raise MeasurementFailed(_settled(store, place, complaint(listener.point, error))) from None
+            raise MeasurementFailed(
+                _settled(store, place, complaint(listener.point, error))
+            ) from None
         _leave(store, place)
 
 

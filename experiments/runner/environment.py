@@ -23,21 +23,27 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
-    """The rank that this process was started as, or None. Raises InputError if what says so makes no sense."""
+    """The rank that this process was started as, or None. Raises InputError if what says so makes
+    no sense."""
     for names in (TORCHRUN, SRUN, MPIRUN):
         if names[0] in environment and names[1] in environment:
             texts = [environment.get(name, "0") for name in names]
             if not all(re.fullmatch(r"\d{1,7}", text, re.ASCII) for text in texts):
-                raise InputError(f"{', '.join(names)} are {', '.join(map(repr, texts))}: whole numbers")
+                raise InputError(
+                    f"{', '.join(names)} are {', '.join(map(repr, texts))}: whole numbers"
+                )
             place = Place(*map(int, texts))
             if not place.rank < place.ranks:
-                raise InputError(f"{names[0]} is {place.rank} and {names[1]} {place.ranks}: ranks run from 0")
+                raise InputError(
+                    f"{names[0]} is {place.rank} and {names[1]} {place.ranks}: ranks run from 0"
+                )
             return place
     return None
 
 
 def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
-    """MASTER_ADDR and MASTER_PORT: as they are, else the first host of the Slurm step and a port by its job.
+    """MASTER_ADDR and MASTER_PORT: as they are, else the first host of the Slurm step and a port by
+    its job.
 
     Raises InputError if neither says, or the port is none.
     """
@@ -48,7 +54,9 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
     address = environment.get("MASTER_ADDR") or (first_host(hosts) if hosts else None)
     if address is None:
-        raise InputError("nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init tcp://HOST:PORT")
+        raise InputError(
+            "nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init tcp://HOST:PORT"
+        )
     job = environment.get("SLURM_JOB_ID", "")
     port = _PORTS + (int(job[-9:]) % _PORTS if job.isdecimal() else 0)
     return {"MASTER_ADDR": address, "MASTER_PORT": environment.get("MASTER_PORT", str(port))}

@@ -1,4 +1,5 @@
-"""One line that says who is to blame: of the ranks that fail together, most are only the victims of one."""
+"""One line that says who is to blame: of the ranks that fail together, most are only the victims of
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import NamedTuple
 GRACE = 2.0
 """Seconds that the others have to complain as well, once something is wrong."""
 _LOST = re.compile(
-    r"tim(ed?|e[- ]?) ?out|connection (was )?(closed|reset|refused)|broken pipe|closed by peer|pair closure",
+    r"tim(ed?|e[- ]?) ?out|connection (was )?(closed|reset|refused)|broken pipe|closed by "
+    r"peer|pair closure",
     re.IGNORECASE,
 )
 
@@ -38,10 +40,16 @@ def complaint(point: str, error: BaseException) -> Complaint:
     return Complaint(point, f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
-def blame(ranks: int, complaints: Mapping[int, Complaint], ended: Mapping[int, int], points: Mapping[int, str]) -> str:
+def blame(
+    ranks: int,
+    complaints: Mapping[int, Complaint],
+    ended: Mapping[int, int],
+    points: Mapping[int, str],
+) -> str:
     """Who is to blame, in one line.
 
-    `ended` are the exit codes of ranks that ended without a word (negative: the signal), `points` where each rank was.
+    `ended` are the exit codes of ranks that ended without a word (negative: the signal), `points`
+    where each rank was.
     """
     for rank, code in sorted(ended.items(), key=lambda item: item[1]):
         how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
@@ -55,7 +63,11 @@ def blame(ranks: int, complaints: Mapping[int, Complaint], ended: Mapping[int, i
     said = complaints[min(complaints)]
     if not silent:
         return f"all ranks wait for each other {said.point}: {said.message}"
-    who = f"rank {silent[0]} does" if len(silent) == 1 else f"ranks {', '.join(map(str, silent[:8]))} do"
+    who = (
+        f"rank {silent[0]} does"
+        if len(silent) == 1
+        else f"ranks {', '.join(map(str, silent[:8]))} do"
+    )
     return f"{who} not answer {said.point}: rank {min(complaints)} says {said.message}"
 
 

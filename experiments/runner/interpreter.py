@@ -1,4 +1,5 @@
-"""Runs a rank's program on an array, over whatever carries messages: torch.distributed, or a test's queues."""
+"""Runs a rank's program on an array, over whatever carries messages: torch.distributed, or a test's
+queues."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Transport(Protocol):
 
 
 def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
-    """The steps of a program on `memory`, an array of `program.size` elements that can be cut: call them in order.
+    """The steps of a program on `memory`, an array of `program.size` elements that can be cut: call
+    them in order.
 
     They can be run as often as wanted; all preparation is done here.
     """
@@ -53,7 +55,12 @@ def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
         match instruction:
             case Post(messages):
                 parcels = [Parcel(message, cut(message.span)) for message in messages]
-                return partial(_post, transport.prepare(parcels), [message.number for message in messages], handles)
+                return partial(
+                    _post,
+                    transport.prepare(parcels),
+                    [message.number for message in messages],
+                    handles,
+                )
             case Wait(number):
                 return partial(_wait, handles, number)
             case Move(source, target, adds):
@@ -68,7 +75,9 @@ def run(steps: Sequence[Step]) -> None:
         step()
 
 
-def _post(begin: Callable[[], Sequence[Handle]], numbers: Sequence[int], handles: dict[int, Handle]) -> None:
+def _post(
+    begin: Callable[[], Sequence[Handle]], numbers: Sequence[int], handles: dict[int, Handle]
+) -> None:
     handles.update(zip(numbers, begin(), strict=True))
 
 

@@ -33,9 +33,10 @@ class Worker(NamedTuple):
 def launch(plan: Plan, on_row: Callable[[Row], object]) -> None:
     """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
 
-    Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told otherwise. All have
-    ended when this returns or raises. Raises MeasurementFailed when one fails, is killed or does not answer, InputError
-    when they cannot begin: they do not meet, or the device is not there.
+    Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told
+    otherwise. All have ended when this returns or raises. Raises MeasurementFailed when one fails,
+    is killed or does not answer, InputError when they cannot begin: they do not meet, or the device
+    is not there.
     """
     with tempfile.TemporaryDirectory(prefix="simctl-") as folder:
         plan = replace(plan, init=plan.init or f"file://{folder}/store")
@@ -62,7 +63,8 @@ def _workers(plan: Plan) -> Iterator[list[Worker]]:
 
 
 def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
-    """A process in a group of its own: Ctrl-C is for us alone. It ends when its standard input closes, as we end."""
+    """A process in a group of its own: Ctrl-C is for us alone. It ends when its standard input
+    closes, as we end."""
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if plan.backend == "gloo" else {}
     return subprocess.Popen(
         [
@@ -82,7 +84,8 @@ def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
 
 
 class _Listener:
-    """Hears the ranks until all are done, or one has failed and the others have had time to complain as well."""
+    """Hears the ranks until all are done, or one has failed and the others have had time to
+    complain as well."""
 
     def __init__(self, plan: Plan, on_row: Callable[[Row], object], workers: list[Worker]) -> None:
         self._plan, self._on_row, self._workers = plan, on_row, workers
@@ -95,7 +98,9 @@ class _Listener:
     def listen(self) -> None:
         deadline: float | None = None
         while len(self._done) < self._plan.ranks:
-            left = self._plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
+            left = (
+                self._plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
+            )
             heard = wait(list(self._open), left)
             for pipe in heard:
                 self._hear(pipe, self._open[pipe])
@@ -103,7 +108,9 @@ class _Listener:
             if failed and deadline is None:
                 deadline = time.monotonic() + min(GRACE, self._plan.timeout)
             if not heard or (failed and failed + len(self._done) == self._plan.ranks):
-                raise MeasurementFailed(blame(self._plan.ranks, self._complaints, self._ended, self._points))
+                raise MeasurementFailed(
+                    blame(self._plan.ranks, self._complaints, self._ended, self._points)
+                )
 
     def _hear(self, pipe: Any, rank: int) -> None:
         try:

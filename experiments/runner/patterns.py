@@ -1,5 +1,5 @@
-"""Small whole numbers by rank and place, and what a collective makes of them: a chunk that is missing, doubled, stale
-or in the wrong place shows."""
+"""Small whole numbers by rank and place, and what a collective makes of them: a chunk that is
+missing, doubled, stale or in the wrong place shows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ Numbers = npt.NDArray[np.float32]
 PERIOD = 8191
 """A prime: no chunk of a power of two elements looks like another."""
 MOST = 16
-EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int32": 2**31, "int64": 2**63}
+EXACT = {
+    "float64": 2**53,
+    "float32": 2**24,
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "int32": 2**31,
+    "int64": 2**63,
+}
 """Up to where each dtype holds all whole numbers."""
 
 
 class Piece(NamedTuple):
-    """Elements `begin` to `end` (exclusive) of the buffer of `rank`, or of the sum of all buffers."""
+    """Elements `begin` to `end` (exclusive) of the buffer of `rank`, or of the sum of all
+    buffers."""
 
     rank: int | None
     begin: int
@@ -28,19 +36,25 @@ class Piece(NamedTuple):
 
 
 def largest(ranks: int, dtype: str) -> int:
-    """The largest number to send, so that sums over all ranks are exact. Raises InputError if that is below 2."""
+    """The largest number to send, so that sums over all ranks are exact. Raises InputError if that
+    is below 2."""
     if EXACT[dtype] // ranks < 2:
-        raise InputError(f"{dtype} counts to {EXACT[dtype]} only, too few for {ranks} ranks: take another dtype")
+        raise InputError(
+            f"{dtype} counts to {EXACT[dtype]} only, too few for {ranks} ranks: take another dtype"
+        )
     return min(MOST, EXACT[dtype] // ranks)
 
 
 class Values:
-    """A buffer of whole numbers from 1 on for each rank, and their sum: exact in `dtype`, in any order of additions."""
+    """A buffer of whole numbers from 1 on for each rank, and their sum: exact in `dtype`, in any
+    order of additions."""
 
     def __init__(self, ranks: int, dtype: str, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         table = rng.integers(1, largest(ranks, dtype) + 1, PERIOD).astype(np.float32)
-        self._tables = [np.roll(table, shift) for shift in rng.choice(PERIOD, ranks, replace=ranks > PERIOD)]
+        self._tables = [
+            np.roll(table, shift) for shift in rng.choice(PERIOD, ranks, replace=ranks > PERIOD)
+        ]
         self._sum = np.sum(self._tables, axis=0, dtype=np.float32)
 
     def of(self, pieces: list[Piece]) -> Numbers:
@@ -53,10 +67,11 @@ class Values:
 
 
 def promise(collective: str, rank: int, ranks: int, elements: int) -> list[Piece]:
-    """What `rank` has after `collective` over buffers of `elements` elements, where the root is rank 0.
+    """What `rank` has after `collective` over buffers of `elements` elements, where the root is
+    rank 0.
 
-    After a reduce-scatter or a scatter that is one chunk of `ranks`; after a barrier, or a reduce or gather elsewhere
-    than at the root, it is nothing.
+    After a reduce-scatter or a scatter that is one chunk of `ranks`; after a barrier, or a reduce
+    or gather elsewhere than at the root, it is nothing.
     """
     return PROMISES[collective](rank, ranks, elements)
 

@@ -33,7 +33,8 @@ _CUT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
 
 @dataclass(frozen=True)
 class Point:
-    """A collective at a size; `algorithm` is ours, or empty for the library's own. `elements` are those of V."""
+    """A collective at a size; `algorithm` is ours, or empty for the library's own. `elements` are
+    those of V."""
 
     collective: str
     algorithm: str
@@ -82,7 +83,8 @@ class Plan:
 
 
 def parse_names(text: str) -> list[str]:
-    """Collectives of the library and algorithms of ours, comma-separated. Raises InputError with the nearest name."""
+    """Collectives of the library and algorithms of ours, comma-separated. Raises InputError with
+    the nearest name."""
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in PROMISES:
@@ -90,16 +92,22 @@ def parse_names(text: str) -> list[str]:
     return names
 
 
-def points(names: Iterable[str], sizes: Sequence[float], ranks: int, dtype: str) -> tuple[Point, ...]:
+def points(
+    names: Iterable[str], sizes: Sequence[float], ranks: int, dtype: str
+) -> tuple[Point, ...]:
     """What to measure, in order, once each.
 
-    Sizes are in bytes and rounded down to what cuts into whole chunks, to one element a chunk at least. A barrier has
-    the size 0.
+    Sizes are in bytes and rounded down to what cuts into whole chunks, to one element a chunk at
+    least. A barrier has the size 0.
     """
     if ranks < 2 and "send_recv" in names:
         raise InputError(f"send_recv on {ranks} rank: it takes 2 or more")
     largest(ranks, dtype)
-    return tuple(dict.fromkeys(point for name in names for point in _points(name, sizes, ranks, ITEMS[dtype])))
+    return tuple(
+        dict.fromkeys(
+            point for name in names for point in _points(name, sizes, ranks, ITEMS[dtype])
+        )
+    )
 
 
 @cache
@@ -117,7 +125,9 @@ def _points(name: str, sizes: Sequence[float], ranks: int, item: int) -> list[Po
     collective = _ours(name).collective.name
     units = [granularity(schedule_of(name, ranks, size)) for size in sizes]
     units = [lcm(unit, ranks) if collective in _CUT else unit for unit in units]
-    return [_point(collective, name, size, unit, item) for size, unit in zip(sizes, units, strict=True)]
+    return [
+        _point(collective, name, size, unit, item) for size, unit in zip(sizes, units, strict=True)
+    ]
 
 
 def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -> Point:
@@ -126,12 +136,19 @@ def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -
 
 
 def _ours(name: str) -> Algorithm:
-    """The algorithm called `name`. Raises InputError unless its workers can run it by themselves."""
+    """The algorithm called `name`. Raises InputError unless its workers can run it by
+    themselves."""
     known = algorithms()
     if name not in known:
         near = get_close_matches(name.lower(), [*PROMISES, *known], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"{name[:40]!r} cannot be measured: {hint}(one of {', '.join(PROMISES)}, or of simctl algos)")
+        raise InputError(
+            f"{name[:40]!r} cannot be measured: {hint}(one of {', '.join(PROMISES)}, or of "
+            f"simctl algos)"
+        )
     if known[name].servers or schedule_of(name, 2, 2.0**20).switches:
-        raise InputError(f"{name} cannot be measured: it needs a server beside its workers, or a switch that reduces")
+        raise InputError(
+            f"{name} cannot be measured: it needs a server beside its workers, or a switch that "
+            f"reduces"
+        )
     return known[name]

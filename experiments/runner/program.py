@@ -1,4 +1,5 @@
-"""What one rank does of a schedule, worked out once: messages to post, messages to wait for, elements to move."""
+"""What one rank does of a schedule, worked out once: messages to post, messages to wait for,
+elements to move."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from topologies.errors import InputError
 
 
 class Message(NamedTuple):
-    """One end of a transfer, which both ends know as `number`: the elements to send, or where to receive."""
+    """One end of a transfer, which both ends know as `number`: the elements to send, or where to
+    receive."""
 
     number: int
     sends: bool
@@ -47,23 +49,28 @@ class Move(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Instructions on an array of `size` elements: the slots, then one element for signals, then inboxes."""
+    """Instructions on an array of `size` elements: the slots, then one element for signals, then
+    inboxes."""
 
     instructions: tuple[Post | Wait | Move, ...]
     size: int
 
 
-def compile_program(schedule: Schedule, rank: int, elements: int, *, tagged: bool = True) -> Program:
-    """What `rank` does of a schedule for a buffer of `elements` elements, a multiple of its granularity.
+def compile_program(
+    schedule: Schedule, rank: int, elements: int, *, tagged: bool = True
+) -> Program:
+    """What `rank` does of a schedule for a buffer of `elements` elements, a multiple of its
+    granularity.
 
-    Each end of an operation begins when all that it waits for is done, as far as that end takes part in it. Of what is
-    under way, a rank first waits for what its earliest operation needs. Nothing can so block for good, whatever
-    arrives first: let i be the first operation of all that is not done. An end that has not begun it lacks the news of
-    one before i, which is done, and waits for nothing that an operation after i needs first.
+    Each end of an operation begins when all that it waits for is done, as far as that end takes
+    part in it. Of what is under way, a rank first waits for what its earliest operation needs.
+    Nothing can so block for good, whatever arrives first: let i be the first operation of all that
+    is not done. An end that has not begun it lacks the news of one before i, which is done, and
+    waits for nothing that an operation after i needs first.
 
-    Without tags (NCCL) the order tells messages apart: operations equally deep in the schedule are posted together in
-    its order, and are waited for before the next. Raises InputError if the schedule computes, or moves slots to slots
-    of another size.
+    Without tags (NCCL) the order tells messages apart: operations equally deep in the schedule are
+    posted together in its order, and are waited for before the next. Raises InputError if the
+    schedule computes, or moves slots to slots of another size.
     """
     if np.any(schedule.kind == COMPUTE):
         raise InputError("a schedule with computations cannot be run: only transfers can")
@@ -79,7 +86,8 @@ def compile_program(schedule: Schedule, rank: int, elements: int, *, tagged: boo
 
 @dataclass
 class _Task:
-    """A rank's part of an operation: `peer` is None if it is local. `needed` are the operations that wait for it."""
+    """A rank's part of an operation: `peer` is None if it is local. `needed` are the operations
+    that wait for it."""
 
     number: int
     sends: bool
@@ -92,7 +100,8 @@ class _Task:
 
 
 class _Writer:
-    """Writes instructions, and finds place for what is received to be added: a place that is free again is reused."""
+    """Writes instructions, and finds place for what is received to be added: a place that is free
+    again is reused."""
 
     def __init__(self, slots: int) -> None:
         self.instructions: list[Post | Wait | Move] = []
@@ -138,13 +147,17 @@ def _tasks(schedule: Schedule, rank: int, layout: Layout) -> dict[int, _Task]:
     tasks: dict[int, _Task] = {}
     for number in np.flatnonzero((schedule.rank == rank) | (schedule.peer == rank)).tolist():
         sender, receiver = int(schedule.rank[number]), int(schedule.peer[number])
-        source, target, count = (int(column[number]) for column in (schedule.source, schedule.target, schedule.count))
+        source, target, count = (
+            int(column[number]) for column in (schedule.source, schedule.target, schedule.count)
+        )
         peer = None if sender == receiver else receiver if sender == rank else sender
         spans = layout.span(source, count), layout.span(target, count)
         moved, room = (span.end - span.begin for span in spans)
         if moved != room:
             raise InputError(f"operation {number} moves {moved} elements to where {room} belong")
-        task = tasks[number] = _Task(number, sender == rank, peer, *spans, bool(schedule.reduces[number]))
+        task = tasks[number] = _Task(
+            number, sender == rank, peer, *spans, bool(schedule.reduces[number])
+        )
         for before in schedule.predecessors(number).tolist():
             if before in tasks:
                 tasks[before].needed.append(number)
@@ -182,7 +195,9 @@ def _released(tasks: dict[int, _Task], done: Iterable[_Task]) -> list[_Task]:
 
 def _write_by_depth(tasks: dict[int, _Task], schedule: Schedule, writer: _Writer) -> None:
     """All messages as deep as each other, then what is local and as deep."""
-    depth = kernel(_kernels.chain, len(schedule))(schedule.remote.astype(np.int8), schedule.indptr, schedule.indices)
+    depth = kernel(_kernels.chain, len(schedule))(
+        schedule.remote.astype(np.int8), schedule.indptr, schedule.indices
+    )
     groups: dict[int, list[_Task]] = {}
     for task in tasks.values():
         groups.setdefault(int(depth[task.number]), []).append(task)

@@ -1,4 +1,5 @@
-"""What every rank does, whoever started it: join the others, go through the points, tell what comes out."""
+"""What every rank does, whoever started it: join the others, go through the points, tell what comes
+out."""
 
 from __future__ import annotations
 
@@ -39,21 +40,31 @@ def find_device(plan: Plan, local: int) -> torch.device:
     Raises InputError if torch has no such backend, there is no GPU, or NCCL has too few.
     """
     if plan.backend == "mpi" and not dist.is_mpi_available():
-        raise InputError("backend mpi: this torch was built without MPI (from pip it always is), take gloo or nccl")
+        raise InputError(
+            "backend mpi: this torch was built without MPI (from pip it always is), take gloo or "
+            "nccl"
+        )
     if plan.backend == "nccl" and not dist.is_nccl_available():
         raise InputError("backend nccl: this torch was built without NCCL, take gloo")
     if plan.device == "cpu":
         return torch.device("cpu")
     there = torch.cuda.device_count()
     if not there:
-        raise InputError(f"backend {plan.backend} on cuda: torch sees no GPU here, take --backend gloo --device cpu")
+        raise InputError(
+            f"backend {plan.backend} on cuda: torch sees no GPU here, take --backend gloo "
+            f"--device cpu"
+        )
     if plan.backend == "nccl" and local >= there:
-        raise InputError(f"backend nccl: a GPU for each rank, and torch sees {there} here: take fewer ranks, or gloo")
+        raise InputError(
+            f"backend nccl: a GPU for each rank, and torch sees {there} here: take fewer ranks, "
+            f"or gloo"
+        )
     return torch.device("cuda", local % there)
 
 
 def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, int]:
-    """Meet the others; the store that all share, and the number of machines. Raises InputError if some do not come."""
+    """Meet the others; the store that all share, and the number of machines. Raises InputError if
+    some do not come."""
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
     start = timedelta(seconds=plan.meeting)
@@ -62,18 +73,28 @@ def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, in
         hosts = _meet(store, place, start)
     except (RuntimeError, ValueError, OSError) as error:
         text = " ".join(str(error).split())[:200]
-        raise InputError(f"{place.ranks} ranks did not meet at {plan.init} in {plan.meeting:g}s: {text}") from None
+        raise InputError(
+            f"{place.ranks} ranks did not meet at {plan.init} in {plan.meeting:g}s: {text}"
+        ) from None
     if device.type == "cuda":
         torch.cuda.set_device(device)
     timeout = timedelta(seconds=plan.timeout)
     group = dist.PrefixStore("group", store)
-    dist.init_process_group(plan.backend, store=group, rank=place.rank, world_size=place.ranks, timeout=timeout)
+    dist.init_process_group(
+        plan.backend, store=group, rank=place.rank, world_size=place.ranks, timeout=timeout
+    )
     return store, len(set(hosts))
 
 
-def go_through(plan: Plan, points: Sequence[Point], site: Site, nodes: int, reporter: Reporter) -> None:
+def go_through(
+    plan: Plan, points: Sequence[Point], site: Site, nodes: int, reporter: Reporter
+) -> None:
     """Measure the points, one after the other."""
-    about = {"device": _device_name(site.device), "library": f"torch {torch.__version__}", "source": platform.node()}
+    about = {
+        "device": _device_name(site.device),
+        "library": f"torch {torch.__version__}",
+        "source": platform.node(),
+    }
     barrier(site.backend, site.device)
     gc.disable()
     for point in points:

@@ -22,7 +22,9 @@ Times = npt.NDArray[np.float64]
 Key = tuple[str, str, int, int, str, str, str]
 
 _FACTORS: dict[str, Callable[[int], float]] = {
-    kind.name: kind.busbw for kind in vars(simulated).values() if isinstance(kind, simulated.Collective)
+    kind.name: kind.busbw
+    for kind in vars(simulated).values()
+    if isinstance(kind, simulated.Collective)
 }
 _FACTORS |= {"scatter": lambda p: (p - 1) / p, "gather": lambda p: (p - 1) / p}
 """nccl-tests' factors from algbw to busbw."""
@@ -30,10 +32,11 @@ _FACTORS |= {"scatter": lambda p: (p - 1) / p, "gather": lambda p: (p - 1) / p}
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the CSV. Times are in microseconds, over the repetitions, each that of its slowest rank.
+    """A line of the CSV. Times are in microseconds, over the repetitions, each that of its slowest
+    rank.
 
-    `time_us` is their median, `cv` their standard deviation over their mean. `wrong` counts the wrong elements of all
-    ranks and all repetitions, warm-up included.
+    `time_us` is their median, `cv` their standard deviation over their mean. `wrong` counts the
+    wrong elements of all ranks and all repetitions, warm-up included.
     """
 
     collective: str
@@ -70,8 +73,11 @@ def key_of(plan: Plan, point: Point) -> Key:
     return *size, plan.backend, plan.device, plan.dtype
 
 
-def row_of(plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about: Mapping[str, str]) -> Row:
-    """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device, library, source."""
+def row_of(
+    plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about: Mapping[str, str]
+) -> Row:
+    """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device,
+    library, source."""
     slowest = times.max(axis=0) * 1e6
     return Row(
         collective=point.collective,
@@ -96,7 +102,8 @@ def row_of(plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about
 
 
 class Record:
-    """The rows so far; each new one is on the disk, if there is a file, before the next point is measured."""
+    """The rows so far; each new one is on the disk, if there is a file, before the next point is
+    measured."""
 
     def __init__(self, path: Path | None, rows: Sequence[Row] = ()) -> None:
         self.path, self.rows = path, list(rows)
@@ -118,7 +125,8 @@ class Record:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file that a run has left. Raises InputError if it is something else, or damaged."""
+    """The rows of a file that a run has left. Raises InputError if it is something else, or
+    damaged."""
     try:
         lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
     except csv.Error as error:
@@ -137,7 +145,12 @@ def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
         row = Row(**{field.name: casts[str(field.type)](line[field.name]) for field in fields(Row)})
     except (ValueError, TypeError, KeyError):
         raise InputError(f"cannot resume {path}: row {number} is damaged, remove it") from None
-    if not (0 <= row.time_us < 1e15 and 0 <= row.cv < 1e15 and 0 < row.ranks < 2**31 and 0 <= row.size_bytes < 2**63):
+    if not (
+        0 <= row.time_us < 1e15
+        and 0 <= row.cv < 1e15
+        and 0 < row.ranks < 2**31
+        and 0 <= row.size_bytes < 2**63
+    ):
         raise InputError(f"cannot resume {path}: row {number} is damaged, remove it")
     return row
 
@@ -157,13 +170,24 @@ def _time(name: str) -> output.Cell:
 
 
 def cells(rows: Sequence[Row]) -> dict[str, output.Cell]:
-    """The columns of a table of rows: where several devices or element types are in it, these too."""
-    apart = [name for name in ("backend", "device", "dtype") if len({getattr(row, name) for row in rows}) > 1]
-    return CELLS | {"size": _size(in_binary(row.size_bytes for row in rows))} | {name: _word(name) for name in apart}
+    """The columns of a table of rows: where several devices or element types are in it, these
+    too."""
+    apart = [
+        name
+        for name in ("backend", "device", "dtype")
+        if len({getattr(row, name) for row in rows}) > 1
+    ]
+    return (
+        CELLS
+        | {"size": _size(in_binary(row.size_bytes for row in rows))}
+        | {name: _word(name) for name in apart}
+    )
 
 
 def _size(binary: bool) -> output.Cell:
-    return lambda record: format_bytes(float(record["size_bytes"] or 0), binary) if record["size_bytes"] else ""
+    return lambda record: (
+        format_bytes(float(record["size_bytes"] or 0), binary) if record["size_bytes"] else ""
+    )
 
 
 def _word(name: str) -> output.Cell:

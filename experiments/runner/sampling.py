@@ -15,11 +15,12 @@ from experiments.runner.results import Times
 
 
 def sample(case: Case, site: Site, plan: Plan) -> tuple[Times, int]:
-    """Seconds that each repetition took at each rank, shape (ranks, repetitions), and wrong elements of all ranks.
+    """Seconds that each repetition took at each rank, shape (ranks, repetitions), and wrong
+    elements of all ranks.
 
-    Before each repetition the buffers are made anew and all ranks meet in a barrier; each then times its own call.
-    The number of repetitions is such that they fit into the budget, with all that is around them, judged by the last
-    of the warm-up.
+    Before each repetition the buffers are made anew and all ranks meet in a barrier; each then
+    times its own call. The number of repetitions is such that they fit into the budget, with all
+    that is around them, judged by the last of the warm-up.
     """
     once = _timed(case, site)
     wrong, cycle = 0, 0.0

@@ -13,7 +13,8 @@ from topologies.topology import Ints
 
 
 class Token(NamedTuple):
-    """A message of `rank` to `peer`, due before operation `before`: that the operations `done` are done."""
+    """A message of `rank` to `peer`, due before operation `before`: that the operations `done` are
+    done."""
 
     before: int
     rank: int
@@ -22,9 +23,11 @@ class Token(NamedTuple):
 
 
 def with_signals(schedule: Schedule) -> Schedule:
-    """The same schedule with a control message wherever an operation waits for one between other ranks.
+    """The same schedule with a control message wherever an operation waits for one between other
+    ranks.
 
-    A rank knows of the operations that it takes part in. Data alone never make others matter; a barrier does.
+    A rank knows of the operations that it takes part in. Data alone never make others matter; a
+    barrier does.
     """
     operation = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.indptr))
     far = _far(schedule, operation, schedule.indices)
@@ -36,18 +39,27 @@ def with_signals(schedule: Schedule) -> Schedule:
     sent = at + np.arange(len(tokens))
     pairs = [(place[operation[~far]], place[schedule.indices[~far]])]
     pairs += [(np.array([place[i]]), np.array([sent[number]])) for i, number in needs]
-    pairs += [(np.repeat(sent[k], len(token.done)), place[list(token.done)]) for k, token in enumerate(tokens)]
+    pairs += [
+        (np.repeat(sent[k], len(token.done)), place[list(token.done)])
+        for k, token in enumerate(tokens)
+    ]
     return _inserted(schedule, tokens, at, *map(np.concatenate, zip(*pairs, strict=True)))
 
 
 def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bool_]:
     """Which operations share no rank with the one before them."""
-    here, there = (schedule.rank[operation], schedule.peer[operation]), (schedule.rank[before], schedule.peer[before])
+    here, there = (
+        (schedule.rank[operation], schedule.peer[operation]),
+        (schedule.rank[before], schedule.peer[before]),
+    )
     return np.asarray(np.all([a != b for a in here for b in there], axis=0))
 
 
-def _tokens(schedule: Schedule, operation: Ints, before: Ints) -> tuple[list[Token], list[tuple[int, int]]]:
-    """The messages, one for all operations that wait alike, and pairs (operation, message that it waits for)."""
+def _tokens(
+    schedule: Schedule, operation: Ints, before: Ints
+) -> tuple[list[Token], list[tuple[int, int]]]:
+    """The messages, one for all operations that wait alike, and pairs (operation, message that it
+    waits for)."""
     waits: dict[tuple[int, int], list[int]] = {}
     for i, q in zip(operation.tolist(), before.tolist(), strict=True):
         waits.setdefault((i, int(schedule.peer[q])), []).append(q)
@@ -63,7 +75,9 @@ def _tokens(schedule: Schedule, operation: Ints, before: Ints) -> tuple[list[Tok
     return tokens, needs
 
 
-def _inserted(schedule: Schedule, tokens: list[Token], at: Ints, waiting: Ints, before: Ints) -> Schedule:
+def _inserted(
+    schedule: Schedule, tokens: list[Token], at: Ints, waiting: Ints, before: Ints
+) -> Schedule:
     values: dict[str, list[int] | int] = {
         "kind": TRANSFER,
         "rank": [token.rank for token in tokens],
@@ -71,8 +85,22 @@ def _inserted(schedule: Schedule, tokens: list[Token], at: Ints, waiting: Ints, 
         "source": -1,
         "target": -1,
     }
-    names = ("kind", "rank", "peer", "source", "target", "count", "reduces", "nbytes", "seconds", "lane", "phase")
-    columns: dict[str, Any] = {name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names}
+    names = (
+        "kind",
+        "rank",
+        "peer",
+        "source",
+        "target",
+        "count",
+        "reduces",
+        "nbytes",
+        "seconds",
+        "lane",
+        "phase",
+    )
+    columns: dict[str, Any] = {
+        name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names
+    }
     indptr = np.zeros(len(columns["kind"]) + 1, dtype=schedule.indptr.dtype)
     np.cumsum(np.bincount(waiting, minlength=len(indptr) - 1), out=indptr[1:])
     indices = before[np.argsort(waiting, kind="stable")].astype(schedule.indices.dtype)

@@ -16,7 +16,8 @@ _POSTS = {True: dist.isend, False: dist.irecv}
 
 
 def transport_for(backend: str, device: torch.device) -> Tagged:
-    """What carries messages between tensors on `device`: gloo's cannot leave the memory of a GPU, NCCL has no tags."""
+    """What carries messages between tensors on `device`: gloo's cannot leave the memory of a GPU,
+    NCCL has no tags."""
     if backend == "nccl":
         return Ordered()
     return Tagged() if device.type == "cpu" else Staged()
@@ -58,13 +59,17 @@ class Staged(Tagged):
 
 
 class Ordered(Tagged):
-    """Without tags: messages between two ranks go in order, and those posted together at the same time."""
+    """Without tags: messages between two ranks go in order, and those posted together at the same
+    time."""
 
     tagged = False
 
     def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
         """What posts the messages as one batch."""
-        batch = [dist.P2POp(_POSTS[message.sends], elements, message.peer) for message, elements in parcels]
+        batch = [
+            dist.P2POp(_POSTS[message.sends], elements, message.peer)
+            for message, elements in parcels
+        ]
         return lambda: [_All(dist.batch_isend_irecv(batch))] * len(batch)
 
 

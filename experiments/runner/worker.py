@@ -1,4 +1,5 @@
-"""A rank that `simctl measure --nproc` starts: it talks to its parent through a pipe, and ends when that ends."""
+"""A rank that `simctl measure --nproc` starts: it talks to its parent through a pipe, and ends when
+that ends."""
 
 from __future__ import annotations
 
@@ -44,7 +45,11 @@ class Parent:
 
 def main() -> None:
     """Work as the arguments say: a file descriptor to write to, the rank, the plan."""
-    parent, rank, plan = Parent(Connection(int(sys.argv[1]))), int(sys.argv[2]), Plan.from_json(sys.argv[3])
+    parent, rank, plan = (
+        Parent(Connection(int(sys.argv[1]))),
+        int(sys.argv[2]),
+        Plan.from_json(sys.argv[3]),
+    )
     threading.Thread(target=_end_with_parent, daemon=True).start()
     warnings.simplefilter("ignore")
     try:

@@ -14,13 +14,15 @@ from simulator.training.plan import Plan
 PIXELS = 1550
 """Of the time axis, roughly."""
 SEAM = 6
-"""Pixels from which on a box has edges; neighbours that are narrower, or mostly so in their kind, are drawn as one."""
+"""Pixels from which on a box has edges; neighbours that are narrower, or mostly so in their kind,
+are drawn as one."""
 BOXES = 200_000
 """That are drawn at most."""
 
 
 class Bars(NamedTuple):
-    """Boxes as they are drawn, each on a band of its lane; `several` are boxes of one kind that are drawn as one."""
+    """Boxes as they are drawn, each on a band of its lane; `several` are boxes of one kind that are
+    drawn as one."""
 
     boxes: Boxes
     band: npt.NDArray[np.int64]
@@ -32,7 +34,8 @@ class Bars(NamedTuple):
 
 
 def all_bars(plan: Plan, timeline: Timeline) -> Bars:
-    """All boxes; neighbours of one kind that touch and are narrow, or most of their kind are, become one."""
+    """All boxes; neighbours of one kind that touch and are narrow, or most of their kind are,
+    become one."""
     boxes = computations(plan, timeline).joined(communications(plan, timeline))
     slack, seam = 1e-9 * timeline.makespan, SEAM * timeline.makespan / PIXELS
     lane = boxes.rank.astype(np.int64) * (int(boxes.lane.max(initial=0)) + 1) + boxes.lane
@@ -59,7 +62,9 @@ def longest(bars: Bars) -> tuple[Bars, list[str]]:
     """As many as are drawn, and what is to be said about it."""
     boxes, remarks = bars.boxes, []
     if bars.several.any():
-        remarks.append(f"neighbours of one kind that are mostly narrower than {SEAM} pixels are drawn as one")
+        remarks.append(
+            f"neighbours of one kind that are mostly narrower than {SEAM} pixels are drawn as one"
+        )
     if len(boxes.rank) <= BOXES:
         return bars, remarks
     chosen = np.sort(np.argsort(boxes.start - boxes.end, kind="stable")[:BOXES])

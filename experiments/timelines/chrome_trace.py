@@ -40,12 +40,14 @@ COUNTED = 2000
 ARROWS = 20_000
 """Transfers up to which an arrow leads from each to what receives it."""
 STEPS, MAIN, BUBBLES, LANES = 0, 1, 2, 3
-"""Tracks of a rank in their order: its steps, its main lane, the gaps of that, further lanes; then its sends."""
+"""Tracks of a rank in their order: its steps, its main lane, the gaps of that, further lanes; then
+its sends."""
 Nanoseconds = npt.NDArray[np.int64]
 
 
 class _Slices(NamedTuple):
-    """Complete events, a row each: on a track of a rank, in nanoseconds; `about` is its name, category and args."""
+    """Complete events, a row each: on a track of a rank, in nanoseconds; `about` is its name,
+    category and args."""
 
     rank: Integers
     track: Integers
@@ -61,46 +63,67 @@ class _End(NamedTuple):
     text: str
 
 
-def chrome_trace(plan: Plan, timeline: Timeline, parameters: dict[str, object], memory: Memory | None = None) -> str:
+def chrome_trace(
+    plan: Plan, timeline: Timeline, parameters: dict[str, object], memory: Memory | None = None
+) -> str:
     """Chrome trace JSON of a training run: a process a rank, a track a lane.
 
-    A rank has a track for its steps (`ProfilerStep#n`, as Kineto names them), its main lane, its bubbles (with what
-    ended each), its communications, its host, and one for each medium on which it sends; what would overlap on a track
-    goes to a second one of that name. Arrows lead from transfers to the communication that they end in, if there are at
-    most 20,000. What each rank holds of the `memory` is a counter. The `parameters`, JSON values, are kept with
-    versions and command in `otherData`.
+    A rank has a track for its steps (`ProfilerStep#n`, as Kineto names them), its main lane, its
+    bubbles (with what ended each), its communications, its host, and one for each medium on which
+    it sends; what would overlap on a track goes to a second one of that name. Arrows lead from
+    transfers to the communication that they end in, if there are at most 20,000. What each rank
+    holds of the `memory` is a counter. The `parameters`, JSON values, are kept with versions and
+    command in `otherData`.
 
-    Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Of the transfers the earliest are kept
-    where the trace would have over a million events, which is then noted, in `otherData` too. Raises InputError if it
-    would have as many without them.
+    Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Of the transfers the
+    earliest are kept where the trace would have over a million events, which is then noted, in
+    `otherData` too. Raises InputError if it would have as many without them.
     """
-    others = [_steps(plan, timeline), _computing(plan, timeline), _bubbles(plan, timeline), _talking(plan, timeline)]
+    others = [
+        _steps(plan, timeline),
+        _computing(plan, timeline),
+        _bubbles(plan, timeline),
+        _talking(plan, timeline),
+    ]
     room = EVENTS - sum(len(slices.about) for slices in others)
     if room < 0:
-        raise InputError(f"the trace has {EVENTS - room} events without transfers, at most {EVENTS}: take fewer steps")
+        raise InputError(
+            f"the trace has {EVENTS - room} events without transfers, at most {EVENTS}: take "
+            f"fewer steps"
+        )
     every = sends(timeline)
     sent, remarks = _earliest(every, room)
     slices = _joined([*others, _sending(plan, timeline, sent)])
     track, names = _tracks(plan, timeline, slices)
     arrows = _arrows(plan, timeline, sent, slices, track) if len(every.operation) <= ARROWS else []
-    about = json.loads(provenance()) | {"parameters": parameters} | ({"note": remarks} if remarks else {})
+    about = (
+        json.loads(provenance())
+        | {"parameters": parameters}
+        | ({"note": remarks} if remarks else {})
+    )
     counters = _counters(memory, timeline.schedule.ranks) if memory else []
     events = ",\n".join([*names, *_in_order(slices, track, arrows), *counters])
-    return f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n{events}\n]}}\n'
+    return (
+        f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
+        f"{events}\n]}}\n"
+    )
 
 
 def _counters(memory: Memory, ranks: int) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in range(ranks):
         times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
-        for time, held in zip(microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True):
+        for time, held in zip(
+            microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
+        ):
             ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
             yield f'{{{ids}, "args": {{"bytes": {held:.0f}}}}}'
 
 
 def microseconds(nanoseconds: Nanoseconds) -> Floats:
-    """The least doubles that a reader which truncates a thousand times their value, as Perfetto does, reads as these:
-    with any less a span would begin before the end of the last, and be dropped."""
+    """The least doubles that a reader which truncates a thousand times their value, as Perfetto
+    does, reads as these: with any less a span would begin before the end of the last, and be
+    dropped."""
     nearest = nanoseconds / 1000
     return np.where(np.floor(nearest * 1000) < nanoseconds, np.nextafter(nearest, np.inf), nearest)
 
@@ -109,8 +132,12 @@ def _nanoseconds(seconds: Floats) -> Nanoseconds:
     return np.rint(seconds * 1e9).astype(np.int64)
 
 
-def _slices(rank: Integers, track: Integers | int, start: Floats, end: Floats, about: list[str]) -> _Slices:
-    return _Slices(rank, np.broadcast_to(track, len(rank)), _nanoseconds(start), _nanoseconds(end), about)
+def _slices(
+    rank: Integers, track: Integers | int, start: Floats, end: Floats, about: list[str]
+) -> _Slices:
+    return _Slices(
+        rank, np.broadcast_to(track, len(rank)), _nanoseconds(start), _nanoseconds(end), about
+    )
 
 
 def _about(name: str, category: str, **args: object) -> str:
@@ -126,7 +153,13 @@ def _steps(plan: Plan, timeline: Timeline) -> _Slices:
         for step, useful in zip(plan.numbers.tolist(), plan.useful.tolist(), strict=True)
     ]
     ranks = np.tile(np.arange(plan.workers), plan.steps)
-    return _slices(ranks, STEPS, start.ravel(), end.ravel(), [word for word in about for _ in range(plan.workers)])
+    return _slices(
+        ranks,
+        STEPS,
+        start.ravel(),
+        end.ravel(),
+        [word for word in about for _ in range(plan.workers)],
+    )
 
 
 def _computing(plan: Plan, timeline: Timeline) -> _Slices:
@@ -139,20 +172,26 @@ def _talking(plan: Plan, timeline: Timeline) -> _Slices:
     boxes, phases = communications(plan, timeline), timeline.schedule.phases
     keys = list(zip(boxes.phase.tolist(), _bytes(timeline.schedule, boxes), strict=True))
     about = {
-        (phase, size): _about(phases[phase], kind_of(phases[phase]), **({} if size is None else {"bytes": size}))
+        (phase, size): _about(
+            phases[phase], kind_of(phases[phase]), **({} if size is None else {"bytes": size})
+        )
         for phase, size in set(keys)
     }
     return _on_lanes(boxes, [about[key] for key in keys])
 
 
 def _bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
-    """What each communication is about: the slots that it enters with, or its only transfer, if known."""
+    """What each communication is about: the slots that it enters with, or its only transfer, if
+    known."""
     sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
     slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
     held = sums[slot + schedule.count[boxes.first]] - sums[slot]
     nbytes = np.where(entered, held, schedule.nbytes[boxes.first])
     known = np.where(entered, slot >= 0, boxes.first == boxes.last)
-    return [round(size) if is_known else None for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)]
+    return [
+        round(size) if is_known else None
+        for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)
+    ]
 
 
 def _on_lanes(boxes: Boxes, about: list[str]) -> _Slices:
@@ -195,7 +234,8 @@ def _sending(plan: Plan, timeline: Timeline, sent: Sends) -> _Slices:
     )
     about = [
         f'"name": "{phases[phase]} to {names[peer]}", "cat": "transfer", '
-        f'"args": {{"bytes": {nbytes:.0f}, "waited_us": {seconds:.3f}, "contention_us": {behind_others:.3f}}}'
+        f'"args": {{"bytes": {nbytes:.0f}, "waited_us": {seconds:.3f}, "contention_us": '
+        f"{behind_others:.3f}}}"
         for phase, peer, nbytes, seconds, behind_others in rows
     ]
     return _slices(schedule.rank[chosen], first + sent.medium, sent.start, sent.end, about)
@@ -203,22 +243,29 @@ def _sending(plan: Plan, timeline: Timeline, sent: Sends) -> _Slices:
 
 def _lanes(plan: Plan, timeline: Timeline) -> int:
     """The number of the first track for sends."""
-    return LANES + max(len(plan.lanes), timeline.schedule.lanes, int(plan.spans.lane.max(initial=0)) + 1)
+    return LANES + max(
+        len(plan.lanes), timeline.schedule.lanes, int(plan.spans.lane.max(initial=0)) + 1
+    )
 
 
 def _joined(parts: list[_Slices]) -> _Slices:
-    rank, track, start, end = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:4])
+    rank, track, start, end = (
+        np.concatenate(column) for column in list(zip(*parts, strict=True))[:4]
+    )
     return _Slices(rank, track, start, end, [about for part in parts for about in part.about])
 
 
 def _tracks(plan: Plan, timeline: Timeline, slices: _Slices) -> tuple[Integers, list[str]]:
     """The number of every slice's track, and the events that name ranks and tracks.
 
-    The numbers are different ones for all ranks, since readers look names up by the number of the track alone.
+    The numbers are different ones for all ranks, since readers look names up by the number of the
+    track alone.
     """
     _, both = np.unique(np.stack((slices.rank, slices.track)), axis=1, return_inverse=True)
     band = bands(both, slices.start, slices.end)
-    found, number = np.unique(np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True)
+    found, number = np.unique(
+        np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True
+    )
     names: list[str] = []
     for rank in range(timeline.schedule.ranks):
         names += _named("process", rank, 0, rank_name(timeline.schedule, rank), rank)
@@ -244,8 +291,11 @@ def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[
     yield f'{{"name": "{what}_sort_index", {ids}, "args": {{"sort_index": {order}}}}}'
 
 
-def _arrows(plan: Plan, timeline: Timeline, sent: Sends, slices: _Slices, track: Integers) -> list[_End]:
-    """Both ends of an arrow from each transfer, of which the last slices are, to the communication that it ends in."""
+def _arrows(
+    plan: Plan, timeline: Timeline, sent: Sends, slices: _Slices, track: Integers
+) -> list[_End]:
+    """Both ends of an arrow from each transfer, of which the last slices are, to the communication
+    that it ends in."""
     first, ends = len(track) - len(sent.operation), list[_End]()
     open_spans = _open_spans(communications(plan, timeline), slices, track, first)
     schedule, arrived = timeline.schedule, _nanoseconds(timeline.finish[sent.operation]) - 1
@@ -283,18 +333,29 @@ def _open_spans(
 
 def _end(which: str, number: int, rank: int, track: int, time: int) -> _End:
     ids = f'"id": {number}, "pid": {rank}, "tid": {track}, "ts": {microseconds(np.array(time))}'
-    return _End(time, f'{{"ph": "{which}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}')
+    return _End(
+        time, f'{{"ph": "{which}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}'
+    )
 
 
 def _in_order(slices: _Slices, track: Integers, arrows: list[_End]) -> list[str]:
-    """All events by time; of those that begin together the shortest first, and the ends of arrows last."""
+    """All events by time; of those that begin together the shortest first, and the ends of arrows
+    last."""
     ids = zip(slices.rank.tolist(), track.tolist(), slices.about, strict=True)
-    times = zip(microseconds(slices.start).tolist(), ((slices.end - slices.start) / 1000).tolist(), strict=True)
+    times = zip(
+        microseconds(slices.start).tolist(),
+        ((slices.end - slices.start) / 1000).tolist(),
+        strict=True,
+    )
     texts = [
         f'{{"ph": "X", "pid": {rank}, "tid": {number}, "ts": {ts}, "dur": {dur}, {about}}}'
         for (rank, number, about), (ts, dur) in zip(ids, times, strict=True)
     ]
-    time = np.concatenate((slices.start, np.array([arrow.time for arrow in arrows], dtype=np.int64)))
-    length = np.concatenate((slices.end - slices.start, np.full(len(arrows), np.iinfo(np.int64).max)))
+    time = np.concatenate(
+        (slices.start, np.array([arrow.time for arrow in arrows], dtype=np.int64))
+    )
+    length = np.concatenate(
+        (slices.end - slices.start, np.full(len(arrows), np.iinfo(np.int64).max))
+    )
     texts += [arrow.text for arrow in arrows]
     return [texts[row] for row in np.lexsort((length, time)).tolist()]

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, ROW, TALLEST, LEAST, MARGIN = 13.5, 0.62, 11.5, 3.0, 1.3
-"""Inches: the picture, a rank, all ranks together, the picture at least, and what is above and below the ranks."""
+"""Inches: the picture, a rank, all ranks together, the picture at least, and what is above and
+below the ranks."""
 POINTS = 750
 """Of the time axis, roughly."""
 THIN, FULL, INK = 0.42, 0.86, 0.92
@@ -57,11 +58,13 @@ def step_figure(plan: Plan, timeline: Timeline, title: str, kind: str) -> bytes:
 
 
 def step_drawing(plan: Plan, timeline: Timeline, title: str) -> Figure:
-    """Who does what when: the main lane of every rank, below it its other lanes, coloured by the phases' first words.
+    """Who does what when: the main lane of every rank, below it its other lanes, coloured by the
+    phases' first words.
 
-    Communications last from entering to leaving. Bubbles of workers are white, the large ones have their share of the
-    step, and at the right is each worker's share of the run. Above 32 ranks, boxes, bubbles and some ranks have no
-    label; narrow neighbours of one kind are one box; of over 200,000 boxes the longest are drawn. The picture says so.
+    Communications last from entering to leaving. Bubbles of workers are white, the large ones have
+    their share of the step, and at the right is each worker's share of the run. Above 32 ranks,
+    boxes, bubbles and some ranks have no label; narrow neighbours of one kind are one box; of over
+    200,000 boxes the longest are drawn. The picture says so.
     """
     bars, remarks = longest(all_bars(plan, timeline))
     picture = _Picture(plan, timeline, bars, gaps(plan, timeline))
@@ -111,21 +114,33 @@ class _Picture:
         """Workers have one division of their rows, servers another."""
         boxes, servers = self.bars.boxes, self.ranks >= self.plan.workers
         own = boxes.rank >= self.plan.workers
-        lanes = [_lanes(boxes.lane[own == group], self.bars.band[own == group]) for group in (False, True)]
+        lanes = [
+            _lanes(boxes.lane[own == group], self.bars.band[own == group])
+            for group in (False, True)
+        ]
         places = [
             lanes[int(group)][lane, band]
-            for group, lane, band in zip(own.tolist(), boxes.lane.tolist(), self.bars.band.tolist(), strict=True)
+            for group, lane, band in zip(
+                own.tolist(), boxes.lane.tolist(), self.bars.band.tolist(), strict=True
+            )
         ]
         middle, height = np.array(places).reshape(-1, 2).T
         main = np.array([lanes[int(group)][COMPUTE, 0] for group in servers])
         row = np.searchsorted(self.ranks, boxes.rank)
-        return _Places(row + middle, height * INK, np.arange(len(main)) + main[:, 0], main[:, 1] * INK)
+        return _Places(
+            row + middle, height * INK, np.arange(len(main)) + main[:, 0], main[:, 1] * INK
+        )
 
     @cached_property
     def ends(self) -> Floats:
-        """When each step ends at each worker, shape (steps, workers): for all together, unless nobody waits."""
+        """When each step ends at each worker, shape (steps, workers): for all together, unless
+        nobody waits."""
         ends = np.maximum.accumulate(self.timeline.finish[self.plan.ends])
-        return ends if self.plan.updates else np.repeat(ends.max(axis=1, keepdims=True), ends.shape[1], axis=1)
+        return (
+            ends
+            if self.plan.updates
+            else np.repeat(ends.max(axis=1, keepdims=True), ends.shape[1], axis=1)
+        )
 
     @cached_property
     def shares(self) -> Floats:
@@ -143,7 +158,8 @@ class _Picture:
 
 
 def _lanes(lane: Ints, band: npt.NDArray[np.int64]) -> dict[tuple[int, int], tuple[float, float]]:
-    """Middle and height of every band of every lane, in rows from the middle of the row: the main lane on top."""
+    """Middle and height of every band of every lane, in rows from the middle of the row: the main
+    lane on top."""
     depth = {COMPUTE: 1} | {k: int(band[lane == k].max()) + 1 for k in np.unique(lane).tolist()}
     unit = FULL / (1 + THIN * (len(depth) - 1))
     found, top = dict[tuple[int, int], tuple[float, float]](), -FULL / 2
@@ -156,7 +172,8 @@ def _lanes(lane: Ints, band: npt.NDArray[np.int64]) -> dict[tuple[int, int], tup
 
 
 def _draw_bars(axes: Axes, picture: _Picture) -> None:
-    """The main lanes white, what is on them and on others in the colours of its kind; wide boxes have an edge."""
+    """The main lanes white, what is on them and on others in the colours of its kind; wide boxes
+    have an edge."""
     boxes, places, timeline = picture.bars.boxes, picture.places, picture.timeline
     workers = places.main_middle[: picture.plan.workers], places.main_height[: picture.plan.workers]
     axes.barh(workers[0], timeline.makespan, workers[1], color="white", zorder=0)
@@ -165,9 +182,13 @@ def _draw_bars(axes: Axes, picture: _Picture) -> None:
     kind_of_box = kinds(timeline, boxes)
     for kind, colour in colours(np.unique(kind_of_box).tolist()).items():
         drawn = list(corners[kind_of_box == kind])
-        axes.add_collection(PolyCollection(drawn, label=kind, facecolor=colour, linewidth=0, rasterized=True))
+        axes.add_collection(
+            PolyCollection(drawn, label=kind, facecolor=colour, linewidth=0, rasterized=True)
+        )
     for edge in (0, 1):
-        lines = LineCollection(list(corners[wide][:, (edge, 3 - edge)]), colors="white", linewidths=0.6)
+        lines = LineCollection(
+            list(corners[wide][:, (edge, 3 - edge)]), colors="white", linewidths=0.6
+        )
         axes.add_collection(lines).set_rasterized(True)
 
 
@@ -179,9 +200,13 @@ def _corners(boxes: Boxes, places: _Places) -> Floats:
 
 
 def _draw_words(axes: Axes, picture: _Picture) -> None:
-    """What a box is, where it can be read: its phase, or what follows the kind, or a bucket's number, or the kind."""
+    """What a box is, where it can be read: its phase, or what follows the kind, or a bucket's
+    number, or the kind."""
     boxes, places, phases = picture.bars.boxes, picture.places, picture.timeline.schedule.phases
-    look, least = colours(map(kind_of, phases)), LETTER * SMALLEST * picture.timeline.makespan / POINTS
+    look, least = (
+        colours(map(kind_of, phases)),
+        LETTER * SMALLEST * picture.timeline.makespan / POINTS,
+    )
     for k in np.flatnonzero(boxes.end - boxes.start > least).tolist():
         phase, size = phases[boxes.phase[k]], picture.size(float(places.height[k]))
         kind, _, detail = phase.partition(" ")
@@ -201,14 +226,23 @@ def _fitting(words: list[str], points: float, size: float) -> str:
 def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
     if not text:
         return
-    written = axes.text(x, y, text.replace("$", r"\$"), ha="center", va="center_baseline", fontsize=size, color=colour)
+    written = axes.text(
+        x,
+        y,
+        text.replace("$", r"\$"),
+        ha="center",
+        va="center_baseline",
+        fontsize=size,
+        color=colour,
+    )
     written.set(in_layout=False, clip_on=True)
     if colour == WORDS:
         written.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
 
 
 def _draw_bubbles(axes: Axes, picture: _Picture) -> None:
-    """The share of the rank's step in every bubble that has room for it; where nothing is left to do it is a drain."""
+    """The share of the rank's step in every bubble that has room for it; where nothing is left to
+    do it is a drain."""
     idle, ends, places = picture.idle, picture.ends, picture.places
     middle, length = (idle.start + idle.end) / 2, idle.end - idle.start
     step = np.minimum((ends[:, idle.rank] < middle).sum(axis=0), len(ends) - 1)
@@ -221,8 +255,8 @@ def _draw_bubbles(axes: Axes, picture: _Picture) -> None:
 
 
 def _draw_steps(axes: Axes, picture: _Picture) -> None:
-    """Lines where a step is over, and above what is between them; where workers do not wait for each other, each has
-    lines of its own."""
+    """Lines where a step is over, and above what is between them; where workers do not wait for
+    each other, each has lines of its own."""
     ends, rows = picture.ends.max(axis=1), len(picture.ranks)
     if len(ends) == 1:
         return
@@ -242,7 +276,10 @@ def _draw_steps(axes: Axes, picture: _Picture) -> None:
 def _name_ranks(axes: Axes, picture: _Picture) -> None:
     """Who it is at the left, the share of the run that are bubbles at the right."""
     rows, places = np.arange(0, len(picture.ranks), picture.every), picture.places.main_middle
-    names = [rank_name(picture.timeline.schedule, rank).removeprefix("rank ") for rank in picture.ranks[rows].tolist()]
+    names = [
+        rank_name(picture.timeline.schedule, rank).removeprefix("rank ")
+        for rank in picture.ranks[rows].tolist()
+    ]
     axes.set_yticks(places[rows], names)
     axes.set_ylabel("rank")
     rows = rows[rows < picture.plan.workers]
@@ -256,7 +293,9 @@ def _summary(picture: _Picture) -> list[str]:
     share = picture.shares
     least, most = int(np.argmin(share)), int(np.argmax(share))
     extremes = f"from {share[least]:.1%} (rank {least}) to {share[most]:.1%} (rank {most})"
-    thinned = [f"one rank in {picture.every} is labelled, boxes and bubbles are not"] * (picture.every > 1)
+    thinned = [f"one rank in {picture.every} is labelled, boxes and bubbles are not"] * (
+        picture.every > 1
+    )
     return [f"bubbles: {share.mean():.1%} of the run, {extremes}", *thinned]
 
 
@@ -264,4 +303,7 @@ def _handles(picture: _Picture) -> list[Patch]:
     phases = picture.timeline.schedule.phases
     kinds = {kind_of(phases[phase]) for phase in np.unique(picture.bars.boxes.phase).tolist()}
     handles = [Patch(facecolor=colour, label=kind) for kind, colour in colours(kinds).items()]
-    return [*handles, Patch(facecolor="white", edgecolor=GREY, label="bubble: the main\nlane is idle")]
+    return [
+        *handles,
+        Patch(facecolor="white", edgecolor=GREY, label="bubble: the main\nlane is idle"),
+    ]

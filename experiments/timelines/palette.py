@@ -30,12 +30,14 @@ COLOURS = {
     "wait": "#bbbbbb",
     "restart": "#a51c30",
 }
-"""Of the usual kinds, the first word of a phase, after Okabe and Ito and after Tol; others get one of `SPARE`."""
+"""Of the usual kinds, the first word of a phase, after Okabe and Ito and after Tol; others get one
+of `SPARE`."""
 SPARE = ("#44aa99", "#aa4499", "#88ccee", "#cc6677", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
 
 
 def colours(kinds: Iterable[str]) -> dict[str, str]:
-    """The colour of every kind: the usual ones have theirs, others one that follows from the name."""
+    """The colour of every kind: the usual ones have theirs, others one that follows from the
+    name."""
     given = set(kinds)
     found = {kind: COLOURS[kind] for kind in COLOURS if kind in given}
     for kind in sorted(given - set(found)):

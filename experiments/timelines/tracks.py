@@ -19,8 +19,8 @@ Integers = npt.NDArray[np.integer]
 
 
 class Boxes(NamedTuple):
-    """What is on `lane` of `rank` from `start` to `end` (seconds), one row each: from the start of operation `first` to
-    the finish of `last`. `phase` indexes the phases of the schedule."""
+    """What is on `lane` of `rank` from `start` to `end` (seconds), one row each: from the start of
+    operation `first` to the finish of `last`. `phase` indexes the phases of the schedule."""
 
     rank: Ints
     lane: Ints
@@ -41,7 +41,8 @@ class Boxes(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """When the lane of `rank` was idle (seconds), one row each, until operation `awaited` finished; -1 in a drain."""
+    """When the lane of `rank` was idle (seconds), one row each, until operation `awaited` finished;
+    -1 in a drain."""
 
     rank: Ints
     start: Floats
@@ -50,7 +51,8 @@ class Gaps(NamedTuple):
 
 
 class Sends(NamedTuple):
-    """When a transfer held a medium of its first link (seconds), one row a transfer between two ranks."""
+    """When a transfer held a medium of its first link (seconds), one row a transfer between two
+    ranks."""
 
     operation: Ints
     medium: Ints
@@ -69,7 +71,8 @@ def lane_name(plan: Plan, lane: int) -> str:
 
 
 def computations(plan: Plan, timeline: Timeline) -> Boxes:
-    """Computations that take time, but for those with which a rank enters and leaves a communication."""
+    """Computations that take time, but for those with which a rank enters and leaves a
+    communication."""
     schedule = timeline.schedule
     shown = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
     ends = np.concatenate((plan.spans.first, plan.spans.last))
@@ -79,23 +82,36 @@ def computations(plan: Plan, timeline: Timeline) -> Boxes:
 
 
 def communications(plan: Plan, timeline: Timeline) -> Boxes:
-    """Communications as a rank sees them, from entering to leaving, but for those that take no time."""
+    """Communications as a rank sees them, from entering to leaving, but for those that take no
+    time."""
     boxes = _boxes(timeline, *plan.spans)
     return boxes.take(boxes.end > boxes.start)
 
 
 def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: Ints) -> Boxes:
     phase = timeline.schedule.phase[first].astype(np.int32)
-    return Boxes(rank, lane.astype(np.int32), timeline.start[first], timeline.finish[last], phase, first, last)
+    return Boxes(
+        rank,
+        lane.astype(np.int32),
+        timeline.start[first],
+        timeline.finish[last],
+        phase,
+        first,
+        last,
+    )
 
 
 def gaps(plan: Plan, timeline: Timeline) -> Gaps:
-    """The bubbles of the workers' main lanes, by rank and time: those that `simulator.bubbles` adds up.
+    """The bubbles of the workers' main lanes, by rank and time: those that `simulator.bubbles` adds
+    up.
 
-    After its final computation a rank waits for the last operation that it takes part in, then it drains.
+    After its final computation a rank waits for the last operation that it takes part in, then it
+    drains.
     """
     schedule, makespan = timeline.schedule, timeline.makespan
-    main = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    main = (
+        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    )
     own = np.flatnonzero(main).astype(np.int32)
     own = own[np.lexsort((timeline.finish[own], timeline.start[own], schedule.rank[own]))]
     rank, start, finish = schedule.rank[own], timeline.start[own], timeline.finish[own]
@@ -109,7 +125,9 @@ def gaps(plan: Plan, timeline: Timeline) -> Gaps:
         np.concatenate((rank[gap], idle, idle)),
         np.concatenate((free[gap], finish[last], done)),
         np.concatenate((start[gap], done, np.full(len(idle), makespan))),
-        np.concatenate((_awaited(timeline, own[gap]), final, np.full(len(idle), -1, dtype=np.int32))),
+        np.concatenate(
+            (_awaited(timeline, own[gap]), final, np.full(len(idle), -1, dtype=np.int32))
+        ),
     )
     order = np.lexsort((found.start, found.rank))
     order = order[(found.end > found.start)[order]]
@@ -123,7 +141,8 @@ def _awaited(timeline: Timeline, operations: Ints) -> Ints:
 
 
 def sends(timeline: Timeline) -> Sends:
-    """Transfers between two ranks while they hold that medium of their first link which they hold longest."""
+    """Transfers between two ranks while they hold that medium of their first link which they hold
+    longest."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     operation, link, node = timeline.hops
     first = node == timeline.routed.node_indptr[operation]
@@ -133,18 +152,26 @@ def sends(timeline: Timeline) -> Sends:
     row = np.repeat(np.arange(len(link)), count)
     begins = np.cumsum(count) - count
     medium = media[indptr[link[row]] + np.arange(len(row)) - begins[row]]
-    held = topology.medium_gap[medium] + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+    held = (
+        topology.medium_gap[medium]
+        + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+    )
     longest = np.maximum.reduceat(held, begins) if len(held) else held
     chosen = np.flatnonzero(held == longest[row])
     chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
-    end = timeline.sent[operation] if timeline.sharing == "fair" else timeline.start[operation] + longest
+    end = (
+        timeline.sent[operation]
+        if timeline.sharing == "fair"
+        else timeline.start[operation] + longest
+    )
     return Sends(operation, medium[chosen], timeline.start[operation], end)
 
 
 def bands(
     track: Integers, start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats
 ) -> npt.NDArray[np.int64]:
-    """The band of every span, so that no two of a track and a band overlap: 0 wherever they do not overlap anyway."""
+    """The band of every span, so that no two of a track and a band overlap: 0 wherever they do not
+    overlap anyway."""
     order = np.lexsort((end, start, track))
     track, start, end = track[order], start[order], end[order]
     band = np.zeros(len(order), dtype=np.int64)
@@ -158,7 +185,8 @@ def bands(
 
 
 def partition(start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats) -> Ints:
-    """The fewest bands in which no two spans overlap, for spans in order of start: each takes the lowest free one."""
+    """The fewest bands in which no two spans overlap, for spans in order of start: each takes the
+    lowest free one."""
     band, free = np.zeros(len(start), dtype=np.int32), list[int]()
     busy: list[tuple[float, int]] = []
     for k, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):

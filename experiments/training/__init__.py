@@ -1,1 +1,2 @@
-"""Questions about training: one run explained, sweeps of options, scaling curves with what-if lines."""
+"""Questions about training: one run explained, sweeps of options, scaling curves with what-if
+lines."""

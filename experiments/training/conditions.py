@@ -20,9 +20,12 @@ def parse(
     batches: str | None = None,
     seed: int = 0,
 ) -> Conditions:
-    """`straggler` like "3:1.5,5:2", `noise` like "lognormal:0.1" or a file with a time a line, `fail` like
-    "rank=3,step=5,restart=30s", `batches` like "3:8"."""
-    slower = {rank: float(factor) for rank, factor in _pairs("--straggler", straggler, r"\d{1,6}(\.\d{1,6})?", "3:1.5")}
+    """`straggler` like "3:1.5,5:2", `noise` like "lognormal:0.1" or a file with a time a line,
+    `fail` like "rank=3,step=5,restart=30s", `batches` like "3:8"."""
+    slower = {
+        rank: float(factor)
+        for rank, factor in _pairs("--straggler", straggler, r"\d{1,6}(\.\d{1,6})?", "3:1.5")
+    }
     fewer = {rank: int(count) for rank, count in _pairs("--batches", batches, r"\d{1,9}", "3:8")}
     sigma, observed = _noise(noise)
     if seed < 0:
@@ -31,15 +34,21 @@ def parse(
 
 
 def slow_links(text: str | None) -> dict[str, float]:
-    """By rank or by name of a link, as "3:0.5" or "gpu3->switch:0.5": the share of its bandwidth that is left."""
+    """By rank or by name of a link, as "3:0.5" or "gpu3->switch:0.5": the share of its bandwidth
+    that is left."""
     links: dict[str, float] = {}
     for part in filter(None, (text or "").split(",")):
         name, _, factor = part.rpartition(":")
         if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?|\.\d{1,6}", factor, re.ASCII):
-            raise InputError(f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, like 3:0.5")
+            raise InputError(
+                f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, "
+                f"like 3:0.5"
+            )
         links[name] = float(factor)
         if links[name] > 1:
-            raise InputError(f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is 1 at most")
+            raise InputError(
+                f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is 1 at most"
+            )
     return links
 
 
@@ -69,10 +78,14 @@ def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
     except (InputError, UnicodeDecodeError) as error:
         why = error if isinstance(error, InputError) else "it is no text"
         raise InputError(
-            f"--noise {text[:60]!r} is neither lognormal:SIGMA nor a file with a time a line ({why})"
+            f"--noise {text[:60]!r} is neither lognormal:SIGMA nor a file with a time a line "
+            f"({why})"
         ) from None
     if len(data) > MOST_BYTES:
-        raise InputError(f"--noise {text}: more than {MOST_BYTES // 2**20} MiB, 1 to {MOST_OBSERVED} times are right")
+        raise InputError(
+            f"--noise {text}: more than {MOST_BYTES // 2**20} MiB, 1 to {MOST_OBSERVED} times "
+            f"are right"
+        )
     if not 1 <= len(lines) <= MOST_OBSERVED:
         raise InputError(f"--noise {text}: {len(lines)} times, 1 to {MOST_OBSERVED} are right")
     return 0.0, tuple(_observed(text, number, line) for number, line in enumerate(lines, 1))
@@ -95,7 +108,8 @@ def _failure(text: str | None) -> Failure | None:
     known = {"rank", "step", "restart", "timeout", "checkpoint"}
     if not {"rank", "step", "restart"} <= set(given) <= known or len(given) < len(parts):
         raise InputError(
-            f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and timeout=10s,checkpoint=4 if you like"
+            f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and "
+            f"timeout=10s,checkpoint=4 if you like"
         )
     for key in ("rank", "step", "checkpoint"):
         if not re.fullmatch(r"\d{1,9}", given.get(key, "1"), re.ASCII):

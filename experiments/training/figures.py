@@ -15,7 +15,8 @@ WHAT_IF = {"twice_bandwidth_s": "2β", "half_latency_s": "α/2", "twice_compute_
 
 
 def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
-    """Samples per second and efficiency by number of workers; dashed, what twice the machine would do."""
+    """Samples per second and efficiency by number of workers; dashed, what twice the machine would
+    do."""
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     p = [_number(record, "ranks") for record in records]
@@ -25,7 +26,8 @@ def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
     upper.plot(p, rate, "o-", color="C0", label="simulated")
     for number, (column, name) in enumerate(WHAT_IF.items()):
         faster = [
-            r * _number(record, "step_s") / _number(record, column) for r, record in zip(rate, records, strict=True)
+            r * _number(record, "step_s") / _number(record, column)
+            for r, record in zip(rate, records, strict=True)
         ]
         upper.plot(p, faster, "--", color=f"C{number + 1}", label=name)
     lower.plot(p, [_number(record, "efficiency") for record in records], "o-", color="C0")
@@ -47,18 +49,33 @@ def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
 
 
 def swept_figure(records: Sequence[Record], swept: str, kind: str) -> bytes:
-    """Step time, and what of it is exposed communication, at each value of an option; a line a number of workers."""
+    """Step time, and what of it is exposed communication, at each value of an option; a line a
+    number of workers."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
     values = list(dict.fromkeys(str(record[swept]) for record in records))
     for number, p in enumerate(dict.fromkeys(record["ranks"] for record in records)):
         curve = [record for record in records if record["ranks"] == p]
         place = [values.index(str(record[swept])) for record in curve]
-        axes.plot(place, [_number(r, "step_s") for r in curve], "o-", color=f"C{number}", label=f"{p} workers")
         axes.plot(
-            place, [_number(r, "exposed_s") for r in curve], ".--", color=f"C{number}", label="exposed communication"
+            place,
+            [_number(r, "step_s") for r in curve],
+            "o-",
+            color=f"C{number}",
+            label=f"{p} workers",
         )
-    axes.set_xticks(range(len(values)), [shown(value) for value in values], rotation=30 if len(values) > 8 else 0)
+        axes.plot(
+            place,
+            [_number(r, "exposed_s") for r in curve],
+            ".--",
+            color=f"C{number}",
+            label="exposed communication",
+        )
+    axes.set_xticks(
+        range(len(values)),
+        [shown(value) for value in values],
+        rotation=30 if len(values) > 8 else 0,
+    )
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel(swept)

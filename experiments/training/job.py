@@ -57,7 +57,8 @@ class Job:
         return Run(self, ranks, plan, train(plan, self.rules.simulate))
 
     def alone(self, ranks: int) -> float:
-        """Samples per second of the first of `ranks` workers by itself (with its server) where nothing disturbs."""
+        """Samples per second of the first of `ranks` workers by itself (with its server) where
+        nothing disturbs."""
         topology = replace(self, slow_links={}).topology(ranks)
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
@@ -71,8 +72,8 @@ TRACED = 2_000_000
 
 @dataclass(frozen=True)
 class Row:
-    """One run, units in the names: all are means over ranks, and over steps where they are of a step. Memory is traced
-    up to `TRACED` operations."""
+    """One run, units in the names: all are means over ranks, and over steps where they are of a
+    step. Memory is traced up to `TRACED` operations."""
 
     model: str
     device: str
@@ -135,14 +136,20 @@ class Run:
     def _steps(self) -> float:
         """Steps of the whole run; without a fixed order of updates, p updates are a step."""
         updates = self.plan.updates
-        return len(updates.worker) / self.plan.workers if updates and len(updates.worker) else self.plan.steps
+        return (
+            len(updates.worker) / self.plan.workers
+            if updates and len(updates.worker)
+            else self.plan.steps
+        )
 
     @property
     def title(self) -> str:
         """What ran where, in words."""
         job, model = self.job, self.job.model
         what = f"{model.name}, batch {model.batch} on {model.device}, {job.name}"
-        return f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.topology}"
+        return (
+            f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.topology}"
+        )
 
     @cached_property
     def wrong(self) -> str:
@@ -164,7 +171,11 @@ class Run:
     def proof(self) -> str:
         """What has been proven of a step."""
         promise = self.job.strategy.promise
-        return f"a step proven: {promise.name} of the gradients" if promise else "in the order of service: not proven"
+        return (
+            f"a step proven: {promise.name} of the gradients"
+            if promise
+            else "in the order of service: not proven"
+        )
 
     def by_phase(self) -> dict[str, float]:
         """Seconds of computation on the critical path by kind of phase."""
@@ -206,8 +217,8 @@ class Run:
         )
 
     def what_if(self) -> dict[str, tuple[float, float]]:
-        """Seconds a step with twice the bandwidth, half the latency and twice the compute: to first order from what
-        each is worth on the critical path, and simulated."""
+        """Seconds a step with twice the bandwidth, half the latency and twice the compute: to first
+        order from what each is worth on the critical path, and simulated."""
         steps = self.measures.window.steps
         half = {part: seconds / 2 / steps for part, seconds in worth(self.path).items()}
         now = self.length / steps
@@ -216,7 +227,9 @@ class Run:
             HALF_LATENCY: now - half["latency"] - half["gap"],
             TWICE_COMPUTE: now - half["compute"] + self._restarts() / 2,
         }
-        return {name: (first_order[name], self._simulated(change)) for name, change in CHANGES.items()}
+        return {
+            name: (first_order[name], self._simulated(change)) for name, change in CHANGES.items()
+        }
 
     def _restarts(self) -> float:
         """Seconds a step that restarts take on the critical path: no device makes them faster."""
@@ -228,23 +241,39 @@ class Run:
         return float(timeline.finish[counted.last]) / counted.steps
 
 
-TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = "twice the bandwidth", "half the latency", "twice the compute"
+TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = (
+    "twice the bandwidth",
+    "half the latency",
+    "twice the compute",
+)
 
 
 def _wider(plan: Plan) -> Plan:
-    return replace(plan, topology=replace(plan.topology, medium_bandwidth=plan.topology.medium_bandwidth * 2))
+    return replace(
+        plan, topology=replace(plan.topology, medium_bandwidth=plan.topology.medium_bandwidth * 2)
+    )
 
 
 def _sooner(plan: Plan) -> Plan:
     topology = plan.topology
-    return replace(plan, topology=replace(topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2))
+    return replace(
+        plan,
+        topology=replace(
+            topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2
+        ),
+    )
 
 
 def _faster(plan: Plan) -> Plan:
     schedule = plan.schedule
     restarts = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
     computed = (schedule.kind == COMPUTATION) & ~restarts
-    return replace(plan, schedule=replace(schedule, seconds=np.where(computed, schedule.seconds / 2, schedule.seconds)))
+    return replace(
+        plan,
+        schedule=replace(
+            schedule, seconds=np.where(computed, schedule.seconds / 2, schedule.seconds)
+        ),
+    )
 
 
 CHANGES: dict[str, Callable[[Plan], Plan]] = {

@@ -39,11 +39,15 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
                 "computing_s": float(measures.computing[rank]),
                 "exposed_s": float(measures.exposed[rank]),
                 "hidden_s": float(measures.hidden[rank]),
-                "bubble_s": dict(zip(CAUSE_KEYS, measures.bubbles.seconds[rank].tolist(), strict=True)),
+                "bubble_s": dict(
+                    zip(CAUSE_KEYS, measures.bubbles.seconds[rank].tolist(), strict=True)
+                ),
             }
             for rank in range(found.ranks)
         ],
-        "memory": None if found.memory is None else _over_time(found.memory, found.timeline.schedule.ranks),
+        "memory": None
+        if found.memory is None
+        else _over_time(found.memory, found.timeline.schedule.ranks),
         "staleness": measures.staleness.tolist(),
         "chosen": list(found.plan.words),
         "model_source": found.plan.model.source,
@@ -53,7 +57,10 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
 def _attempts(found: Run) -> Mapping[str, object]:
     """The number of each step and whether it is lost; of updates in no fixed order no step is."""
     if found.plan.updates is None:
-        return {"step_numbers": found.plan.numbers.tolist(), "steps_lost": (found.plan.useful == 0).tolist()}
+        return {
+            "step_numbers": found.plan.numbers.tolist(),
+            "steps_lost": (found.plan.useful == 0).tolist(),
+        }
     steps = len(found.measures.steps)
     return {"step_numbers": list(range(steps)), "steps_lost": [False] * steps}
 
@@ -83,13 +90,20 @@ CAUSE_KEYS = ("transfer", "contention", "slower_peer", "drain")
 
 def text(found: Run, what_if: WhatIf) -> str:
     """What people read."""
-    row, waiting = found.row, wait_cells(found.waits, found.timeline.schedule, found.measures.window.steps)
+    row, waiting = (
+        found.row,
+        wait_cells(found.waits, found.timeline.schedule, found.measures.window.steps),
+    )
     blocks = [
         f"{found.title}: {format_seconds(row.step_s)} a step",
         align(_summary(found)),
         "bubbles: why devices wait, of a step\n" + align(_bubbles(found)),
         "where the time goes (the critical path)\n" + align(_path(found)),
-        *(["contention: waiting behind messages of other ranks, of a step\n" + align(waiting)] if waiting else []),
+        *(
+            ["contention: waiting behind messages of other ranks, of a step\n" + align(waiting)]
+            if waiting
+            else []
+        ),
         "what would help\n" + align(_helping(found, what_if)),
     ]
     chosen = found.plan.words
@@ -104,9 +118,21 @@ def _summary(found: Run) -> list[list[str]]:
     talked = row.exposed_s + row.hidden_s
     lines = [
         ["  step", format_seconds(row.step_s), _spread(found)],
-        ["  samples/s", rate(row.samples_per_s), f"{row.efficiency:.1%} of {row.ranks} times one worker alone"],
-        ["  computing", format_seconds(row.computing_s), f"{row.computing_s / (row.step_s or 1.0):.1%} of the step"],
-        *([["  restarting", format_seconds(row.restarting_s), "of the mean step"]] if row.restarting_s else []),
+        [
+            "  samples/s",
+            rate(row.samples_per_s),
+            f"{row.efficiency:.1%} of {row.ranks} times one worker alone",
+        ],
+        [
+            "  computing",
+            format_seconds(row.computing_s),
+            f"{row.computing_s / (row.step_s or 1.0):.1%} of the step",
+        ],
+        *(
+            [["  restarting", format_seconds(row.restarting_s), "of the mean step"]]
+            if row.restarting_s
+            else []
+        ),
         [
             "  communicating",
             format_seconds(talked),
@@ -114,7 +140,11 @@ def _summary(found: Run) -> list[list[str]]:
         ],
         ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
         ["  peak memory", memory_cell(row.peak_B), "the fullest rank"],
-        ["  redundant", memory_cell(row.redundant_B), "the peak amount of duplicate data over all ranks"],
+        [
+            "  redundant",
+            memory_cell(row.redundant_B),
+            "the peak amount of duplicate data over all ranks",
+        ],
     ]
     if len(found.measures.staleness):
         lines.append(["  staleness", f"{row.staleness:.2f}", _stale(found)])
@@ -126,8 +156,14 @@ def _spread(found: Run) -> str:
     steps = found.measures.steps
     if len(steps) < 2:
         return ""
-    of = "" if found.plan.updates is None else f" times {found.ranks} update{'' if found.ranks == 1 else 's'}"
-    return f"mean of {len(steps)}{of}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
+    of = (
+        ""
+        if found.plan.updates is None
+        else f" times {found.ranks} update{'' if found.ranks == 1 else 's'}"
+    )
+    return (
+        f"mean of {len(steps)}{of}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
+    )
 
 
 def _stale(found: Run) -> str:
@@ -167,10 +203,18 @@ def _bubbles(found: Run) -> list[list[str]]:
 
 def _path(found: Run) -> list[list[str]]:
     total, steps = found.length or 1.0, found.measures.window.steps
-    by_part = {part: seconds for part, seconds in parts(found.path).items() if seconds > 0 and part != "compute"}
-    by_phase = {f"compute: {phase}": seconds for phase, seconds in found.by_phase().items() if seconds > 0}
+    by_part = {
+        part: seconds
+        for part, seconds in parts(found.path).items()
+        if seconds > 0 and part != "compute"
+    }
+    by_phase = {
+        f"compute: {phase}": seconds for phase, seconds in found.by_phase().items() if seconds > 0
+    }
     together = {**by_phase, **{part: by_part[part] for part in PARTS if part in by_part}}
-    return [[f"  {name}", format_seconds(s / steps), f"{s / total:.1%}"] for name, s in together.items()]
+    return [
+        [f"  {name}", format_seconds(s / steps), f"{s / total:.1%}"] for name, s in together.items()
+    ]
 
 
 def _helping(found: Run, what_if: WhatIf) -> list[list[str]]:

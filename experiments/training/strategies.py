@@ -27,7 +27,8 @@ Parser = Callable[[str], object]
 
 
 def find(text: str) -> Strategy:
-    """The strategy for NAME or NAME:key=value,...; raises InputError that lists the options if there is no such."""
+    """The strategy for NAME or NAME:key=value,...; raises InputError that lists the options if
+    there is no such."""
     name, _, options = text.partition(":")
     strategy = find_class(name)()
     given: set[str] = set()
@@ -64,7 +65,8 @@ def listed() -> dict[str, Strategy]:
 
 
 def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
-    """What a sweep over `text` sets an option to: "1MiB..200MiB:x2", "1..8" or a comma-separated list."""
+    """What a sweep over `text` sets an option to: "1MiB..200MiB:x2", "1..8" or a comma-separated
+    list."""
     known = options_of(strategy)
     if key not in known:
         raise InputError(_wrong_option(name, key, strategy))
@@ -76,7 +78,9 @@ def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
         return ([zero] if zero else []) + [f"{size!r}B" for size in parse_sizes(rest)]
     if isinstance(field.default, int) and not isinstance(field.default, bool):
         return [str(count) for count in parse_counts(text)]
-    raise InputError(f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us")
+    raise InputError(
+        f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us"
+    )
 
 
 def shown(value: str) -> str:
@@ -114,4 +118,6 @@ def _wrong_option(name: str, key: str, strategy: Strategy) -> str:
     hint = f"did you mean {near[0]!r}? " if near else ""
     width = max(map(len, known), default=0)
     lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in known.items()]
-    return "\n".join([f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines])
+    return "\n".join(
+        [f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines]
+    )

@@ -27,7 +27,9 @@ def _seconds(key: str) -> Cell:
 
 
 def _share(key: str) -> Cell:
-    return lambda record: f"{float(record[key] or 0.0) / (float(record['step_s'] or 0.0) or 1.0):.1%}"
+    return lambda record: (
+        f"{float(record[key] or 0.0) / (float(record['step_s'] or 0.0) or 1.0):.1%}"
+    )
 
 
 def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
@@ -59,7 +61,9 @@ def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
 
 def _what_if_cell(name: str) -> Cell:
     def cell(record: Record) -> str:
-        first, simulated = (float(record[f"{name}{kind}"] or 0.0) for kind in ("_first_order_s", "_s"))
+        first, simulated = (
+            float(record[f"{name}{kind}"] or 0.0) for kind in ("_first_order_s", "_s")
+        )
         return f"{format_seconds(simulated)} ({format_seconds(first)})"
 
     return cell

@@ -1,4 +1,5 @@
-"""The algorithms by name. A family's file is imported when one of its algorithms is first asked for."""
+"""The algorithms by name. A family's file is imported when one of its algorithms is first asked
+for."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -37,7 +38,8 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm called `name`. Raises InputError with the nearest name, or with those of the collective it is."""
+    """The algorithm called `name`. Raises InputError with the nearest name, or with those of the
+    collective it is."""
     known = algorithms()
     if name not in known:
         raise InputError(_unknown(name, known))
@@ -47,7 +49,9 @@ def find(name: str) -> Algorithm:
 def _unknown(name: str, known: dict[str, Algorithm]) -> str:
     quoted = f"{name[:80]!r}"
     plain = _plain(name)
-    computing = [key for key, algorithm in known.items() if _plain(algorithm.collective.name) == plain]
+    computing = [
+        key for key, algorithm in known.items() if _plain(algorithm.collective.name) == plain
+    ]
     if len(computing) > 1:
         return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
     if computing:

@@ -9,7 +9,8 @@ from simulator.schedule import Schedule
 
 
 def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
-    """Peers in the order r+1, r+2, ...; blocks land in scratch and are put in place when all is sent."""
+    """Peers in the order r+1, r+2, ...; blocks land in scratch and are put in place when all is
+    sent."""
     pairs = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="exchange")
     rank = np.arange(ranks)
     for turn in range(1, ranks):
@@ -24,6 +25,10 @@ def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
 
 ALGORITHMS = (
     Algorithm(
-        "pairwise", ALL_TO_ALL, pairwise_all_to_all, cost_models.PAIRWISE_ALL_TO_ALL, "every block straight to its rank"
+        "pairwise",
+        ALL_TO_ALL,
+        pairwise_all_to_all,
+        cost_models.PAIRWISE_ALL_TO_ALL,
+        "every block straight to its rank",
     ),
 )

@@ -1,4 +1,5 @@
-"""Binary tree: V in pieces that follow one another, every rank with two children: rank r has 2r + 1 and 2r + 2."""
+"""Binary tree: V in pieces that follow one another, every rank with two children: rank r has 2r + 1
+and 2r + 2."""
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def binary_tree_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Sc
 
 
 def binary_tree_all_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """A reduce, and when rank 0 has all of it a broadcast: what Open MPI calls nonoverlapping, of long messages."""
+    """A reduce, and when rank 0 has all of it a broadcast: what Open MPI calls nonoverlapping, of
+    long messages."""
     tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
     _broadcast(tree, after=_reduce(tree))
     return tree.build()

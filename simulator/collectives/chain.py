@@ -11,7 +11,8 @@ PIECES = 64
 
 
 def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """Rank r passes each piece on to rank r + 1 as soon as it has it: NCCL's ring, when it broadcasts.
+    """Rank r passes each piece on to rank r + 1 as soon as it has it: NCCL's ring, when it
+    broadcasts.
 
     >>> chain_broadcast(4, 4096.0).sent().tolist()
     [4096.0, 4096.0, 4096.0, 0.0]

@@ -21,13 +21,15 @@ Bytes = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Collective:
-    """`postcondition` takes the workers' buffers before, shape (workers, slots), and returns which slots are promised
-    and what they hold after: torch.distributed's conventions, the root is rank 0.
+    """`postcondition` takes the workers' buffers before, shape (workers, slots), and returns which
+    slots are promised and what they hold after: torch.distributed's conventions, the root is rank
+    0.
 
-    `busbw` is nccl-tests' factor from algbw to busbw. No schedule without in-network reduction moves less than
-    `volume` in all, no rank sends less than `sends` or receives less than `receives` (a rank that is not the root).
-    Sizes follow nccl-tests: V is the output of an all-gather, the input of a reduce-scatter, the root's buffer in a
-    gather or scatter, a rank's send buffer else.
+    `busbw` is nccl-tests' factor from algbw to busbw. No schedule without in-network reduction
+    moves less than `volume` in all, no rank sends less than `sends` or receives less than
+    `receives` (a rank that is not the root). Sizes follow nccl-tests: V is the output of an
+    all-gather, the input of a reduce-scatter, the root's buffer in a gather or scatter, a rank's
+    send buffer else.
     """
 
     name: str
@@ -39,8 +41,8 @@ class Collective:
 
 
 class Fitted(NamedTuple):
-    """A schedule made for a machine; the machine with the switches that take part as further ranks; the closed form
-    that goes with it; and what was chosen, in words."""
+    """A schedule made for a machine; the machine with the switches that take part as further ranks;
+    the closed form that goes with it; and what was chosen, in words."""
 
     schedule: Schedule
     topology: Topology
@@ -52,8 +54,9 @@ class Fitted(NamedTuple):
 class Algorithm:
     """One declaration, read by the command line, the docs and the tests.
 
-    `build(ranks, nbytes)` writes the schedule for `ranks` workers, which needs `servers` devices besides. An algorithm
-    that is made for the machine has `fit(topology, ranks, nbytes)` as well, which chooses what `build` leaves plain.
+    `build(ranks, nbytes)` writes the schedule for `ranks` workers, which needs `servers` devices
+    besides. An algorithm that is made for the machine has `fit(topology, ranks, nbytes)` as well,
+    which chooses what `build` leaves plain.
     """
 
     name: str
@@ -144,7 +147,9 @@ def _none(ranks: int) -> float:
     return 0.0
 
 
-ALL_REDUCE = Collective("all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * _others(p), _one, _one)
+ALL_REDUCE = Collective(
+    "all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * _others(p), _one, _one
+)
 REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, _others, _rest, _share)
 ALL_GATHER = Collective("all_gather", _all_gather, _rest, _others, _share, _rest)
 REDUCE = Collective("reduce", _reduce, _one, _others, _one, _none)

@@ -1,7 +1,8 @@
-"""Two binary trees over the nodes, each for half of V: who passes on in one has nobody below it in the other.
+"""Two binary trees over the nodes, each for half of V: who passes on in one has nobody below it in
+the other.
 
-After Sanders, Speck, Träff, Two-tree algorithms, Parallel Computing 35, 2009; it is what NCCL calls Tree. Inside a node
-the ranks are a chain, whose first rank stands in both trees.
+After Sanders, Speck, Träff, Two-tree algorithms, Parallel Computing 35, 2009; it is what NCCL calls
+Tree. Inside a node the ranks are a chain, whose first rank stands in both trees.
 """
 
 import numpy as np
@@ -22,11 +23,12 @@ Numbers = npt.NDArray[np.int64]
 def double_tree_all_reduce(
     ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, pieces: int = PIECES
 ) -> Schedule:
-    """Each tree reduces its half of V to its root and broadcasts it from there, each of its `pieces` on its own.
+    """Each tree reduces its half of V to its root and broadcasts it from there, each of its
+    `pieces` on its own.
 
-    Nodes have `per_node` ranks each, one after the other; the last may have fewer. With several `channels` each has an
-    equal share of V and two trees for it, and channel c begins its chains with the c-th rank of each node. Raises
-    InputError for none.
+    Nodes have `per_node` ranks each, one after the other; the last may have fewer. With several
+    `channels` each has an equal share of V and two trees for it, and channel c begins its chains
+    with the c-th rank of each node. Raises InputError for none.
 
     >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
     [4096.0, 8192.0, 8192.0, 4096.0]
@@ -38,21 +40,26 @@ def double_tree_all_reduce(
 
 
 def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """The nodes of the machine, in the order of their first ranks, with a channel for each NIC of a node, but no more
-    than it has ranks; a device that is in no node is one of its own."""
+    """The nodes of the machine, in the order of their first ranks, with a channel for each NIC of a
+    node, but no more than it has ranks; a device that is in no node is one of its own."""
     node = _nodes(topology, ranks)
     sizes = np.bincount(node)
-    nics = np.count_nonzero(topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]]))
+    nics = np.count_nonzero(
+        topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]])
+    )
     channels = max(1, min(int(sizes.min()), int(nics)))
     cost = cost_models.double_tree(FINE, int(_ranked(node, channels)[1].max()), channels)
-    words = f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
+    words = (
+        f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
+    )
     return Fitted(_all_reduce(node, nbytes, channels, FINE), topology, cost, (words,))
 
 
 def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:
     """Over ranks of which `node` says the number of the node, shape (ranks,).
 
-    Piece by piece, so that of two that are ready at once the earlier goes first, be it on its way up or down.
+    Piece by piece, so that of two that are ready at once the earlier goes first, be it on its way
+    up or down.
     """
     builder = ScheduleBuilder(len(node), nbytes, slots=2 * channels * pieces, phase="reduce")
     parent, depth = _ranked(node, channels)
@@ -60,15 +67,20 @@ def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Sch
     for piece in range(pieces):
         builder.phase("reduce")
         for tree, child in reversed(joins):
-            builder.reduce(child, parent[tree, child], slot=len(parent) * piece + tree, channel=tree // 2)
+            builder.reduce(
+                child, parent[tree, child], slot=len(parent) * piece + tree, channel=tree // 2
+            )
         builder.phase("broadcast")
         for tree, child in joins:
-            builder.copy(parent[tree, child], child, slot=len(parent) * piece + tree, channel=tree // 2)
+            builder.copy(
+                parent[tree, child], child, slot=len(parent) * piece + tree, channel=tree // 2
+            )
     return builder.build()
 
 
 def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
-    """Parent (-1: none) and depth of every rank in the two trees of every channel, shape (2 * channels, ranks)."""
+    """Parent (-1: none) and depth of every rank in the two trees of every channel, shape (2 *
+    channels, ranks)."""
     order, size = np.argsort(node, kind="stable"), np.bincount(node)
     first = np.cumsum(size) - size
     place = np.empty_like(order)
@@ -84,9 +96,9 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
 def trees(nodes: int) -> Numbers:
     """The parent (-1: none) of every node in the two trees, shape (2, nodes).
 
-    In the first the odd nodes are leaves, and node 0 is above them all. The second is the first turned round for an
-    even number, so that the even nodes are leaves; moved on by one for an odd number, where node 0 alone passes on
-    in both, for one node below it in each.
+    In the first the odd nodes are leaves, and node 0 is above them all. The second is the first
+    turned round for an even number, so that the even nodes are leaves; moved on by one for an odd
+    number, where node 0 alone passes on in both, for one node below it in each.
 
     >>> trees(6).tolist()
     [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]

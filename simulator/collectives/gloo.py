@@ -1,8 +1,9 @@
 """Gloo's operations: what goes through its rings in segments, and what goes straight to its rank.
 
-After allreduce.cc, reduce.cc, allgather.cc, broadcast.cc, scatter.cc, gather.cc and alltoall.cc of gloo, and its
-transport/tcp/pair.cc: data leave when the receiver has said that it is ready for them. The root is rank 0. A
-reduce-scatter is none of its own: ProcessGroupGloo of PyTorch copies each rank's chunk out of an all-reduce.
+After allreduce.cc, reduce.cc, allgather.cc, broadcast.cc, scatter.cc, gather.cc and alltoall.cc of
+gloo, and its transport/tcp/pair.cc: data leave when the receiver has said that it is ready for
+them. The root is rank 0. A reduce-scatter is none of its own: ProcessGroupGloo of PyTorch copies
+each rank's chunk out of an all-reduce.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ def segments(ranks: int, nbytes: float) -> int:
 
 
 def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
-    """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments` segments a chunk.
+    """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments`
+    segments a chunk.
 
-    A rank goes through its segments in order. Before it posts the receive and the send of one it waits until those of
-    the one before the last are done, for it has two inboxes; before the first all-gathered it waits for all. To post a
-    receive is to tell the sender; data leave when the sender has heard of it, and has posted the send itself.
+    A rank goes through its segments in order. Before it posts the receive and the send of one it
+    waits until those of the one before the last are done, for it has two inboxes; before the first
+    all-gathered it waits for all. To post a receive is to tell the sender; data leave when the
+    sender has heard of it, and has posted the send itself.
 
     >>> gloo_ring_all_reduce(4, 4096.0).volume
     24576.0
@@ -62,16 +65,19 @@ def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Sch
 
 
 def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
-    """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which receives all at once.
+    """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which
+    receives all at once.
 
-    Of chunks of more than two segments gloo passes all but the last two once more than it need: to ranks that have no
-    use for them, since it counts two segments a chunk where it ends.
+    Of chunks of more than two segments gloo passes all but the last two once more than it need: to
+    ranks that have no use for them, since it counts two segments a chunk where it ends.
     """
     ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
     reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)
     ring.phase("gather")
     others = np.arange(1, ranks)
-    ready = ring.signal(0, others, after=[sent[rank] for sent in reduced for rank in (0, 1 % ranks)])
+    ready = ring.signal(
+        0, others, after=[sent[rank] for sent in reduced for rank in (0, 1 % ranks)]
+    )
     ring.copy(others, 0, slot=others * segments, count=segments, after=ready[:, None])
     return ring.build()
 
@@ -84,7 +90,8 @@ def gloo_ring_all_gather(ranks: int, nbytes: float) -> Schedule:
 
 
 def gloo_broadcast(ranks: int, nbytes: float) -> Schedule:
-    """A binomial tree whose ranks send to all their children at once; in round i rank r < 2^i sends to r + 2^i."""
+    """A binomial tree whose ranks send to all their children at once; in round i rank r < 2^i sends
+    to r + 2^i."""
     tree = ScheduleBuilder(ranks, nbytes, phase="broadcast")
     for level in range(log2_ceil(ranks)):
         child = np.arange(1 << level, min(2 << level, ranks))
@@ -126,10 +133,11 @@ def _pass(
     further: int = 0,
     before: list[Ints] | None = None,
 ) -> list[Ints]:
-    """Rank r passes chunk r + `first`, then what it has received, to rank r + `step`, segment by segment, until it has
-    passed on all chunks but one, and `further` segments.
+    """Rank r passes chunk r + `first`, then what it has received, to rank r + `step`, segment by
+    segment, until it has passed on all chunks but one, and `further` segments.
 
-    Returns the last two transfers of every rank, shape (ranks,) each; `before` are those to be waited for at first.
+    Returns the last two transfers of every rank, shape (ranks,) each; `before` are those to be
+    waited for at first.
     """
     rank = np.arange(ring.ranks)
     behind, ahead = (rank + step) % ring.ranks, (rank - step) % ring.ranks
@@ -140,7 +148,9 @@ def _pass(
         ready = ring.signal(rank, ahead, after=posted)
         after = np.column_stack((ready[behind], posted)) if waits else ready[behind, None]
         chunk = (rank + first - step * (segment // segments)) % ring.ranks
-        done = [*done, move(rank, behind, slot=chunk * segments + segment % segments, after=after)][-2:]
+        done = [*done, move(rank, behind, slot=chunk * segments + segment % segments, after=after)][
+            -2:
+        ]
     return done
 
 
@@ -180,7 +190,13 @@ ALGORITHMS = (
         cost_models.GLOO_SCATTER,
         "gloo's: rank 0 sends every chunk straight to its rank",
     ),
-    Algorithm("gloo_gather", GATHER, gloo_gather, cost_models.GLOO_GATHER, "gloo's: every chunk straight to rank 0"),
+    Algorithm(
+        "gloo_gather",
+        GATHER,
+        gloo_gather,
+        cost_models.GLOO_GATHER,
+        "gloo's: every chunk straight to rank 0",
+    ),
     Algorithm(
         "gloo_all_to_all",
         ALL_TO_ALL,

@@ -1,4 +1,5 @@
-"""Rabenseifner's algorithm: a reduce-scatter by recursive halving, then an all-gather by recursive doubling."""
+"""Rabenseifner's algorithm: a reduce-scatter by recursive halving, then an all-gather by recursive
+doubling."""
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from simulator.schedule import Schedule
 def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     """Among q = 2^⌊log2 p⌋ ranks; the others fold in before and out after.
 
-    An exchange is a rendezvous, as MPI's blocking sendrecv is: it begins when both have ended the one before.
+    An exchange is a rendezvous, as MPI's blocking sendrecv is: it begins when both have ended the
+    one before.
     """
     rounds = log2_floor(ranks)
     vector = ScheduleBuilder(ranks, nbytes, slots=1 << rounds, phase="fold")
@@ -23,7 +25,9 @@ def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     vector.phase("reduce-scatter")
     for level in reversed(range(rounds)):
         peer = rank ^ (1 << level)
-        ready = vector.reduce(rank, peer, slot=_half(peer, level), count=1 << level, after=ready[peer, None])[peer]
+        ready = vector.reduce(
+            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[peer, None]
+        )[peer]
     vector.phase("all-gather")
     for level in range(rounds):
         vector.copy(rank, rank ^ (1 << level), slot=_half(rank, level), count=1 << level)
@@ -33,9 +37,11 @@ def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges of half of what is left; off powers of two some ranks fold in before and out after, in pairs.
+    """log2 q exchanges of half of what is left; off powers of two some ranks fold in before and out
+    after, in pairs.
 
-    An exchange begins when both have ended the one before, with what they sent and what they received.
+    An exchange begins when both have ended the one before, with what they sent and what they
+    received.
 
     >>> recursive_halving_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]

@@ -1,4 +1,5 @@
-"""All-reduce in switches that reduce and multicast: SHARP in network switches, NVLS in NVSwitches."""
+"""All-reduce in switches that reduce and multicast: SHARP in network switches, NVLS in
+NVSwitches."""
 
 from dataclasses import replace
 
@@ -19,18 +20,23 @@ NVLS_PIECES = 8
 Ranks = npt.NDArray[np.integer]
 
 
-def sharp_all_reduce(ranks: int, nbytes: float, leaves: Ranks | None = None, *, pieces: int = SHARP_PIECES) -> Schedule:
-    """Every worker pushes V, in pieces, into its switch; the switch at the top sends each sum back down.
+def sharp_all_reduce(
+    ranks: int, nbytes: float, leaves: Ranks | None = None, *, pieces: int = SHARP_PIECES
+) -> Schedule:
+    """Every worker pushes V, in pieces, into its switch; the switch at the top sends each sum back
+    down.
 
-    `leaves[r]` is the number of worker r's switch, 0, 1, ...; where there are several, one more joins them. By default
-    all are on one.
+    `leaves[r]` is the number of worker r's switch, 0, 1, ...; where there are several, one more
+    joins them. By default all are on one.
 
     >>> sharp_all_reduce(4, 4096.0).volume
     32768.0
     """
     leaf = np.zeros(ranks, dtype=np.int64) if leaves is None else leaves
     count = int(leaf.max()) + 1
-    tree = ScheduleBuilder(ranks, nbytes, slots=pieces, switches=count + (count > 1), phase="reduce in the switches")
+    tree = ScheduleBuilder(
+        ranks, nbytes, slots=pieces, switches=count + (count > 1), phase="reduce in the switches"
+    )
     worker, piece = np.tile(np.arange(ranks), pieces), np.repeat(np.arange(pieces), ranks)
     below, part = np.tile(ranks + np.arange(count), pieces), np.repeat(np.arange(pieces), count)
     tree.reduce(worker, ranks + leaf[worker], slot=piece)
@@ -44,13 +50,20 @@ def sharp_all_reduce(ranks: int, nbytes: float, leaves: Ranks | None = None, *, 
 
 
 def nvls_all_reduce(
-    ranks: int, nbytes: float, groups: Ranks | None = None, *, above: bool = False, pieces: int = NVLS_PIECES
+    ranks: int,
+    nbytes: float,
+    groups: Ranks | None = None,
+    *,
+    above: bool = False,
+    pieces: int = NVLS_PIECES,
 ) -> Schedule:
-    """Worker c of a group owns chunk c of V: its switch reduces what the group holds of it on the way to it; the owners
-    of all groups all-reduce it, round a ring or in one further switch each; and their switches multicast it.
+    """Worker c of a group owns chunk c of V: its switch reduces what the group holds of it on the
+    way to it; the owners of all groups all-reduce it, round a ring or in one further switch each;
+    and their switches multicast it.
 
-    `groups[g]` lists the workers on switch g, shape (groups, workers of a group); by default all are on one. A worker
-    pushes its part of the next of the `pieces` when it has got its own of the one before.
+    `groups[g]` lists the workers on switch g, shape (groups, workers of a group); by default all
+    are on one. A worker pushes its part of the next of the `pieces` when it has got its own of the
+    one before.
     """
     group = np.arange(ranks)[None, :] if groups is None else groups
     number, size = group.shape
@@ -62,7 +75,9 @@ def nvls_all_reduce(
         chunk = (piece * size + np.arange(size)) * number
         nvls.phase("reduce in the switches")
         for owner in range(size):
-            waits = np.zeros((number * size, 0), dtype=np.int64) if got is None else got.reshape(-1, 1)
+            waits = (
+                np.zeros((number * size, 0), dtype=np.int64) if got is None else got.reshape(-1, 1)
+            )
             nvls.reduce(group, switch, slot=chunk[owner], count=number, after=waits)
         got = nvls.copy(switch, group, slot=chunk[None, :], count=number)
         if number > 1:
@@ -109,14 +124,17 @@ def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
 
 
 def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """Groups of workers by the NVSwitch that they share; between groups, one reducing network switch for the owners of
-    each chunk where there is one, else rings."""
+    """Groups of workers by the NVSwitch that they share; between groups, one reducing network
+    switch for the owners of each chunk where there is one, else rings."""
     switches = _reducing(topology, network=False)
     away = _away(topology, switches, ranks)
     used, group = np.unique(away.argmin(axis=1), return_inverse=True)
     sizes = np.bincount(group)
     if np.ptp(sizes):
-        raise InputError(f"nvls: {sizes.max()} ranks on one switch and {sizes.min()} on another: take as many on each")
+        raise InputError(
+            f"nvls: {sizes.max()} ranks on one switch and {sizes.min()} on another: take as many "
+            f"on each"
+        )
     groups = np.argsort(group, kind="stable").reshape(len(used), -1)
     rails = _rail_switches(topology, groups, ranks) if len(used) > 1 else None
     chosen = switches[used] if rails is None else np.concatenate((switches[used], rails))
@@ -130,9 +148,16 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
     """The devices that reduce and multicast: switches between nodes, or within."""
     chosen = topology.in_network & ((topology.node < 0) == network)
     if not chosen.any():
-        name, which = ("sharp", "switches between nodes") if network else ("nvls", "switches in a node")
-        hint = "two nodes or more with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
-        raise InputError(f"{name} needs {which} that reduce, and topology {topology.name!r} has none: take {hint}")
+        name, which = (
+            ("sharp", "switches between nodes") if network else ("nvls", "switches in a node")
+        )
+        hint = (
+            "two nodes or more with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
+        )
+        raise InputError(
+            f"{name} needs {which} that reduce, and topology {topology.name!r} has none: take "
+            f"{hint}"
+        )
     return np.flatnonzero(chosen).astype(np.int32)
 
 
@@ -142,13 +167,15 @@ def _away(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.floa
     away = distances(seen, np.arange(ranks, dtype=np.int32))[:, ranks:]
     if np.isinf(away.min(axis=1)).any():
         raise InputError(
-            f"{topology.name}: rank {int(np.isinf(away.min(axis=1)).argmax())} reaches no switch that reduces"
+            f"{topology.name}: rank {int(np.isinf(away.min(axis=1)).argmax())} reaches no switch "
+            f"that reduces"
         )
     return np.asarray(np.round(away, 15))
 
 
 def _nearest(topology: Topology, away: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """The number of the nearest switch of each worker; of several that of its rail, as its NIC is chosen."""
+    """The number of the nearest switch of each worker; of several that of its rail, as its NIC is
+    chosen."""
     equal = away == away.min(axis=1, keepdims=True)
     place = rails(topology)[: len(away)] % equal.sum(axis=1)
     return np.asarray((np.cumsum(equal, axis=1) > place[:, None]).argmax(axis=1))
@@ -160,12 +187,15 @@ def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> 
     away = distances(seen, used.astype(np.int32)).max(axis=0)
     away[used] = np.inf
     if not np.isfinite(away.min()):
-        raise InputError(f"{topology.name} has no reducing switch above {len(used)} others: put the ranks on one")
+        raise InputError(
+            f"{topology.name} has no reducing switch above {len(used)} others: put the ranks on one"
+        )
     return np.int32(switches[int(away.argmin())])
 
 
 def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None:
-    """For every chunk the one reducing network switch that is nearest to all its owners, if there is one for each."""
+    """For every chunk the one reducing network switch that is nearest to all its owners, if there
+    is one for each."""
     if not (topology.in_network & (topology.node < 0)).any():
         return None
     switches = _reducing(topology, network=True)
@@ -174,12 +204,17 @@ def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None
 
 
 def _with_switches(topology: Topology, ranks: int, switches: Ints) -> Topology:
-    return replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)).astype(np.int32))
+    return replace(
+        topology, placement=np.concatenate((topology.placement[:ranks], switches)).astype(np.int32)
+    )
 
 
 def _words(topology: Topology, switches: Ints) -> tuple[str, ...]:
     names = [topology.device_names[switch] for switch in switches[:8].tolist()]
-    return (f"switches that reduce: {', '.join(names)}{' ...' if len(switches) > 8 else ''} ({len(switches)})",)
+    return (
+        f"switches that reduce: {', '.join(names)}{' ...' if len(switches) > 8 else ''} "
+        f"({len(switches)})",
+    )
 
 
 ALGORITHMS = (

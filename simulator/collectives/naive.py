@@ -10,9 +10,11 @@ from topologies.topology import Ints
 
 
 def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Schedule:
-    """All at once, peers in the order r+1, r+2, ...; each rank merges its p - 1 inboxes when all it sends has arrived.
+    """All at once, peers in the order r+1, r+2, ...; each rank merges its p - 1 inboxes when all it
+    sends has arrived.
 
-    Unstaggered, everyone starts with rank 0: the incast costs (2p - 3)V/β instead of (p - 1)V/β for p > 2.
+    Unstaggered, everyone starts with rank 0: the incast costs (2p - 3)V/β instead of (p - 1)V/β for
+    p > 2.
     """
     naive = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, phase="exchange")
     rank = np.arange(ranks)
@@ -26,14 +28,17 @@ def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Sc
 
 
 def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """One root at a time: the others send it all they have, and it adds that up apart from what it has yet to send."""
+    """One root at a time: the others send it all they have, and it adds that up apart from what it
+    has yet to send."""
     naive = ScheduleBuilder(ranks, nbytes, scratch=1)
     barrier: Ints = np.zeros(0, dtype=np.int32)
     for root in range(ranks):
         naive.phase(f"root {root}")
         others = np.delete(np.arange(ranks), root)
         own = naive.copy(root, root, slot=0, target=1, after=barrier)
-        barrier = naive.reduce(np.roll(others, -root), root, slot=0, target=1, after=np.union1d(barrier, own))
+        barrier = naive.reduce(
+            np.roll(others, -root), root, slot=0, target=1, after=np.union1d(barrier, own)
+        )
     naive.phase("result")
     naive.copy(np.arange(ranks), np.arange(ranks), slot=1, target=0)
     return naive.build()
@@ -41,9 +46,17 @@ def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 ALGORITHMS = (
     Algorithm(
-        "naive", ALL_REDUCE, naive_all_reduce, cost_models.NAIVE, "everyone sends everything to everyone at once"
+        "naive",
+        ALL_REDUCE,
+        naive_all_reduce,
+        cost_models.NAIVE,
+        "everyone sends everything to everyone at once",
     ),
     Algorithm(
-        "naive_serial", ALL_REDUCE, naive_serial_all_reduce, cost_models.NAIVE_SERIAL, "one root reduces at a time"
+        "naive_serial",
+        ALL_REDUCE,
+        naive_serial_all_reduce,
+        cost_models.NAIVE_SERIAL,
+        "one root reduces at a time",
     ),
 )

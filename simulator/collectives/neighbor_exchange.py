@@ -1,4 +1,5 @@
-"""Neighbour exchange: an all-gather of p/2 steps, in which every rank turns to its two neighbours by turns."""
+"""Neighbour exchange: an all-gather of p/2 steps, in which every rank turns to its two neighbours
+by turns."""
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from simulator.schedule import Schedule
 
 
 def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:
-    """Ranks 2b and 2b + 1 exchange their chunks; then each hands on the two chunks that it got last, to the other side.
+    """Ranks 2b and 2b + 1 exchange their chunks; then each hands on the two chunks that it got
+    last, to the other side.
 
     An odd number of ranks takes the ring instead, as Open MPI does.
 

@@ -19,7 +19,8 @@ def parameter_server_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def parameter_server_apart_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """A server besides the p workers: the first push lands in its buffer, the others in scratch, to be merged."""
+    """A server besides the p workers: the first push lands in its buffer, the others in scratch, to
+    be merged."""
     server = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, servers=1, phase="push")
     workers, inboxes = np.arange(ranks), np.arange(1, ranks)
     server.copy(workers, ranks, slot=0, target=workers)

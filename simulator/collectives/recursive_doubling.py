@@ -11,9 +11,11 @@ from topologies.topology import Ints
 
 
 def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks fold in and out.
+    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks
+    fold in and out.
 
-    An exchange is a rendezvous, as MPI's blocking sendrecv is: nobody sends to a rank that is still folding.
+    An exchange is a rendezvous, as MPI's blocking sendrecv is: nobody sends to a rank that is still
+    folding.
     """
     rounds = log2_floor(ranks)
     exchange = ScheduleBuilder(ranks, nbytes, scratch=1, phase="fold")
@@ -31,9 +33,11 @@ def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as :func:`chunks` says.
+    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as
+    :func:`chunks` says.
 
-    An exchange begins when both have ended the one before, with what they sent and what they received.
+    An exchange begins when both have ended the one before, with what they sent and what they
+    received.
 
     >>> recursive_doubling_all_gather(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
@@ -48,7 +52,9 @@ def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
     for level in range(rounds):
         peer, begin = place ^ (1 << level), place >> level << level
         slot, after = first[begin], np.hstack((done, done[peer]))
-        sent = gather.copy(rank, rank[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after)
+        sent = gather.copy(
+            rank, rank[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after
+        )
         done = np.stack((sent, sent[peer]), axis=1)
     gather.phase("unfold")
     gather.copy(extra - 1, extra, slot=0, count=ranks, after=done[: len(extra)])
@@ -56,9 +62,11 @@ def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
 
 
 def chunks(ranks: int) -> Ints:
-    """The first chunk of each of q = 2^⌊log2 p⌋ ranks, which is the rank's number, and p after them; shape (q + 1,).
+    """The first chunk of each of q = 2^⌊log2 p⌋ ranks, which is the rank's number, and p after
+    them; shape (q + 1,).
 
-    Off powers of two the first p - q of them have two chunks: their own, and that of the rank which folds into them.
+    Off powers of two the first p - q of them have two chunks: their own, and that of the rank which
+    folds into them.
 
     >>> chunks(6).tolist()
     [0, 2, 4, 5, 6]

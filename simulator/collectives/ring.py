@@ -64,6 +64,10 @@ ALGORITHMS = (
         "chunks added to on the way round a ring",
     ),
     Algorithm(
-        "ring_all_gather", ALL_GATHER, ring_all_gather, cost_models.RING_ALL_GATHER, "chunks passed on round a ring"
+        "ring_all_gather",
+        ALL_GATHER,
+        ring_all_gather,
+        cost_models.RING_ALL_GATHER,
+        "chunks passed on round a ring",
     ),
 )

@@ -7,7 +7,13 @@ import numpy.typing as npt
 
 from simulator import cost_models
 from simulator.builder import ScheduleBuilder
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm, Fitted
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    Algorithm,
+    Fitted,
+)
 from simulator.cost_models import CostModel
 from simulator.schedule import Schedule
 from topologies.rings import Rings, find_rings
@@ -18,7 +24,8 @@ Orders = npt.NDArray[np.integer]
 
 
 def rings_reduce_scatter(ranks: int, nbytes: float, orders: Orders | None = None) -> Schedule:
-    """Each ring reduces and scatters its share of every chunk; by default one ring, in rank order."""
+    """Each ring reduces and scatters its share of every chunk; by default one ring, in rank
+    order."""
     rings, order = _builder(ranks, nbytes, orders)
     _reduce_scatter(rings, order)
     return rings.build()
@@ -61,7 +68,8 @@ def _all_gather(rings: ScheduleBuilder, order: Orders) -> None:
 
 
 def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) -> None:
-    """Every rank sends the next one on each ring that ring's part of the chunk of who is `behind` places behind it."""
+    """Every rank sends the next one on each ring that ring's part of the chunk of who is `behind`
+    places behind it."""
     channels = len(order)
     channel = np.repeat(np.arange(channels), rings.ranks)
     slot = np.roll(order, behind, axis=1).ravel() * channels + channel
@@ -71,7 +79,8 @@ def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) 
 
 @lru_cache(maxsize=4)
 def rings_of(topology: Topology, ranks: int) -> Rings:
-    """As :func:`topologies.rings.find_rings`; who asks again for the same machine does not wait again."""
+    """As :func:`topologies.rings.find_rings`; who asks again for the same machine does not wait
+    again."""
     return find_rings(topology, ranks)
 
 

@@ -18,4 +18,8 @@ def shift_send_recv(ranks: int, nbytes: float) -> Schedule:
     return shift.build()
 
 
-ALGORITHMS = (Algorithm("shift", SEND_RECV, shift_send_recv, cost_models.SHIFT, "every rank sends to the next"),)
+ALGORITHMS = (
+    Algorithm(
+        "shift", SEND_RECV, shift_send_recv, cost_models.SHIFT, "every rank sends to the next"
+    ),
+)

@@ -1,6 +1,7 @@
 """Binomial tree: reduce and broadcast in ⌈log2 p⌉ rounds of the whole vector.
 
-Off powers of two the ranks above q = 2^⌊log2 p⌋ fold into the highest below it, whose way to the root is longest.
+Off powers of two the ranks above q = 2^⌊log2 p⌋ fold into the highest below it, whose way to the
+root is longest.
 """
 
 import numpy as np
@@ -60,8 +61,24 @@ def _partner(extra: np.ndarray, rounds: int) -> np.ndarray:
 
 ALGORITHMS = (
     Algorithm(
-        "tree", ALL_REDUCE, tree_all_reduce, cost_models.TREE_ALL_REDUCE, "binomial reduce, then binomial broadcast"
+        "tree",
+        ALL_REDUCE,
+        tree_all_reduce,
+        cost_models.TREE_ALL_REDUCE,
+        "binomial reduce, then binomial broadcast",
     ),
-    Algorithm("tree_reduce", REDUCE, binomial_reduce, cost_models.TREE_REDUCE, "binomial tree towards rank 0"),
-    Algorithm("tree_broadcast", BROADCAST, binomial_broadcast, cost_models.TREE_BROADCAST, "binomial tree from rank 0"),
+    Algorithm(
+        "tree_reduce",
+        REDUCE,
+        binomial_reduce,
+        cost_models.TREE_REDUCE,
+        "binomial tree towards rank 0",
+    ),
+    Algorithm(
+        "tree_broadcast",
+        BROADCAST,
+        binomial_broadcast,
+        cost_models.TREE_BROADCAST,
+        "binomial tree from rank 0",
+    ),
 )

@@ -1,8 +1,10 @@
-"""Closed forms: time, volume, steps and memory of each algorithm, with their assumptions and sources.
+"""Closed forms: time, volume, steps and memory of each algorithm, with their assumptions and
+sources.
 
-Notation: p ranks, V bytes each, α the latency of a route, g the gap of a message, β the bandwidth of a port, γ the
-seconds to merge a byte; x(n) = g + n/β. With g = 0 this is the postal model, with α = 0 Hockney's one-port model, the
-one of MPICH's formulas. Every form below holds in both, and for both together. Simulation shares no code with it.
+Notation: p ranks, V bytes each, α the latency of a route, g the gap of a message, β the bandwidth
+of a port, γ the seconds to merge a byte; x(n) = g + n/β. With g = 0 this is the postal model, with
+α = 0 Hockney's one-port model, the one of MPICH's formulas. Every form below holds in both, and for
+both together. Simulation shares no code with it.
 """
 
 from simulator.cost_models.gloo import (

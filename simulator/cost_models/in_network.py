@@ -6,13 +6,17 @@ from simulator.cost_models.model import CostModel
 
 
 def sharp(pieces: int, leaves: int = 1) -> CostModel:
-    """All workers push into one switch, which multicasts the sum, in `pieces`; or into several `leaves` below one."""
+    """All workers push into one switch, which multicasts the sum, in `pieces`; or into several
+    `leaves` below one."""
     below = leaves if leaves > 1 else 0
     return CostModel(
         latex=r"2\alpha + (m+1)\left(g + \frac{V}{m\beta}\right)",
-        assumes=f"switches that reduce and multicast at line rate, V in m = {pieces} pieces, all workers on one switch",
+        assumes=f"switches that reduce and multicast at line rate, V in m = {pieces} pieces, all "
+        f"workers on one switch",
         source="Graham et al., Scalable hierarchical aggregation protocol (SHARP), COMHPC 2016",
-        time=lambda fabric, p, nbytes: 2 * fabric.latency + (pieces + 1) * fabric.send(nbytes / pieces),
+        time=lambda fabric, p, nbytes: (
+            2 * fabric.latency + (pieces + 1) * fabric.send(nbytes / pieces)
+        ),
         volume=lambda p, nbytes: 2 * (p + below) * nbytes,
         steps=lambda p: 4 if below else 2,
         peak=lambda p, nbytes: nbytes,
@@ -24,16 +28,22 @@ def sharp(pieces: int, leaves: int = 1) -> CostModel:
 
 
 def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
-    """Every chunk is reduced on its way through the switch to its owner, all-reduced among the owners of all groups,
-    and multicast by the switch, in `pieces`."""
+    """Every chunk is reduced on its way through the switch to its owner, all-reduced among the
+    owners of all groups, and multicast by the switch, in `pieces`."""
     across = 2 * groups if in_network else 2 * (groups - 1)
     return CostModel(
         latex=r"6\alpha + \left(1 + \frac{1}{p}\right)\frac{V}{\beta}",
-        assumes=f"switches reduce and multicast; a port sends V and its own chunk; {pieces} pieces, no end effects",
-        source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture whitepaper)",
-        time=lambda fabric, p, nbytes: 6 * fabric.latency + (1 + groups / p) * nbytes / fabric.bandwidth,
+        assumes=f"switches reduce and multicast; a port sends V and its own chunk; {pieces} "
+        "pieces, no end effects",
+        source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture "
+        "whitepaper)",
+        time=lambda fabric, p, nbytes: (
+            6 * fabric.latency + (1 + groups / p) * nbytes / fabric.bandwidth
+        ),
         volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
-        steps=lambda p: 2 * pieces + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1),
+        steps=lambda p: (
+            2 * pieces + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1)
+        ),
         peak=lambda p, nbytes: nbytes,
         redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),

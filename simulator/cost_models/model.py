@@ -16,10 +16,11 @@ Amount = Callable[[int, float], float]
 
 @dataclass(frozen=True)
 class CostModel:
-    """`time(fabric, p, V)` in seconds; `volume`, `peak` (the fullest rank) and `redundant` (all ranks together, at its
-    most) in bytes, as functions of p and V; `steps(p)`. The time is claimed on the port models in `ports`, the memory
-    on those in `memory_ports`, both on uniform routes only. A form that is `unclaimed` for the reason given says how an
-    ideal machine would do, and is shown beside the simulation without a verdict."""
+    """`time(fabric, p, V)` in seconds; `volume`, `peak` (the fullest rank) and `redundant` (all
+    ranks together, at its most) in bytes, as functions of p and V; `steps(p)`. The time is claimed
+    on the port models in `ports`, the memory on those in `memory_ports`, both on uniform routes
+    only. A form that is `unclaimed` for the reason given says how an ideal machine would do, and is
+    shown beside the simulation without a verdict."""
 
     latex: str
     assumes: str

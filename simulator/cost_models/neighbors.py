@@ -58,7 +58,8 @@ RING_ALL_REDUCE = CostModel(
 NEIGHBOR_EXCHANGE = CostModel(
     latex=r"\frac{p}{2}(\alpha + g) + \frac{p-1}{p}\frac{V}{\beta}",
     assumes=f"{RING_ASSUMES}; p even, else a ring: p - 1 for p/2",
-    source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux Cluster, HPC Asia 2005",
+    source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux "
+    "Cluster, HPC Asia 2005",
     time=_neighbor_exchange,
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1 if p % 2 else p // 2,
@@ -79,13 +80,15 @@ SHIFT = CostModel(
 
 
 def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
-    """The form of one ring for several that together hand on `bandwidth` bytes/s; one alone is what `base` says."""
+    """The form of one ring for several that together hand on `bandwidth` bytes/s; one alone is what
+    `base` says."""
     if channels == 1:
         return base
     return replace(
         base,
         latex=base.latex.replace(r"\beta", "B"),
-        assumes=f"{channels} rings with an equal share of V, B = {bandwidth:.6g} bytes/s together, shortest route's α",
+        assumes=f"{channels} rings with an equal share of V, B = {bandwidth:.6g} bytes/s together, "
+        f"shortest route's α",
         time=lambda fabric, p, nbytes: base.time(replace(fabric, bandwidth=bandwidth), p, nbytes),
         unclaimed=f"{channels} rings",
     )
@@ -97,7 +100,9 @@ def chain_broadcast(pieces: int) -> CostModel:
         latex=r"(p-1)\alpha + (p+m-2)\left(g + \frac{V}{m\beta}\right)",
         assumes=f"{RING_ASSUMES}; V in m = {pieces} pieces",
         source="van de Geijn, Watts, SUMMA, Concurrency 9(4), 1997: the pipelined ring broadcast",
-        time=lambda fabric, p, nbytes: (p - 1) * fabric.latency + (p + pieces - 2) * fabric.send(nbytes / pieces),
+        time=lambda fabric, p, nbytes: (
+            (p - 1) * fabric.latency + (p + pieces - 2) * fabric.send(nbytes / pieces)
+        ),
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
         peak=lambda p, nbytes: nbytes,
@@ -114,7 +119,8 @@ def chain_reduce(pieces: int) -> CostModel:
 
     return replace(
         chain_broadcast(pieces),
-        latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = \frac{V}{m}\gamma",
+        latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = "
+        r"\frac{V}{m}\gamma",
         time=time,
         peak=lambda p, nbytes: nbytes + nbytes / pieces,
         memory_ports=(),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.model import ASSUMES, THAKUR, CostModel, is_power_of_two, log2_ceil, log2_floor
+from simulator.cost_models.model import (
+    ASSUMES,
+    THAKUR,
+    CostModel,
+    is_power_of_two,
+    log2_ceil,
+    log2_floor,
+)
 from simulator.fabric import Fabric
 
 
@@ -31,12 +38,19 @@ def _halving_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
     messages = 2 * (log2_floor(p) + _folds(p))
     moved = (2 * (q - 1) / q + 2 * _folds(p)) * nbytes
     merged = ((q - 1) / q + _folds(p)) * nbytes
-    return messages * (fabric.latency + fabric.gap) + moved / fabric.bandwidth + merged * fabric.reduction
+    return (
+        messages * (fabric.latency + fabric.gap)
+        + moved / fabric.bandwidth
+        + merged * fabric.reduction
+    )
 
 
 def _doubled(p: int) -> int:
-    """Chunks on the longest way through log2 q exchanges, in each of which the lower ranks stand for more."""
-    return sum((1 << level) + min(1 << level, p - (1 << log2_floor(p))) for level in range(log2_floor(p)))
+    """Chunks on the longest way through log2 q exchanges, in each of which the lower ranks stand
+    for more."""
+    return sum(
+        (1 << level) + min(1 << level, p - (1 << log2_floor(p))) for level in range(log2_floor(p))
+    )
 
 
 def _doubling_gather(fabric: Fabric, p: int, nbytes: float) -> float:
@@ -45,7 +59,10 @@ def _doubling_gather(fabric: Fabric, p: int, nbytes: float) -> float:
 
 
 def _halving_scatter(fabric: Fabric, p: int, nbytes: float) -> float:
-    return _doubling_gather(fabric, p, nbytes) + (_doubled(p) + _folds(p) * p) * nbytes / p * fabric.reduction
+    return (
+        _doubling_gather(fabric, p, nbytes)
+        + (_doubled(p) + _folds(p) * p) * nbytes / p * fabric.reduction
+    )
 
 
 TREE_REDUCE = CostModel(
@@ -74,7 +91,9 @@ TREE_ALL_REDUCE = CostModel(
     latex=r"\lceil\log_2 p\rceil\left(2\alpha + 2g + \frac{2V}{\beta} + V\gamma\right)",
     assumes=f"{ASSUMES}; a binomial reduce, then a binomial broadcast",
     source=THAKUR,
-    time=lambda fabric, p, nbytes: _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes),
+    time=lambda fabric, p, nbytes: (
+        _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes)
+    ),
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 2 * log2_ceil(p),
     peak=lambda p, nbytes: 2 * nbytes,
@@ -83,10 +102,13 @@ TREE_ALL_REDUCE = CostModel(
 
 RECURSIVE_DOUBLING = CostModel(
     latex=r"(\log_2 q + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\log_2 q + f)V\gamma",
-    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two (a fold before, an unfold after), else 0",
+    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two (a fold before, an unfold after), "
+    f"else 0",
     source=THAKUR,
     time=_recursive_doubling,
-    volume=lambda p, nbytes: ((1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p)))) * nbytes,
+    volume=lambda p, nbytes: (
+        ((1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p)))) * nbytes
+    ),
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
     peak=lambda p, nbytes: 2 * nbytes,
     redundant=lambda p, nbytes: (p + (1 << log2_floor(p)) - 2) * nbytes,
@@ -118,26 +140,31 @@ RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
 
 RECURSIVE_HALVING_REDUCE_SCATTER = replace(
     RECURSIVE_DOUBLING_ALL_GATHER,
-    latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta} + \frac{s + fp}{p}V\gamma,"
-    r"\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
+    latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta}"
+    r" + \frac{s + fp}{p}V\gamma,\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
     time=_halving_scatter,
     peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
 )
 
 
 def binary_tree_broadcast(pieces: int) -> CostModel:
-    """Down a tree in which rank r has children 2r + 1 and 2r + 2, in `pieces`: each to one child, then to the other."""
+    """Down a tree in which rank r has children 2r + 1 and 2r + 2, in `pieces`: each to one child,
+    then to the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
         send, second = fabric.send(nbytes / pieces), 1 if fabric.ports == "peer" else 2
-        last = max((turns * send + depth * fabric.latency for turns, depth in _turns(p, second)), default=0.0)
+        last = max(
+            (turns * send + depth * fabric.latency for turns, depth in _turns(p, second)),
+            default=0.0,
+        )
         return min(second, p - 1) * (pieces - 1) * send + last
 
     return CostModel(
         latex=r"2(m-1)x + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
-        assumes=f"{ASSUMES}; V in m = {pieces} pieces; r at depth d_r, t_r sends down: one to a first child, two to a "
-        "second; with a port a peer one to either, and x for 2x",
-        source="Pjesivac-Grbovic et al., Performance analysis of MPI collective operations, Cluster Comp. 10(2), 2007",
+        assumes=f"{ASSUMES}; V in m = {pieces} pieces; r at depth d_r, t_r sends down: "
+        "one to a first child, two to a second; with a port a peer one to either, and x for 2x",
+        source="Pjesivac-Grbovic et al., Performance analysis of MPI collective operations, "
+        "Cluster Comp. 10(2), 2007",
         time=time,
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=log2_floor,
@@ -147,7 +174,8 @@ def binary_tree_broadcast(pieces: int) -> CostModel:
 
 
 def _turns(p: int, second: int) -> list[tuple[int, int]]:
-    """How many sends bring a piece down to each rank but 0, a `second` child after so many, and how deep it is."""
+    """How many sends bring a piece down to each rank but 0, a `second` child after so many, and how
+    deep it is."""
     found = [(0, 0)]
     for rank in range(1, p):
         turns, depth = found[(rank - 1) // 2]
@@ -156,8 +184,8 @@ def _turns(p: int, second: int) -> list[tuple[int, int]]:
 
 
 def binary_tree_reduce(pieces: int) -> CostModel:
-    """As :func:`binary_tree_broadcast`, the other way round, with merges hidden; children share their parent's port in
-    an order that no formula here says."""
+    """As :func:`binary_tree_broadcast`, the other way round, with merges hidden; children share
+    their parent's port in an order that no formula here says."""
     return replace(
         binary_tree_broadcast(pieces),
         peak=lambda p, nbytes: nbytes + min(2, p - 1) * nbytes / pieces,
@@ -171,15 +199,17 @@ def binary_tree_all_reduce(pieces: int) -> CostModel:
     return replace(
         reduce,
         latex=rf"2\left({broadcast.latex.split(',')[0]}\right),\ x = g + \frac{{V}}{{m\beta}}",
-        time=lambda fabric, p, nbytes: reduce.time(fabric, p, nbytes) + broadcast.time(fabric, p, nbytes),
+        time=lambda fabric, p, nbytes: (
+            reduce.time(fabric, p, nbytes) + broadcast.time(fabric, p, nbytes)
+        ),
         volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
         steps=lambda p: 2 * log2_floor(p),
     )
 
 
 def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> CostModel:
-    """Half of V through each of two binary trees, in `pieces` each; `depth` is ⌈log2 p⌉ unless nodes are chains. Of
-    several `channels` each has two trees for its share."""
+    """Half of V through each of two binary trees, in `pieces` each; `depth` is ⌈log2 p⌉ unless
+    nodes are chains. Of several `channels` each has two trees for its share."""
 
     def steps(p: int) -> int:
         return 2 * (log2_ceil(p) if depth is None else depth)
@@ -189,10 +219,14 @@ def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> Cos
         return steps(p) * fabric.latency + sends * fabric.send(nbytes / (2 * channels * pieces))
 
     return CostModel(
-        latex=r"2D\alpha + (\min(p, 4)m + 2D - 2)\left(g + \frac{V}{2m\beta}\right)".replace("2m", f"{2 * channels}m"),
-        assumes=f"D = {depth or '⌈log2 p⌉'} steps up; halves in m = {pieces} pieces, no port ever idle; "
+        latex=r"2D\alpha + (\min(p, 4)m + 2D - 2)\left(g + \frac{V}{2m\beta}\right)".replace(
+            "2m", f"{2 * channels}m"
+        ),
+        assumes=f"D = {depth or '⌈log2 p⌉'} steps up; halves in m = {pieces} pieces, "
+        "no port ever idle; "
         f"{'γ = 0' if channels == 1 else f'{channels} channels over as many ports; γ = 0'}",
-        source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of NVIDIA/nccl",
+        source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of "
+        "NVIDIA/nccl",
         time=time,
         volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
         steps=steps,

@@ -28,21 +28,31 @@ def simulate(
 ) -> Timeline:
     """Simulate every operation of `schedule` on `topology`.
 
-    A medium serves transfers one after the other ("fifo"), cut-through or store-and-forward, or together at max-min
-    fair rates ("fair"). "auto" takes the reference while a process has little to do and the compiled engine from then
-    on: they agree to the bit, or under fair sharing to 1e-9. Raises InputError if a rank has no device or no route,
-    or if the times are too long to count (:func:`simulator.engines.overflow.check_times`).
+    A medium serves transfers one after the other ("fifo"), cut-through or store-and-forward, or
+    together at max-min fair rates ("fair"). "auto" takes the reference while a process has little
+    to do and the compiled engine from then on: they agree to the bit, or under fair sharing to
+    1e-9. Raises InputError if a rank has no device or no route, or if the times are too long to
+    count (:func:`simulator.engines.overflow.check_times`).
     """
     _check(engine, sharing, store_and_forward)
-    return run(route(schedule, topology), engine, sharing=sharing, store_and_forward=store_and_forward)
+    return run(
+        route(schedule, topology), engine, sharing=sharing, store_and_forward=store_and_forward
+    )
 
 
 def run(
-    routed: Routed, engine: Engine = "auto", *, sharing: Sharing = "fifo", store_and_forward: bool = False
+    routed: Routed,
+    engine: Engine = "auto",
+    *,
+    sharing: Sharing = "fifo",
+    store_and_forward: bool = False,
 ) -> Timeline:
-    """Simulate a schedule whose routes are found. Raises InputError if its times are too long to count."""
+    """Simulate a schedule whose routes are found. Raises InputError if its times are too long to
+    count."""
     check_times(routed)
-    if engine == "compiled" or (engine == "auto" and _compile.pays(_work(routed.schedule, sharing))):
+    if engine == "compiled" or (
+        engine == "auto" and _compile.pays(_work(routed.schedule, sharing))
+    ):
         from simulator.engines import compiled
 
         return compiled.run(routed, sharing, store_and_forward)
@@ -52,7 +62,9 @@ def run(
         from simulator.engines.fair import FairMachine
 
         return reference.run(routed, FairMachine)
-    return reference.run(routed, reference.StoreAndForwardMachine if store_and_forward else reference.Machine)
+    return reference.run(
+        routed, reference.StoreAndForwardMachine if store_and_forward else reference.Machine
+    )
 
 
 def _check(engine: str, sharing: str, store_and_forward: bool) -> None:
@@ -61,7 +73,10 @@ def _check(engine: str, sharing: str, store_and_forward: bool) -> None:
     if sharing not in ("fifo", "fair"):
         raise InputError(f"sharing is {sharing!r}: it is fifo or fair")
     if sharing == "fair" and store_and_forward:
-        raise InputError("sharing is 'fair' with store_and_forward: a flow has its whole route at once, choose one")
+        raise InputError(
+            "sharing is 'fair' with store_and_forward: a flow has its whole route at once, "
+            "choose one"
+        )
 
 
 def _work(schedule: Schedule, sharing: str) -> int:

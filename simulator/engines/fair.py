@@ -1,4 +1,5 @@
-"""Max-min fair sharing as SimPy processes: the definition of what it means, as `reference` is of the rest."""
+"""Max-min fair sharing as SimPy processes: the definition of what it means, as `reference` is of
+the rest."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ def instant(time: float) -> float:
 
 
 def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[float]:
-    """Rates of flows, in bytes/s, from the media that each crosses: no flow can have more unless one that has no more
-    gets less.
+    """Rates of flows, in bytes/s, from the media that each crosses: no flow can have more unless
+    one that has no more gets less.
 
-    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the rates of all grow together; where a medium
-    is full, its flows keep what they have.
+    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the rates of all grow
+    together; where a medium is full, its flows keep what they have.
 
     >>> max_min_rates([[0, 1], [0], [1]], np.array([1.0, 3.0]))
     [0.5, 0.5, 2.5]
@@ -40,7 +41,9 @@ def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[fl
     while growing:
         crossing = Counter(medium for flow in growing for medium in routes[flow])
         level = min(spare[medium] / count for medium, count in crossing.items())
-        full = {medium for medium, count in crossing.items() if spare[medium] / count <= level * SAME}
+        full = {
+            medium for medium, count in crossing.items() if spare[medium] / count <= level * SAME
+        }
         for flow in [flow for flow in growing if full.intersection(routes[flow])]:
             growing.remove(flow)
             rates[flow] = level
@@ -50,7 +53,8 @@ def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[fl
 
 
 class Flow:
-    """The bytes of a transfer on their way: `left` of them, at `rate`, over media that each have a limit."""
+    """The bytes of a transfer on their way: `left` of them, at `rate`, over media that each have a
+    limit."""
 
     def __init__(self, media: list[int], left: float, sent: Event) -> None:
         self.media, self.left, self.rate, self.sent = media, left, 0.0, sent
@@ -97,7 +101,9 @@ class FairMachine(Machine):
             yield self.clock.at(self.clock.now, after_all_nodes)
             self.advance()
             self.changed = Event(self.clock)
-            rates = max_min_rates([flow.media for flow in self.flows], self.topology.medium_bandwidth)
+            rates = max_min_rates(
+                [flow.media for flow in self.flows], self.topology.medium_bandwidth
+            )
             for flow, rate in zip(self.flows, rates, strict=True):
                 flow.rate = rate
             if self.flows:

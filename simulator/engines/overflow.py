@@ -14,7 +14,8 @@ LONGEST = 1e300
 
 
 def check_times(routed: Routed) -> None:
-    """Raises InputError, naming the longest operation, when the operations take more than `LONGEST` s in all.
+    """Raises InputError, naming the longest operation, when the operations take more than `LONGEST`
+    s in all.
 
     No run takes longer than its operations one after the other, so below that no time overflows.
     """
@@ -26,7 +27,8 @@ def check_times(routed: Routed) -> None:
     if not total <= LONGEST:
         longest = int(np.argmax(np.where(np.isnan(seconds), np.inf, seconds)))
         raise InputError(
-            f"operation {longest}, {_what(routed.schedule, longest)}, takes {seconds[longest]:.3g} s, "
+            f"operation {longest}, {_what(routed.schedule, longest)}, takes "
+            f"{seconds[longest]:.3g} s, "
             f"and all {len(seconds)} operations {total:.3g} s: "
             f"expected at most {LONGEST:g} s in all, check sizes, bandwidths and latencies"
         )
@@ -39,7 +41,10 @@ def _at_most(routed: Routed) -> float:
     moved = np.bincount(routed.route, schedule.nbytes, routes)
     merging = moved.sum() * np.concatenate(([0.0], routed.reduction, routed.copy)).max()
     return float(
-        fixed @ np.bincount(routed.route, minlength=routes) + per_byte @ moved + merging + schedule.seconds.sum()
+        fixed @ np.bincount(routed.route, minlength=routes)
+        + per_byte @ moved
+        + merging
+        + schedule.seconds.sum()
     )
 
 
@@ -47,13 +52,16 @@ def _seconds(routed: Routed) -> Floats:
     """The time of every operation alone, store-and-forward."""
     schedule = routed.schedule
     fixed, per_byte = _by_route(routed)
-    merging = np.where(schedule.reduces == 1, routed.reduction[schedule.peer], routed.copy[schedule.peer])
+    merging = np.where(
+        schedule.reduces == 1, routed.reduction[schedule.peer], routed.copy[schedule.peer]
+    )
     moving = fixed[routed.route] + schedule.nbytes * (per_byte[routed.route] + merging)
     return np.asarray(np.where(schedule.kind == COMPUTE, schedule.seconds, moving))
 
 
 def _by_route(routed: Routed) -> tuple[Floats, Floats]:
-    """Seconds a message and seconds a byte of every route, over all links and media that it crosses."""
+    """Seconds a message and seconds a byte of every route, over all links and media that it
+    crosses."""
     topology, routes = routed.topology, len(routed.route_indptr) - 1
     if not topology.links:
         return np.zeros(routes), np.zeros(routes)
@@ -61,7 +69,10 @@ def _by_route(routed: Routed) -> tuple[Floats, Floats]:
     gap = np.add.reduceat(topology.medium_gap[media], first)
     per_byte = np.add.reduceat(1 / topology.medium_bandwidth[media], first)
     route = np.repeat(np.arange(routes), np.diff(routed.route_indptr))
-    columns = (np.bincount(route, column[routed.route_links], routes) for column in (gap + topology.latency, per_byte))
+    columns = (
+        np.bincount(route, column[routed.route_links], routes)
+        for column in (gap + topology.latency, per_byte)
+    )
     fixed, slope = (column.astype(np.float64) for column in columns)
     return fixed, slope
 

@@ -20,10 +20,12 @@ Process = Generator[Event, object, None]
 
 
 class Clock(simpy.Environment):
-    """An environment in which events are set at absolute times: a delay would round, and ties would break."""
+    """An environment in which events are set at absolute times: a delay would round, and ties would
+    break."""
 
     def at(self, time: float, node: int | None = None) -> Event:
-        """An event at `time`, after every event without a node and after lower nodes at the same time."""
+        """An event at `time`, after every event without a node and after lower nodes at the same
+        time."""
         event = Event(self)
         event._ok, event._value = True, None
         priority = NORMAL if node is None else NORMAL + 1 + node
@@ -32,7 +34,8 @@ class Clock(simpy.Environment):
 
 
 class Serial:
-    """What serves one at a time, in order of arrival: a medium, a lane of computations or of reductions."""
+    """What serves one at a time, in order of arrival: a medium, a lane of computations or of
+    reductions."""
 
     def __init__(self) -> None:
         self.free = 0.0
@@ -58,7 +61,9 @@ class Machine:
         self.start, self.cause = np.zeros(nodes), np.full(nodes, -1, dtype=np.int32)
         self.sent = np.zeros(0)
         self.media = [Serial() for _ in self.topology.medium_names]
-        self.lanes = [[Serial() for _ in range(self.schedule.lanes)] for _ in range(self.schedule.ranks)]
+        self.lanes = [
+            [Serial() for _ in range(self.schedule.lanes)] for _ in range(self.schedule.ranks)
+        ]
         self.merging = [Serial() for _ in range(self.schedule.ranks)]
 
     def run(self) -> Timeline:
@@ -106,7 +111,8 @@ class Machine:
         self.finish[i] = lane.hold(self.start[node], seconds, node)
 
     def transfer(self, i: int) -> Process:
-        """Cross the route cut-through: the head goes ahead, the bytes follow at the pace of each medium."""
+        """Cross the route cut-through: the head goes ahead, the bytes follow at the pace of each
+        medium."""
         head = self.clock.now
         for hop, link in enumerate(self.routed.hops(i)):
             node = int(self.routed.node_indptr[i]) + hop
@@ -122,14 +128,17 @@ class Machine:
         return float(self.start[node] + self.topology.latency[link])
 
     def cross(self, link: int, node: int, nbytes: float) -> tuple[float, float]:
-        """Book the media of a link once all are free; returns when the first byte enters and the last has."""
+        """Book the media of a link once all are free; returns when the first byte enters and the
+        last has."""
         start = self.clock.now
         media = [(int(m), self.media[m]) for m in self.topology.media_of(link)]
         for _, medium in media:
             if medium.free > start:
                 start, self.cause[node] = medium.free, medium.holder
         gap, bandwidth = self.topology.medium_gap, self.topology.medium_bandwidth
-        return start, max(medium.hold(start, gap[m] + nbytes / bandwidth[m], node) for m, medium in media)
+        return start, max(
+            medium.hold(start, gap[m] + nbytes / bandwidth[m], node) for m, medium in media
+        )
 
 
 class StoreAndForwardMachine(Machine):

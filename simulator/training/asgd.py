@@ -1,7 +1,7 @@
 """Asynchronous SGD with a parameter server, and with a bound on how far workers run apart.
 
-After Dean et al., Large Scale Distributed Deep Networks, NeurIPS 2012, and Ho et al., More Effective Distributed ML via
-a Stale Synchronous Parallel Parameter Server, NeurIPS 2013.
+After Dean et al., Large Scale Distributed Deep Networks, NeurIPS 2012, and Ho et al., More
+Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, NeurIPS 2013.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from simulator.schedule import Schedule
 from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option
-from simulator.training.plan import COMMUNICATION, RESTART, Held, Plan, Setting, Spans, Updates, no_spans
+from simulator.training.plan import (
+    COMMUNICATION,
+    RESTART,
+    Held,
+    Plan,
+    Setting,
+    Spans,
+    Updates,
+    no_spans,
+)
 from simulator.training.size import Size
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import columns
@@ -26,25 +35,33 @@ from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds
 
 SERVER, CLOCK = 2, 3
-"""Lanes: updates take their turns on the one, without holding up what a worker on the same device computes; what takes
-no time happens on the other."""
+"""Lanes: updates take their turns on the one, without holding up what a worker on the same device
+computes; what takes no time happens on the other."""
 SERVERS = ("gpu", "cpu", "worker", "sharded")
 
 
 @dataclass(frozen=True)
 class ASGD(Strategy):
-    """Workers and a parameter server; nobody waits for anybody else. A worker pulls the parameters, runs forward and
-    backward and pushes the gradient. The server updates in order of arrival; a worker asks for the parameters at the
-    head of its push, and gets them once its own gradient is in them.
+    """Workers and a parameter server; nobody waits for anybody else. A worker pulls the parameters,
+    runs forward and backward and pushes the gradient. The server updates in order of arrival; a
+    worker asks for the parameters at the head of its push, and gets them once its own gradient is
+    in them.
 
-    A worker without input stops. One that fails loses its cycle and is gone for timeout and restart: others go on.
-    Where the machine merges at γ, that comes on top of an update.
+    A worker without input stops. One that fails loses its cycle and is gone for timeout and
+    restart: others go on. Where the machine merges at γ, that comes on top of an update.
     """
 
-    server: str = option("gpu", f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)")
-    update: float = option(0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds")
+    server: str = option(
+        "gpu",
+        f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)",
+    )
+    update: float = option(
+        0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds"
+    )
     server_memory: float = option(
-        0.0, "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)", "bandwidth"
+        0.0,
+        "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)",
+        "bandwidth",
     )
 
     def __post_init__(self) -> None:
@@ -73,28 +90,33 @@ class ASGD(Strategy):
         return _Run(self, model, setting, None).plan()
 
     def size(self, setting: Setting) -> Size:
-        """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at every server."""
+        """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at
+        every server."""
         ranks, shares = setting.ranks, setting.ranks if self.server == "sharded" else 1
         return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1)))
 
     def seconds(self, model: Model) -> float:
-        """Of an update of all parameters: the gradient is read, parameters and optimizer state are read and written."""
+        """Of an update of all parameters: the gradient is read, parameters and optimizer state are
+        read and written."""
         if self.update:
             return self.update
         return (model.gradients + 2 * model.parameters * (1 + model.state)) / self.memory(model)
 
     def memory(self, model: Model) -> float:
         """The memory bandwidth of a server, in bytes/s."""
-        return self.server_memory or (CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth)
+        return self.server_memory or (
+            CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth
+        )
 
 
 @dataclass(frozen=True)
 class SSP(ASGD):
-    """As ASGD, but a worker is at most `bound` cycles ahead: its pull for cycle c is answered when the updates of cycle
-    c - bound - 1 of all workers (of those that have input) are applied. Servers of shares know that at once.
+    """As ASGD, but a worker is at most `bound` cycles ahead: its pull for cycle c is answered when
+    the updates of cycle c - bound - 1 of all workers (of those that have input) are applied.
+    Servers of shares know that at once.
 
-    Between a pull and its update, 2 x bound + 1 updates of every other worker are applied at most; with a bound of 0
-    all cycles begin together.
+    Between a pull and its update, 2 x bound + 1 updates of every other worker are applied at most;
+    with a bound of 0 all cycles begin together.
     """
 
     bound: int = option(3, "cycles that a worker may be ahead of the slowest; 0: none")
@@ -110,8 +132,8 @@ class SSP(ASGD):
 
 
 class _Cycle(NamedTuple):
-    """One cycle of some `workers` as a schedule of its own. The numbers of its operations: pulls, requests for the next
-    pulls, pushes and applications, one a share; what is `trained`."""
+    """One cycle of some `workers` as a schedule of its own. The numbers of its operations: pulls,
+    requests for the next pulls, pushes and applications, one a share; what is `trained`."""
 
     workers: Ints
     schedule: Schedule
@@ -123,8 +145,9 @@ class _Cycle(NamedTuple):
 
 
 class _Servers:
-    """The parameters are cut into shares, each with a server. Slots are the shares of a worker's gradient and of its
-    copy of the parameters, and at a server an inbox a worker, then its share of the parameters."""
+    """The parameters are cut into shares, each with a server. Slots are the shares of a worker's
+    gradient and of its copy of the parameters, and at a server an inbox a worker, then its share of
+    the parameters."""
 
     def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
         self.options, self.model, self.setting = options, model, setting
@@ -134,7 +157,9 @@ class _Servers:
         self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
         self.seconds = options.seconds(model) / self.shares
         # Round by round, every worker turns to another server, lest all queue for the same one.
-        self.share = (np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]) % self.shares
+        self.share = (
+            np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]
+        ) % self.shares
         self.first = ranks * options.servers(ranks)
 
     def builder(self) -> ScheduleBuilder:
@@ -150,22 +175,32 @@ class _Servers:
         )
 
     def cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
-        """Pull, forward, backward, push and update; with a failure the workers are away after their forward."""
+        """Pull, forward, backward, push and update; with a failure the workers are away after their
+        forward."""
         builder, none = self.builder(), np.zeros(0, dtype=np.int32)
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         server = self.first + share
         builder.phase("pull")
         pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
         builder.phase("forward")
-        forward = builder.compute(workers, self._forward[workers], reads=self.copy, count=self.shares)
+        forward = builder.compute(
+            workers, self._forward[workers], reads=self.copy, count=self.shares
+        )
         if failure:
             builder.phase(RESTART)
-            back = builder.compute(workers, failure.timeout + failure.restart, after=columns(forward))
+            back = builder.compute(
+                workers, failure.timeout + failure.restart, after=columns(forward)
+            )
             asked = self.ask(builder, worker, share, np.tile(back, self.shares))
             return _Cycle(workers, builder.build(), pulled, forward, asked, none, none)
         builder.phase("backward")
         backward = builder.compute(
-            workers, self._backward[workers], reads=self.copy, writes=0, count=self.shares, after=columns(forward)
+            workers,
+            self._backward[workers],
+            reads=self.copy,
+            writes=0,
+            count=self.shares,
+            after=columns(forward),
         )
         asked = self.ask(builder, worker, share, np.tile(backward, self.shares))
         builder.phase("push")
@@ -173,17 +208,22 @@ class _Servers:
         pushed = builder.copy(worker, server, slot=share, target=inbox)
         builder.phase("update")
         updated = builder.compute(server, self.seconds, lane=SERVER, reads=inbox)
-        applied = builder.reduce(server, server, slot=inbox, target=self.weights, after=columns(updated))
+        applied = builder.reduce(
+            server, server, slot=inbox, target=self.weights, after=columns(updated)
+        )
         trained = np.concatenate((forward, backward))
         return _Cycle(workers, builder.build(), pulled, trained, asked, pushed, applied)
 
-    def ask(self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None) -> Ints:
+    def ask(
+        self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
+    ) -> Ints:
         """Workers ask the servers of shares for the next pull."""
         builder.phase("pull")
         return builder.signal(worker, self.first + share, after=columns(after))
 
     def held(self) -> Held:
-        """Besides what is in slots: the buffers of workers, and the optimizer state at the servers."""
+        """Besides what is in slots: the buffers of workers, and the optimizer state at the
+        servers."""
         ranks, state = self.setting.ranks, self.model.parameters * self.model.state
         held = np.zeros(ranks + self.options.servers(ranks))
         held[:ranks] = self.model.buffers
@@ -195,13 +235,21 @@ class _Servers:
         taken = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
             memory = self.options.memory(self.model)
-            taken += f" at {format_bandwidth(memory)}" if memory < inf else ", since no memory bandwidth is known"
-        return (taken,) if self.shares == 1 else (taken, f"staleness is that of 1 of {self.shares} shares")
+            taken += (
+                f" at {format_bandwidth(memory)}"
+                if memory < inf
+                else ", since no memory bandwidth is known"
+            )
+        return (
+            (taken,)
+            if self.shares == 1
+            else (taken, f"staleness is that of 1 of {self.shares} shares")
+        )
 
 
 class _Run:
-    """The cycles of one run, one after the other: made once for the workers that take part, and added with the factors
-    of the step."""
+    """The cycles of one run, one after the other: made once for the workers that take part, and
+    added with the factors of the step."""
 
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
         setting.check_size(options.size(setting), repeats=False)
@@ -209,7 +257,10 @@ class _Run:
         self.builder = self.servers.builder()
         self.factors = setting.conditions.factors(setting.steps, setting.ranks)
         self.cycles: dict[bytes, _Cycle] = {}
-        share, worker = self.servers.share, np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares)
+        share, worker = (
+            self.servers.share,
+            np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares),
+        )
         self.asked = self.servers.ask(self.builder, worker, share.ravel()).reshape(share.shape)
         self.applied = np.full_like(self.asked, -1)
         self.ends: list[Ints] = []
@@ -251,8 +302,8 @@ class _Run:
         self.samples.append(self.servers.model.batch * len(workers))
 
     def _add(self, cycle: _Cycle, step: int) -> int:
-        """The operations of a cycle, of which the number of the first is returned. A worker that has asked gets the
-        parameters when its own update is in them and the clock allows it."""
+        """The operations of a cycle, of which the number of the first is returned. A worker that
+        has asked gets the parameters when its own update is in them and the clock allows it."""
         child, workers = cycle.schedule, cycle.workers
         asked, applied = self.asked[:, workers], self.applied[:, workers]
         after = np.full((len(child), 3), -1, dtype=np.int32)
@@ -269,7 +320,10 @@ class _Run:
     def _update(self, cycle: _Cycle, first: int) -> None:
         """Note what the updates of a cycle are made from, and when."""
         workers, share = cycle.workers, self.servers.share[:, cycle.workers]
-        pulled, applied = first + cycle.pulled.reshape(share.shape), first + cycle.applied.reshape(share.shape)
+        pulled, applied = (
+            first + cycle.pulled.reshape(share.shape),
+            first + cycle.applied.reshape(share.shape),
+        )
         one = np.argmin(share, axis=0), np.arange(len(workers))
         self.updates.append(Updates(workers, pulled[one], applied[one]))
         self.applied[:, workers] = applied
@@ -284,8 +338,8 @@ class _Run:
         return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK, after=before)[0])
 
     def _ended(self) -> Ints:
-        """The operation after which the latest update of each worker is in all shares. At the end of the run it is the
-        worker's own: until then it waits for its update."""
+        """The operation after which the latest update of each worker is in all shares. At the end
+        of the run it is the worker's own: until then it waits for its update."""
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
         if self.servers.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
@@ -294,4 +348,6 @@ class _Run:
 
     def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
         rank = np.tile(workers, self.servers.shares)
-        self.spans.append(Spans(rank, np.full_like(rank, COMMUNICATION), first.ravel(), last.ravel()))
+        self.spans.append(
+            Spans(rank, np.full_like(rank, COMMUNICATION), first.ravel(), last.ravel())
+        )

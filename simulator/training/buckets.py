@@ -1,4 +1,5 @@
-"""How DDP cuts gradients into buckets (Li et al., PVLDB 13(12), 2020; torch.nn.parallel.DistributedDataParallel)."""
+"""How DDP cuts gradients into buckets (Li et al., PVLDB 13(12), 2020;
+torch.nn.parallel.DistributedDataParallel)."""
 
 from __future__ import annotations
 
@@ -29,14 +30,16 @@ def rebuilt(model: Model, cap: float) -> list[Bucket]:
 
 
 def initial(model: Model, cap: float) -> list[Bucket]:
-    """The buckets before the first iteration, kept by `find_unused_parameters`: cut in the order of registration, and
-    filled from the last on."""
+    """The buckets before the first iteration, kept by `find_unused_parameters`: cut in the order of
+    registration, and filled from the last on."""
     return _cut(model, model.registered, cap, backwards=False)[::-1]
 
 
 def whole(model: Model) -> list[Bucket]:
     """One bucket of all: the first iteration of a DDP that will rebuild its buckets."""
-    return [Bucket(model.gradients, tuple(k for k, layer in enumerate(model.layers) if layer.tensors))]
+    return [
+        Bucket(model.gradients, tuple(k for k, layer in enumerate(model.layers) if layer.tensors))
+    ]
 
 
 def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> list[Bucket]:

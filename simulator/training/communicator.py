@@ -15,17 +15,22 @@ from topologies.topology import Topology
 
 
 class Communicator:
-    """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to which an algorithm that
-    is made for the machine adds the switches that take part. One worker alone has nothing to say."""
+    """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to
+    which an algorithm that is made for the machine adds the switches that take part. One worker
+    alone has nothing to say."""
 
-    def __init__(self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree") -> None:
+    def __init__(
+        self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree"
+    ) -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
         self._large = self._made(find_all_reduce(algorithm))
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
         if find_all_reduce(small).fit is not None or find(small).servers:
-            raise InputError(f"small is {small!r}: a plain all-reduce among the workers, like tree or ring")
+            raise InputError(
+                f"small is {small!r}: a plain all-reduce among the workers, like tree or ring"
+            )
         self._plain: dict[str, Schedule] = {}
         self._small = small
 
@@ -52,7 +57,11 @@ class Communicator:
 
     def _made(self, algorithm: Algorithm) -> Schedule:
         if algorithm.fit is None or self.ranks == 1:
-            return algorithm.build(self.ranks, 1.0) if self.ranks > 1 else ScheduleBuilder(1, 1.0).build()
+            return (
+                algorithm.build(self.ranks, 1.0)
+                if self.ranks > 1
+                else ScheduleBuilder(1, 1.0).build()
+            )
         schedule, self.topology, _, self.words = algorithm.fit(self.topology, self.ranks, 1.0)
         return schedule
 
@@ -62,13 +71,15 @@ def find_all_reduce(name: str) -> Algorithm:
     algorithm = find(name)
     if algorithm.collective.name != "all_reduce":
         raise InputError(
-            f"{name} is no all-reduce but a {algorithm.collective.name}: take ring, rings, tree, nvls, ..."
+            f"{name} is no all-reduce but a {algorithm.collective.name}: take ring, rings, tree, "
+            f"nvls, ..."
         )
     return algorithm
 
 
 class Region(NamedTuple):
-    """A collective with the slots that it works on: its buffer from `slot` on, its scratch from `scratch` on."""
+    """A collective with the slots that it works on: its buffer from `slot` on, its scratch from
+    `scratch` on."""
 
     schedule: Schedule
     slot: int
@@ -76,7 +87,8 @@ class Region(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The slots of a rank as shares of the `nbytes` of its buffer, and the collectives in their places."""
+    """The slots of a rank as shares of the `nbytes` of its buffer, and the collectives in their
+    places."""
 
     nbytes: float
     buffer: list[float]
@@ -86,7 +98,8 @@ class Layout(NamedTuple):
 
 
 def builder_of(placed: Layout, communicator: Communicator) -> ScheduleBuilder:
-    """Of a run whose slots are those of `placed`, with the servers and switches that its all-reduce needs."""
+    """Of a run whose slots are those of `placed`, with the servers and switches that its all-reduce
+    needs."""
     return ScheduleBuilder(
         communicator.ranks,
         placed.nbytes,
@@ -98,7 +111,8 @@ def builder_of(placed: Layout, communicator: Communicator) -> ScheduleBuilder:
 
 
 def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
-    """Put the buckets side by side into the buffer; their scratch and all other collectives come behind it."""
+    """Put the buckets side by side into the buffer; their scratch and all other collectives come
+    behind it."""
     nbytes = sum(bucket.nbytes_total for bucket in buckets)
     buffer: list[float] = []
     scratch: list[float] = []
@@ -117,4 +131,10 @@ def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
     for name, collective in aside.items():
         slot = behind((collective.shares * (collective.nbytes_total / nbytes)).tolist())
         others[name] = Region(collective, slot, slot + collective.buffer)
-    return Layout(nbytes, [float(share) for share in np.array(buffer) / np.sum(buffer)], scratch, placed, others)
+    return Layout(
+        nbytes,
+        [float(share) for share in np.array(buffer) / np.sum(buffer)],
+        scratch,
+        placed,
+        others,
+    )

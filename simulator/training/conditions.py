@@ -15,7 +15,8 @@ from topologies.topology import Floats
 
 
 class Attempt(NamedTuple):
-    """A step as it is run: `lost` where it will be run again, since a worker `fails` in it or after it."""
+    """A step as it is run: `lost` where it will be run again, since a worker `fails` in it or after
+    it."""
 
     step: int
     lost: bool = False
@@ -24,8 +25,9 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """`rank` fails in step `step`, counted from 0, after its forward. Others notice `timeout` seconds later; all
-    restart in `restart` seconds and go on from the last checkpoint, of which there is one every `checkpoint` steps."""
+    """`rank` fails in step `step`, counted from 0, after its forward. Others notice `timeout`
+    seconds later; all restart in `restart` seconds and go on from the last checkpoint, of which
+    there is one every `checkpoint` steps."""
 
     rank: int
     step: int
@@ -36,18 +38,22 @@ class Failure:
     def __post_init__(self) -> None:
         if min(self.rank, self.step) < 0 or self.checkpoint < 1:
             raise InputError(
-                f"a failure of rank {self.rank} in step {self.step}, a checkpoint every {self.checkpoint}: "
+                f"a failure of rank {self.rank} in step {self.step}, a checkpoint every "
+                f"{self.checkpoint}: "
                 "ranks and steps are counted from 0, a checkpoint comes every 1 or more"
             )
         if not (0 <= self.restart < inf and 0 <= self.timeout < inf):
-            raise InputError(f"a restart of {self.restart} s after {self.timeout} s: both are 0 or more")
+            raise InputError(
+                f"a restart of {self.restart} s after {self.timeout} s: both are 0 or more"
+            )
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """Computations of rank r take `slower[r]` times as long (1 where it is not named), and in every step a factor of
-    mean 1 on top: lognormal with `sigma`, or drawn from `observed` times (any unit: they are divided by their mean).
-    The same `seed` draws the same factors. A rank in `batches` has input for so many steps only.
+    """Computations of rank r take `slower[r]` times as long (1 where it is not named), and in every
+    step a factor of mean 1 on top: lognormal with `sigma`, or drawn from `observed` times (any
+    unit: they are divided by their mean). The same `seed` draws the same factors. A rank in
+    `batches` has input for so many steps only.
     """
 
     slower: Mapping[int, float] = field(default_factory=dict)
@@ -60,10 +66,15 @@ class Conditions:
     def __post_init__(self) -> None:
         for rank, factor in self.slower.items():
             if rank < 0 or not 0 < factor < inf:
-                raise InputError(f"straggler {rank}:{factor}: a rank from 0 on and a factor above 0, like 3:1.5")
+                raise InputError(
+                    f"straggler {rank}:{factor}: a rank from 0 on and a factor above 0, like 3:1.5"
+                )
         for rank, batches in self.batches.items():
             if rank < 0 or batches < 0:
-                raise InputError(f"rank {rank} has {batches} batches: a rank from 0 on and 0 batches or more, like 3:8")
+                raise InputError(
+                    f"rank {rank} has {batches} batches: a rank from 0 on and 0 batches or more, "
+                    f"like 3:8"
+                )
         if not 0 <= self.sigma < 10:
             raise InputError(f"noise has sigma {self.sigma}: it is 0 or more, and below 10")
         if self.observed and not (min(self.observed) >= 0 and 0 < sum(self.observed) < inf):
@@ -77,9 +88,14 @@ class Conditions:
 
     def factors(self, steps: int, ranks: int) -> Floats:
         """What the times of each step and rank are multiplied by, shape (steps, ranks)."""
-        for what, named in (("straggler", self.slower), ("a rank with fewer batches", self.batches)):
+        for what, named in (
+            ("straggler", self.slower),
+            ("a rank with fewer batches", self.batches),
+        ):
             if max(named, default=0) >= ranks:
-                raise InputError(f"{what}: there is no rank {max(named)}, ranks run from 0 to {ranks - 1}")
+                raise InputError(
+                    f"{what}: there is no rank {max(named)}, ranks run from 0 to {ranks - 1}"
+                )
         slower = np.array([self.slower.get(rank, 1.0) for rank in range(ranks)])
         return slower * self._drawn(steps, ranks)
 
@@ -94,13 +110,20 @@ class Conditions:
     def repeated(self, steps: int) -> int:
         """Attempts that a failure adds to `steps` steps."""
         failure = self.failure
-        return 0 if failure is None or failure.step >= steps else 1 + failure.step % failure.checkpoint
+        return (
+            0 if failure is None or failure.step >= steps else 1 + failure.step % failure.checkpoint
+        )
 
     def attempts(self, steps: int) -> list[Attempt]:
-        """The steps as they are run: after the one that fails, all since the checkpoint come again."""
+        """The steps as they are run: after the one that fails, all since the checkpoint come
+        again."""
         failure = self.failure
         if failure is None or failure.step >= steps:
             return [Attempt(step) for step in range(steps)]
         saved = failure.step - failure.step % failure.checkpoint
         before = [Attempt(step, lost=step >= saved) for step in range(failure.step)]
-        return [*before, Attempt(failure.step, True, True), *(Attempt(step) for step in range(saved, steps))]
+        return [
+            *before,
+            Attempt(failure.step, True, True),
+            *(Attempt(step) for step in range(saved, steps)),
+        ]

@@ -1,7 +1,8 @@
-"""DataParallel: one process with a thread a device; the first device has the model and sends it to all in every step.
+"""DataParallel: one process with a thread a device; the first device has the model and sends it to
+all in every step.
 
-After torch.nn.DataParallel: data_parallel.py, replicate.py, parallel_apply.py, _functions.py and comm.py of
-torch/nn/parallel.
+After torch.nn.DataParallel: data_parallel.py, replicate.py, parallel_apply.py, _functions.py and
+comm.py of torch/nn/parallel.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ Numbers = npt.NDArray[np.integer]
 def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
     """What rank 0 has goes down all chains, each its share of every chunk.
 
-    (m + p - 2) / m · V/β for m chunks, where the chains have β together and are not in each other's way.
+    (m + p - 2) / m · V/β for m chunks, where the chains have β together and are not in each other's
+    way.
     """
     builder, slot, chain = _cut(chains, nbytes, chunks)
     for one, other in zip(chains.T, chains.T[1:], strict=False):
@@ -48,7 +50,8 @@ def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
 
 
 def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
-    """Everything is added up from the second of each chain to its last, and from there at rank 0: in the same time."""
+    """Everything is added up from the second of each chain to its last, and from there at rank 0:
+    in the same time."""
     builder, slot, chain = _cut(chains, nbytes, chunks)
     for one, other in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
         builder.reduce(one[chain], other[chain], slot=slot, channel=chain)
@@ -63,37 +66,43 @@ def _cut(chains: Numbers, nbytes: float, chunks: int) -> tuple[ScheduleBuilder, 
 
 @dataclass(frozen=True)
 class DataParallel(Strategy):
-    """In every step the first device scatters the inputs, and broadcasts parameters and buffers; a thread a device runs
-    the forward there; the first gathers the outputs, has the loss and scatters the outputs' gradients; after the
-    backwards the parameters' gradients are added up on the first, which alone updates.
+    """In every step the first device scatters the inputs, and broadcasts parameters and buffers; a
+    thread a device runs the forward there; the first gathers the outputs, has the loss and scatters
+    the outputs' gradients; after the backwards the parameters' gradients are added up on the first,
+    which alone updates.
 
-    *The interpreter.* One thread at a time runs Python: of it a layer's forward needs `launch` seconds a device, on one
-    lane for all devices. An operator lets go of the lock while C++ works, so that threads take turns. Launches are
-    ahead of the devices: they begin with the step, while inputs and parameters are on their way, and a layer starts
-    when it is launched and what comes before it on its device is done. Backwards are launched in C++, by a thread of
-    autograd a device that does not hold the lock: that costs nothing here. The next step begins when the update is
+    *The interpreter.* One thread at a time runs Python: of it a layer's forward needs `launch`
+    seconds a device, on one lane for all devices. An operator lets go of the lock while C++ works,
+    so that threads take turns. Launches are ahead of the devices: they begin with the step, while
+    inputs and parameters are on their way, and a layer starts when it is launched and what comes
+    before it on its device is done. Backwards are launched in C++, by a thread of autograd a device
+    that does not hold the lock: that costs nothing here. The next step begins when the update is
     done, as in a loop that reads the loss.
 
-    *Scatter and gather* are copies one after the other, in the order of the devices, whichever links they take: a copy
-    between two devices waits for the streams of both.
+    *Scatter and gather* are copies one after the other, in the order of the devices, whichever
+    links they take: a copy between two devices waits for the streams of both.
 
-    *Replicate and reduce.* Tensors are coalesced into chunks of 10 MiB; here all bytes are cut into equal chunks of at
-    most that. NCCL passes them on from device to device: down chains, which are the machine's rings cut before rank 0,
-    and for sums on round the rings. It does so with parts of a chunk: for p > 2 devices up to p - 2 chunks' time of
-    each of the two is too much here. Neither overlaps with computing. The broadcast is one node of autograd's graph,
-    and its backward, the reduction, runs when the gradients of all parameters of all replicas are there.
+    *Replicate and reduce.* Tensors are coalesced into chunks of 10 MiB; here all bytes are cut into
+    equal chunks of at most that. NCCL passes them on from device to device: down chains, which are
+    the machine's rings cut before rank 0, and for sums on round the rings. It does so with parts of
+    a chunk: for p > 2 devices up to p - 2 chunks' time of each of the two is too much here. Neither
+    overlaps with computing. The broadcast is one node of autograd's graph, and its backward, the
+    reduction, runs when the gradients of all parameters of all replicas are there.
 
-    *Outputs.* The first device holds what it has gathered from the others until its backward is done. Its own outputs
-    are among its activations. The gradients of outputs take time and bytes, but no memory here: a model that computes
-    its loss has none.
+    *Outputs.* The first device holds what it has gathered from the others until its backward is
+    done. Its own outputs are among its activations. The gradients of outputs take time and bytes,
+    but no memory here: a model that computes its loss has none.
 
-    A device without input takes part in the broadcast and the reduction alone. A step leaves the sum of all gradients
-    on the first device: a reduce. Of the replicas, the memory is that of the parameters which every worker has.
+    A device without input takes part in the broadcast and the reduction alone. A step leaves the
+    sum of all gradients on the first device: a reduce. Of the replicas, the memory is that of the
+    parameters which every worker has.
     """
 
     promise = REDUCE
 
-    launch: float = option(50e-6, "Python's time a layer and device, one at a time (assumed), like 20us", "seconds")
+    launch: float = option(
+        50e-6, "Python's time a layer and device, one at a time (assumed), like 20us", "seconds"
+    )
     chunk: float = option(CHUNK, "most that is broadcast or reduced at a time, like 10MiB", "bytes")
     scatter: bool = option(True, "no: inputs are on their devices already")
 
@@ -110,7 +119,9 @@ class DataParallel(Strategy):
         replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
         reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
         # Replicas are in slots of no size: every worker is taken to hold the parameters anyway.
-        builder = ScheduleBuilder(setting.ranks, model.gradients, slots=reduce.buffer, scratch=[0.0] * replicate.buffer)
+        builder = ScheduleBuilder(
+            setting.ranks, model.gradients, slots=reduce.buffer, scratch=[0.0] * replicate.buffer
+        )
         behind = reduce.buffer + replicate.buffer
         regions = Region(replicate, reduce.buffer, behind), Region(reduce, 0, behind)
         steps = _Steps(self, Trainer(model, setting, builder), *regions)
@@ -118,39 +129,61 @@ class DataParallel(Strategy):
             steps.step(attempt)
         lanes = ("compute", "communication", "interpreter")
         state = model.parameters * model.state
-        held = Held(np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state)
+        held = Held(
+            np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
+        )
         words = _described(replicate, len(chains))
-        return steps.trainer.plan(setting.topology, lanes, held=held, stored=steps.stored(), words=words)
+        return steps.trainer.plan(
+            setting.topology, lanes, held=held, stored=steps.stored(), words=words
+        )
 
     def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:
         """Operations of a run over `chains`."""
         ranks, slots = setting.ranks, len(chains)
-        slots *= sum(self._chunks(each, chains) for each in (model.parameters + model.buffers, model.gradients))
+        slots *= sum(
+            self._chunks(each, chains)
+            for each in (model.parameters + model.buffers, model.gradients)
+        )
         copies = 2 + self.scatter
         return Size((3 * len(model.layers) + 4) * ranks + (ranks - 1) * (slots + copies) + 2, 1.0)
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
         most = MOST_OPERATIONS // chains.size
         if nbytes > self.chunk * most:
-            raise InputError(f"dp: chunk={self.chunk:g} cuts {format_bytes(nbytes)} into more than {most} chunks")
+            raise InputError(
+                f"dp: chunk={self.chunk:g} cuts {format_bytes(nbytes)} into more than {most} chunks"
+            )
         return max(1, ceil(nbytes / self.chunk))
 
 
 class _Steps:
-    """The steps of one run. `begun` is what each worker waits for before it goes on: the end of the step before, of a
-    restart, or the loss."""
+    """The steps of one run. `begun` is what each worker waits for before it goes on: the end of the
+    step before, of a restart, or the loss."""
 
-    def __init__(self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region) -> None:
-        self.options, self.trainer, self.replicate, self.reduce = options, trainer, replicate, reduce
+    def __init__(
+        self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region
+    ) -> None:
+        self.options, self.trainer, self.replicate, self.reduce = (
+            options,
+            trainer,
+            replicate,
+            reduce,
+        )
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
         self.begun = self._moment("begin", np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
     def step(self, attempt: Attempt) -> None:
-        """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails, forward and restart."""
-        trainer, inputs = self.trainer, self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
+        """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails,
+        forward and restart."""
+        trainer, inputs = (
+            self.trainer,
+            self.trainer.setting.conditions.has_input(attempt.step, len(self.workers)),
+        )
         others = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
-        batch = self._scatter("scatter inputs", others if self.options.scatter else [], self.model.inputs)
+        batch = self._scatter(
+            "scatter inputs", others if self.options.scatter else [], self.model.inputs
+        )
         self._forward(inputs, trainer.collective("replicate", self.replicate, batch))
         if attempt.fails:
             trainer.restart()
@@ -169,7 +202,11 @@ class _Steps:
     def stored(self) -> Stored:
         """The outputs of the others, which the first device holds."""
         operation, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
-        return Stored(np.array(operation, np.int32), np.zeros(len(operation), np.int32), np.array(nbytes, np.float64))
+        return Stored(
+            np.array(operation, np.int32),
+            np.zeros(len(operation), np.int32),
+            np.array(nbytes, np.float64),
+        )
 
     @property
     def _tail(self) -> Ints:
@@ -180,10 +217,13 @@ class _Steps:
     def _moment(self, phase: str, after: Ints) -> Ints:
         """What all workers wait for: until all of `after` are done."""
         self.builder.phase(phase)
-        return np.repeat(self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers))
+        return np.repeat(
+            self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers)
+        )
 
     def _scatter(self, phase: str, others: list[int], nbytes: float) -> Ints:
-        """The first sends `nbytes` to each of `others`; returns with what each has them, and the first has sent all."""
+        """The first sends `nbytes` to each of `others`; returns with what each has them, and the
+        first has sent all."""
         self.builder.phase(phase)
         there = self.begun.copy()
         for other in others:
@@ -191,7 +231,8 @@ class _Steps:
         return there
 
     def _gather(self, others: list[int]) -> None:
-        """Each of `others` sends its outputs to the first, when both have theirs: that has the loss."""
+        """Each of `others` sends its outputs to the first, when both have theirs: that has the
+        loss."""
         self.builder.phase("gather")
         last = self._tail[:1]
         for other in others:

@@ -13,7 +13,14 @@ from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
-from simulator.training.communicator import Communicator, Layout, Region, builder_of, find_all_reduce, layout
+from simulator.training.communicator import (
+    Communicator,
+    Layout,
+    Region,
+    builder_of,
+    find_all_reduce,
+    layout,
+)
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.options import option
@@ -28,43 +35,59 @@ from topologies.units import format_bytes
 SCALAR = 4.0
 """Bytes of a number in fp32."""
 WALK = 1e-6
-"""Seconds a parameter to walk autograd's graph. Measured with torch 2.13 on a CPU of two cores: 0.3 us a parameter of
-convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more nodes a parameter."""
+"""Seconds a parameter to walk autograd's graph. Measured with torch 2.13 on a CPU of two cores: 0.3
+us a parameter of convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more
+nodes a parameter."""
 MOST_BATCHES, MOST_STREAMS = 1024, 64
 """Of a step; and collectives in flight."""
 
 
 @dataclass(frozen=True)
 class DDP(Strategy):
-    """One process a device; the gradients of a bucket are averaged as soon as all of them, and all earlier buckets, are
-    there, on `streams` communication streams, while the backward goes on.
+    """One process a device; the gradients of a bucket are averaged as soon as all of them, and all
+    earlier buckets, are there, on `streams` communication streams, while the backward goes on.
 
-    With `find_unused` each worker walks autograd's graph after the forward that its synchronised backward belongs to:
-    `walk` seconds a parameter (torch's notes on DistributedDataParallel name the overhead, and no figure). The walk
-    runs on the host. Here its device waits for it: a host that is far ahead of its device hides it, which is walk=0us.
+    With `find_unused` each worker walks autograd's graph after the forward that its synchronised
+    backward belongs to: `walk` seconds a parameter (torch's notes on DistributedDataParallel name
+    the overhead, and no figure). The walk runs on the host. Here its device waits for it: a host
+    that is far ahead of its device hides it, which is walk=0us.
     """
 
     promise = ALL_REDUCE
 
-    bucket: float = option(DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter", "bytes")
+    bucket: float = option(
+        DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter", "bytes"
+    )
     algo: str = option("rings", "all-reduce of the buckets, like ring, tree or nvls")
     small: str = option("tree", "all-reduce of a few bytes")
     overlap: bool = option(True, "no: communicate only after the whole backward")
     streams: int = option(1, "collectives in flight: 1 as with NCCL, 2 as with gloo")
     accumulate: int = option(1, "batches a step; all but the last under no_sync")
     find_unused: bool = option(False, "yes: keep the buckets in the order of registration")
-    walk: float = option(WALK, "find_unused: time a parameter to walk autograd's graph (measured on a CPU)", "seconds")
+    walk: float = option(
+        WALK,
+        "find_unused: time a parameter to walk autograd's graph (measured on a CPU)",
+        "seconds",
+    )
     startup: bool = option(
-        False, "yes: begin with the broadcast of the model and the first iteration, of one bucket unless find_unused"
+        False,
+        "yes: begin with the broadcast of the model and the first iteration, of one bucket "
+        "unless find_unused",
     )
     broadcast_buffers: bool = option(True, "no: let every rank keep its own running statistics")
     sync_batch_norm: bool = option(False, "yes: batch norms see the batch of all ranks")
-    gradient_as_bucket_view: bool = option(False, "no: gradients are held twice, in buckets too; yes: in buckets alone")
+    gradient_as_bucket_view: bool = option(
+        False, "no: gradients are held twice, in buckets too; yes: in buckets alone"
+    )
     compress: bool = option(False, "yes: send gradients at half their size")
     metric: bool = option(False, "yes: all-reduce a number after each step, and wait for it")
-    prepare: float = option(0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms", "seconds")
+    prepare: float = option(
+        0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms", "seconds"
+    )
     launch: float = option(0.0, "time to launch a collective, like 10us", "seconds")
-    slowdown: float = option(0.0, "share by which computing is slower while communicating, like 0.1")
+    slowdown: float = option(
+        0.0, "share by which computing is slower while communicating, like 0.1"
+    )
 
     def __post_init__(self) -> None:
         if not (1 <= self.accumulate <= MOST_BATCHES and 1 <= self.streams <= MOST_STREAMS):
@@ -94,22 +117,40 @@ class DDP(Strategy):
             steps.start(self._first(model))
         for attempt in setting.conditions.attempts(setting.steps):
             steps.step(buckets, placed.buckets, attempt)
-        lanes = ("compute", "communication", *(f"communication {k}" for k in range(2, self.streams + 1)), "host")
+        lanes = (
+            "compute",
+            "communication",
+            *(f"communication {k}" for k in range(2, self.streams + 1)),
+            "host",
+        )
         words = (_described(buckets), *communicator.words)
         held = self._held(model, setting.ranks)
-        return steps.trainer.plan(communicator.topology, lanes, held=held, words=words, slowdown=self.slowdown)
+        return steps.trainer.plan(
+            communicator.topology, lanes, held=held, words=words, slowdown=self.slowdown
+        )
 
     def size(self, model: Model, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of a bucket has `large` of them."""
-        ranks, layers, normed = setting.ranks, len(model.layers), sum(layer.channels > 0 for layer in model.layers)
+        ranks, layers, normed = (
+            setting.ranks,
+            len(model.layers),
+            sum(layer.channels > 0 for layer in model.layers),
+        )
         ends = 2 * ranks
         small, gather = (
             next(estimates(find(name), setting.topology, ranks)).operations + ends
             for name in (self.small, "ring_all_gather")
         )
         batch = ends * layers + (gather + small) * normed * self.sync_batch_norm
-        alike = self.metric + self.find_unused + bool(setting.conditions.batches) + (self.prepare > 0)
-        step = batch * self.accumulate + small * alike + ranks * (1 + self.find_unused) + (self.prepare > 0)
+        alike = (
+            self.metric + self.find_unused + bool(setting.conditions.batches) + (self.prepare > 0)
+        )
+        step = (
+            batch * self.accumulate
+            + small * alike
+            + ranks * (1 + self.find_unused)
+            + (self.prepare > 0)
+        )
         step += (ranks - 1 + ends) * (self.broadcast_buffers and model.buffers > 0)
         first = step + len(self._first(model)) * (large + ends) + ranks - 1 + ends
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
@@ -120,9 +161,12 @@ class DDP(Strategy):
         return nbytes / 2 if self.compress else nbytes
 
     def _held(self, model: Model, ranks: int) -> Held:
-        """A replica at every worker. Besides what is sent, a worker holds the whole gradients under compression, and
-        their copies outside of the buckets unless they are views of these."""
-        replica, gradients = model.parameters * (1 + model.state) + model.buffers, model.gradients * self.compress
+        """A replica at every worker. Besides what is sent, a worker holds the whole gradients under
+        compression, and their copies outside of the buckets unless they are views of these."""
+        replica, gradients = (
+            model.parameters * (1 + model.state) + model.buffers,
+            model.gradients * self.compress,
+        )
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
         return Held(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
@@ -130,7 +174,9 @@ class DDP(Strategy):
         """The buckets of the first iteration: one of all, unless they are never rebuilt."""
         return initial(model, self.bucket) if self.find_unused else whole(model)
 
-    def _aside(self, model: Model, setting: Setting, communicator: Communicator) -> dict[str, Schedule]:
+    def _aside(
+        self, model: Model, setting: Setting, communicator: Communicator
+    ) -> dict[str, Schedule]:
         """The other collectives of a run, by what they are for."""
         aside: dict[str, Schedule] = {}
         if self.startup:
@@ -140,14 +186,24 @@ class DDP(Strategy):
         if self.broadcast_buffers and model.buffers:
             aside["buffers"] = communicator.broadcast(model.buffers)
         if self.find_unused:
-            aside["used"] = communicator.small(SCALAR * sum(len(layer.tensors) for layer in model.layers))
+            aside["used"] = communicator.small(
+                SCALAR * sum(len(layer.tensors) for layer in model.layers)
+            )
         for layer in model.layers if self.sync_batch_norm else ():
             if layer.channels:
                 sums = 2 * layer.channels * SCALAR
-                aside[f"forward {layer.name}"] = communicator.all_gather((sums + SCALAR) * setting.ranks)
+                aside[f"forward {layer.name}"] = communicator.all_gather(
+                    (sums + SCALAR) * setting.ranks
+                )
                 aside[f"backward {layer.name}"] = communicator.small(sums)
-        wanted = {"metric": self.metric, "barrier": self.prepare > 0, "join": bool(setting.conditions.batches)}
-        return aside | {name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted}
+        wanted = {
+            "metric": self.metric,
+            "barrier": self.prepare > 0,
+            "join": bool(setting.conditions.batches),
+        }
+        return aside | {
+            name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted
+        }
 
 
 class _Steps:
@@ -198,15 +254,21 @@ class _Steps:
         before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
         self.trainer.builder.phase("prepare data")
         host = 1 + self.options.streams
-        before[0] = self.trainer.builder.compute(0, self.options.prepare, lane=host, after=before[:1])[0]
+        before[0] = self.trainer.builder.compute(
+            0, self.options.prepare, lane=host, after=before[:1]
+        )[0]
         return self._aside("barrier", "barrier", before)
 
     def _forward(self, *, first: bool) -> None:
         if first:
-            self.waits.append(self._aside("buffers", "broadcast buffers", self.trainer.tail, *self.waits))
+            self.waits.append(
+                self._aside("buffers", "broadcast buffers", self.trainer.tail, *self.waits)
+            )
         for layer in self.layers:
             self.trainer.forward(layer, *self.waits)
-            self.waits = [self._aside(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)]
+            self.waits = [
+                self._aside(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)
+            ]
 
     def _walk(self) -> None:
         """Which parameters take part: found before the backward that is synchronised."""
@@ -215,10 +277,13 @@ class _Steps:
             self.trainer.compute("walk", seconds * self.trainer.factor)
 
     def _backward(self) -> list[Ints]:
-        """Layer by layer, the last first; returns the operations after which the gradients of each are there."""
+        """Layer by layer, the last first; returns the operations after which the gradients of each
+        are there."""
         arrived: list[Ints] = []
         for layer in reversed(self.layers):
-            synced = self._aside(f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail)
+            synced = self._aside(
+                f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail
+            )
             arrived.append(self.trainer.backward(layer, *self.waits, synced))
             self.waits = []
         return arrived[::-1]
@@ -241,8 +306,13 @@ class _Steps:
         self._aside("used", "all-reduce used parameters", self.trainer.tail, entered)
 
     def _packing(self, bucket: Bucket) -> float:
-        """Seconds to compress a bucket or to expand it: read it and write half of it, or the reverse."""
-        return 1.5 * bucket.nbytes / self.trainer.model.memory_bandwidth if self.options.compress else 0.0
+        """Seconds to compress a bucket or to expand it: read it and write half of it, or the
+        reverse."""
+        return (
+            1.5 * bucket.nbytes / self.trainer.model.memory_bandwidth
+            if self.options.compress
+            else 0.0
+        )
 
 
 def _described(buckets: list[Bucket]) -> str:

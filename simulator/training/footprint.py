@@ -1,4 +1,5 @@
-"""The memory of training: parameters, optimizer state, activations, and what the communication holds, over time."""
+"""The memory of training: parameters, optimizer state, activations, and what the communication
+holds, over time."""
 
 from __future__ import annotations
 
@@ -14,14 +15,19 @@ from simulator.training.plan import COMPUTE, RESTART, Held, Plan
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
     """As :func:`simulator.memory.trace`, with what is in no slot.
 
-    - What `plan.held` says, by default parameters, buffers and optimizer state of every worker: distinct once.
-    - Activations, from the end of a layer's forward to the end of its backward, and what `plan.stored` says: all of
+    - What `plan.held` says, by default parameters, buffers and optimizer state of every worker:
+      distinct once.
+    - Activations, from the end of a layer's forward to the end of its backward, and what
+      `plan.stored` says: all of
       these are distinct.
 
-    The buffers of the gradients are held all the time; while they hold no gradient, they count as redundant.
+    The buffers of the gradients are held all the time; while they hold no gradient, they count as
+    redundant.
     """
     held = plan.held or _replicas(plan)
-    copies = Changes(np.zeros(len(held.ranks)), held.ranks, np.arange(len(held.ranks), dtype=np.int32))
+    copies = Changes(
+        np.zeros(len(held.ranks)), held.ranks, np.arange(len(held.ranks), dtype=np.int32)
+    )
     once = Changes(np.zeros(1), np.array([held.distinct]), np.zeros(1, dtype=np.int32))
     kept = joined(_activations(plan, timeline), _stored(plan, timeline))
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
@@ -34,10 +40,13 @@ def _replicas(plan: Plan) -> Held:
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
-    """Bytes that a forward leaves and its backward, or the restart after it, lets go; without a layer's name, all."""
+    """Bytes that a forward leaves and its backward, or the restart after it, lets go; without a
+    layer's name, all."""
     schedule = timeline.schedule
     nbytes = np.array([_kept(plan, phase) for phase in schedule.phases] or [0.0])[schedule.phase]
-    computed = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    computed = (
+        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    )
     chosen = np.flatnonzero(computed & (nbytes != 0))
     return Changes(timeline.finish[chosen], nbytes[chosen], schedule.rank[chosen])
 

@@ -24,8 +24,9 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True)
 class LocalSGD(Strategy):
-    """Every worker takes `every` steps of its own; then all average their parameters, and wait for that. So they do
-    after the last step, so that a run ends with one model. A step is a local one."""
+    """Every worker takes `every` steps of its own; then all average their parameters, and wait for
+    that. So they do after the last step, so that a run ends with one model. A step is a local
+    one."""
 
     promise = ALL_REDUCE
 
@@ -64,16 +65,23 @@ class LocalSGD(Strategy):
             trainer.compute("backward", model.backward_of(setting.ranks) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
-                averaged = trainer.collective("all-reduce parameters", placed.buckets[0], trainer.tail)
+                averaged = trainer.collective(
+                    "all-reduce parameters", placed.buckets[0], trainer.tail
+                )
                 averages += 1
             trainer.end(averaged, lost=attempt.lost)
-        words = (f"{averages} average{'' if averages == 1 else 's'} of the parameters", *communicator.words)
+        words = (
+            f"{averages} average{'' if averages == 1 else 's'} of the parameters",
+            *communicator.words,
+        )
         return trainer.plan(communicator.topology, ("compute", "communication"), words=words)
 
     def size(self, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of the parameters has `large` of them."""
         average, after = large + 2 * setting.ranks, -setting.steps % self.every
-        return Size(3 * setting.ranks + average / self.every, average * after / self.every, self.every)
+        return Size(
+            3 * setting.ranks + average / self.every, average * after / self.every, self.every
+        )
 
     def _averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""

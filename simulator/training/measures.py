@@ -18,8 +18,8 @@ ROUNDING = 1e-12
 
 
 class Window(NamedTuple):
-    """What of a run is counted: from the start until operation `last` finishes, `end` seconds later. These are `steps`
-    steps, and `samples` samples that are not lost."""
+    """What of a run is counted: from the start until operation `last` finishes, `end` seconds
+    later. These are `steps` steps, and `samples` samples that are not lost."""
 
     end: float
     last: int
@@ -34,10 +34,11 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Of the workers within the `window`, all times in seconds. `steps[k]` is how long the k-th step took, lost ones
-    included; where updates have no fixed order, how long the k-th p updates took. `exposed[r]` and `hidden[r]` are the
-    times for which rank r communicated while its main lane was idle, and while it computed. `staleness` counts, for
-    each update of the run, the updates that were applied between what its worker read and itself.
+    """Of the workers within the `window`, all times in seconds. `steps[k]` is how long the k-th
+    step took, lost ones included; where updates have no fixed order, how long the k-th p updates
+    took. `exposed[r]` and `hidden[r]` are the times for which rank r communicated while its main
+    lane was idle, and while it computed. `staleness` counts, for each update of the run, the
+    updates that were applied between what its worker read and itself.
     """
 
     window: Window
@@ -84,12 +85,14 @@ def measure(plan: Plan, timeline: Timeline) -> Measures:
 
 
 def window(plan: Plan, timeline: Timeline) -> Window:
-    """The whole run. Where shared parameters are updated in no fixed order, it is the run up to the end of the first
-    worker that has made all of its updates: after that comes a drain that a long run does not have. Then p updates are
-    a step, p being the number of workers."""
+    """The whole run. Where shared parameters are updated in no fixed order, it is the run up to the
+    end of the first worker that has made all of its updates: after that comes a drain that a long
+    run does not have. Then p updates are a step, p being the number of workers."""
     if plan.updates is None or not len(plan.updates.worker):
         last = int(np.argmax(timeline.finish))
-        return Window(float(timeline.finish[plan.ends].max()), last, plan.steps, float(plan.samples.sum()))
+        return Window(
+            float(timeline.finish[plan.ends].max()), last, plan.steps, float(plan.samples.sum())
+        )
     served, worker = timeline.finish[plan.updates.served], plan.updates.worker
     count = np.bincount(worker)
     ends = np.array([served[worker == rank].max(initial=0.0) for rank in range(len(count))])
@@ -97,7 +100,9 @@ def window(plan: Plan, timeline: Timeline) -> Window:
     mine = np.flatnonzero(worker == first)
     last = int(plan.updates.served[mine[np.argmax(served[mine])]])
     updates = int(np.sum(served <= ends[first]))
-    return Window(float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates))
+    return Window(
+        float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates)
+    )
 
 
 def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
@@ -124,10 +129,17 @@ def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
 
 
 def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
-    """Of each worker: seconds computing, communicating while idle, communicating while computing."""
+    """Of each worker: seconds computing, communicating while idle, communicating while
+    computing."""
     schedule = timeline.schedule
-    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers))
-    result, start, finish = np.zeros((3, plan.workers)), timeline.start.clip(max=end), timeline.finish.clip(max=end)
+    main = np.flatnonzero(
+        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    )
+    result, start, finish = (
+        np.zeros((3, plan.workers)),
+        timeline.start.clip(max=end),
+        timeline.finish.clip(max=end),
+    )
     for rank in range(plan.workers):
         own = main[schedule.rank[main] == rank]
         span = plan.spans.rank == rank
@@ -155,11 +167,14 @@ def _length(intervals: Floats) -> float:
 
 
 def _staleness(plan: Plan, timeline: Timeline) -> Ints:
-    """For each update, in the order of `plan.updates`: the updates applied since what its worker read."""
+    """For each update, in the order of `plan.updates`: the updates applied since what its worker
+    read."""
     if plan.updates is None:
         return np.zeros(0, dtype=np.int32)
     served, pulled = plan.updates.served, plan.updates.pulled
-    when = np.concatenate((timeline.finish[served], np.where(pulled < 0, -1.0, timeline.start[pulled])))
+    when = np.concatenate(
+        (timeline.finish[served], np.where(pulled < 0, -1.0, timeline.start[pulled]))
+    )
     order = np.lexsort((np.concatenate((served, pulled)), when))
     applied = np.empty(len(order), dtype=np.int32)
     applied[order] = np.cumsum(order < len(served))

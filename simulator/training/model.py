@@ -14,7 +14,8 @@ from topologies.topology import Floats
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 """Bytes an element; tf32 is fp32 in memory."""
 CPU_MEMORY = 204.8e9
-"""Bytes/s of the memory of a CPU where nobody says: eight channels of DDR4-3200 (JEDEC JESD79-4)."""
+"""Bytes/s of the memory of a CPU where nobody says: eight channels of DDR4-3200 (JEDEC
+JESD79-4)."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are kept from the one to
-    the other. Parameters are in the order in which the layer registers them; their gradients are there when its
-    backward ends, in the order of `arrival`, which lists them by number (by default the last first, as of a linear
-    layer). `buffers` are bytes of state that is no parameter (running statistics); a batch norm has `channels`. Where
-    ranks differ, `forwards` and `backwards` are the seconds of rank 0, 1, ..., and the others are means.
+    """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are
+    kept from the one to the other. Parameters are in the order in which the layer registers them;
+    their gradients are there when its backward ends, in the order of `arrival`, which lists them by
+    number (by default the last first, as of a linear layer). `buffers` are bytes of state that is
+    no parameter (running statistics); a batch norm has `channels`. Where ranks differ, `forwards`
+    and `backwards` are the seconds of rank 0, 1, ..., and the others are means.
     """
 
     name: str
@@ -68,11 +70,12 @@ class Layer:
 class Model:
     """Layers in the order in which they run, for a batch of `batch` samples a device.
 
-    `registration` lists the layers in the order in which the module registers them (by default, the order in which they
-    run). Parameters are held as `dtype`, gradients travel as `gradient_dtype`. The optimizer takes `optimizer` seconds
-    and keeps `state` bytes a byte of parameters. `inputs` and `outputs` are bytes of a batch and of what the last layer
-    returns; `memory_bandwidth` (bytes/s) is the device's. `source` says where the numbers are from. Where ranks differ,
-    each of their times is given for as many ranks, those of the optimizer as `optimizers`.
+    `registration` lists the layers in the order in which the module registers them (by default, the
+    order in which they run). Parameters are held as `dtype`, gradients travel as `gradient_dtype`.
+    The optimizer takes `optimizer` seconds and keeps `state` bytes a byte of parameters. `inputs`
+    and `outputs` are bytes of a batch and of what the last layer returns; `memory_bandwidth`
+    (bytes/s) is the device's. `source` says where the numbers are from. Where ranks differ, each of
+    their times is given for as many ranks, those of the optimizer as `optimizers`.
     """
 
     name: str
@@ -97,29 +100,44 @@ class Model:
             raise InputError(f"model {self.name} has a batch of {self.batch}: 1 or more")
         for what, dtype in (("dtype", self.dtype), ("gradient_dtype", self.gradient_dtype)):
             if dtype not in WIDTHS:
-                raise InputError(f"model {self.name} has the {what} {dtype!r}: it is one of {', '.join(WIDTHS)}")
+                raise InputError(
+                    f"model {self.name} has the {what} {dtype!r}: it is one of {', '.join(WIDTHS)}"
+                )
         for what in ("optimizer", "state", "inputs", "outputs"):
             _check(f"model {self.name}", what, getattr(self, what))
         if not self.memory_bandwidth > 0:
-            raise InputError(f"model {self.name} has a memory bandwidth of {self.memory_bandwidth}: above 0")
+            raise InputError(
+                f"model {self.name} has a memory bandwidth of {self.memory_bandwidth}: above 0"
+            )
         for layer in self.layers:
             for what in ("forward", "backward", "activation", "buffers", "channels"):
                 _check(f"layer {layer.name} of {self.name}", what, getattr(layer, what))
-            self._check_ranks(f"layer {layer.name} of {self.name}", forwards=layer.forwards, backwards=layer.backwards)
+            self._check_ranks(
+                f"layer {layer.name} of {self.name}",
+                forwards=layer.forwards,
+                backwards=layer.backwards,
+            )
             for tensor in layer.tensors:
                 _check(f"layer {layer.name} of {self.name}", tensor.name, tensor.nbytes)
             if layer.arrival and sorted(layer.arrival) != list(range(len(layer.tensors))):
-                raise InputError(f"layer {layer.name} of {self.name} has arrival {layer.arrival}: each parameter once")
+                raise InputError(
+                    f"layer {layer.name} of {self.name} has arrival {layer.arrival}: each "
+                    f"parameter once"
+                )
         self._check_ranks(f"model {self.name}", optimizers=self.optimizers)
         if not self.parameters > 0:
             raise InputError(f"model {self.name} has no gradients: no layer has a parameter")
         if self.registration and sorted(self.registration) != list(range(len(self.layers))):
-            raise InputError(f"model {self.name} registers layers {self.registration}: each of them once")
+            raise InputError(
+                f"model {self.name} registers layers {self.registration}: each of them once"
+            )
 
     def _check_ranks(self, whose: str, **times: tuple[float, ...]) -> None:
         for what, own in times.items():
             if len(own) != self.ranks:
-                raise InputError(f"{whose} has {what} of {len(own)} ranks, and the first layer of {self.ranks}")
+                raise InputError(
+                    f"{whose} has {what} of {len(own)} ranks, and the first layer of {self.ranks}"
+                )
             for rank, seconds in enumerate(own):
                 _check(f"{whose}, rank {rank},", what, seconds)
 
@@ -190,7 +208,10 @@ def _each(mean: float, own: tuple[float, ...], ranks: int) -> Floats:
     if not own:
         return np.full(ranks, mean)
     if len(own) < ranks:
-        raise InputError(f"the model has the times of {len(own)} ranks, {ranks} is too many: take {len(own)} or fewer")
+        raise InputError(
+            f"the model has the times of {len(own)} ranks, {ranks} is too many: take {len(own)} "
+            f"or fewer"
+        )
     return np.array(own[:ranks], dtype=np.float64)
 
 

@@ -7,5 +7,6 @@ Unit = Literal["", "bytes", "seconds", "bandwidth"]
 
 
 def option(default: Any, help: str, unit: Unit = "") -> Any:
-    """A field with a default, one line on what it is for, and the unit in which a number of it is written."""
+    """A field with a default, one line on what it is for, and the unit in which a number of it is
+    written."""
     return field(default=default, metadata={"help": help, "unit": unit})

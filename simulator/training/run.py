@@ -1,4 +1,5 @@
-"""Simulates a plan: once, or until computations that communication slows down have found their lengths."""
+"""Simulates a plan: once, or until computations that communication slows down have found their
+lengths."""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ TOLERANCE = 1e-9
 
 
 def train(plan: Plan, simulate: Simulate) -> Timeline:
-    """The timeline of `plan`. Where its `slowdown` is s, a computation of t seconds is done when the time during which
-    its rank did not communicate, and 1 / (1 + s) of the time during which it did, add up to t."""
+    """The timeline of `plan`. Where its `slowdown` is s, a computation of t seconds is done when
+    the time during which its rank did not communicate, and 1 / (1 + s) of the time during which it
+    did, add up to t."""
     timeline = simulate(plan.schedule, plan.topology)
     if not plan.slowdown:
         return timeline
     schedule = plan.schedule
-    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers))
+    main = np.flatnonzero(
+        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    )
     main = main[np.argsort(schedule.rank[main], kind="stable")]
     for _ in range(ROUNDS):
         seconds = schedule.seconds.copy()
@@ -38,20 +42,27 @@ def train(plan: Plan, simulate: Simulate) -> Timeline:
         timeline = simulate(replace(schedule, seconds=seconds), plan.topology)
         if moved <= TOLERANCE * timeline.makespan:
             return timeline
-    raise InputError(f"slowdown is {plan.slowdown}: the times do not settle in {ROUNDS} rounds, take a smaller one")
+    raise InputError(
+        f"slowdown is {plan.slowdown}: the times do not settle in {ROUNDS} rounds, take a "
+        f"smaller one"
+    )
 
 
 def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp]) -> Floats:
-    """What each of the `main` computations, sorted by rank, takes among the communications of `timeline`."""
+    """What each of the `main` computations, sorted by rank, takes among the communications of
+    `timeline`."""
     slower, base = 1 + plan.slowdown, plan.schedule.seconds[main]
     result, rank_of = base.copy(), plan.schedule.rank[main]
     for rank in range(plan.workers):
         own = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
         mine = plan.spans.rank == rank
-        begin, end = union(timeline.start[plan.spans.first[mine]], timeline.finish[plan.spans.last[mine]])
+        begin, end = union(
+            timeline.start[plan.spans.first[mine]], timeline.finish[plan.spans.last[mine]]
+        )
         if not len(begin):
             continue
-        # Work done since time 0 is piecewise linear in time: slope 1, and 1 / (1 + s) while communicating.
+        # Work done since time 0 is piecewise linear in time: slope 1, and 1 / (1 + s) while
+        # communicating.
         corners = np.concatenate(([0.0], np.stack((begin, end), axis=1).ravel()))
         slope = np.where(np.arange(len(corners) - 1) % 2 == 0, 1.0, 1 / slower)
         work = np.concatenate(([0.0], np.cumsum(np.diff(corners) * slope)))

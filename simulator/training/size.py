@@ -1,4 +1,5 @@
-"""How many operations a run has: estimated, and refused if they are too many, before any is built."""
+"""How many operations a run has: estimated, and refused if they are too many, before any is
+built."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ PIECES = 16
 
 
 class Size(NamedTuple):
-    """Operations of each step, and those that come once. Other numbers of steps have the same where `every` divides
-    them, and no more of those that come once."""
+    """Operations of each step, and those that come once. Other numbers of steps have the same where
+    `every` divides them, and no more of those that come once."""
 
     step: float
     once: float = 0.0
@@ -28,8 +29,8 @@ class Size(NamedTuple):
 
 
 def check_size(size: Size, steps: int, repeated: int = 0) -> None:
-    """Raise InputError if `steps` steps, and `repeated` attempts that a failure adds, have more operations than a run
-    may. What it advises changes no time of a step."""
+    """Raise InputError if `steps` steps, and `repeated` attempts that a failure adds, have more
+    operations than a run may. What it advises changes no time of a step."""
     total = size.once + size.step * (steps + repeated)
     if total <= MOST_OPERATIONS:
         return
@@ -37,15 +38,19 @@ def check_size(size: Size, steps: int, repeated: int = 0) -> None:
     fewer -= fewer % size.every
     if 1 <= fewer < steps:
         take = f"take {fewer} step{'s' * (fewer > 1)}"
-        raise InputError(f"{steps} steps have {total:.3g} operations, a run at most {MOST_OPERATIONS}: {take}")
+        raise InputError(
+            f"{steps} steps have {total:.3g} operations, a run at most {MOST_OPERATIONS}: {take}"
+        )
     raise InputError(
-        f"a step has {size.once + size.step:.3g} operations, a run at most {MOST_OPERATIONS}: take fewer ranks; "
+        f"a step has {size.once + size.step:.3g} operations, a run at most {MOST_OPERATIONS}: "
+        f"take fewer ranks; "
         "other buckets or another algorithm may have fewer operations, but their times are others"
     )
 
 
 class Estimate(NamedTuple):
-    """Operations of a collective that is not built yet, from below; `exact` if they are neither more nor fewer."""
+    """Operations of a collective that is not built yet, from below; `exact` if they are neither
+    more nor fewer."""
 
     operations: float
     exact: bool

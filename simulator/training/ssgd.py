@@ -1,4 +1,5 @@
-"""Synchronous SGD with a parameter server: workers push gradients, servers update, workers pull parameters.
+"""Synchronous SGD with a parameter server: workers push gradients, servers update, workers pull
+parameters.
 
 After Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 """
@@ -32,8 +33,8 @@ Numbers = npt.NDArray[np.integer]
 
 
 class Unit(NamedTuple):
-    """What is pushed, updated and pulled together: `parameters` bytes, whose gradients are there when the backward of
-    layer number `layer` ends, and which are not needed before its forward."""
+    """What is pushed, updated and pulled together: `parameters` bytes, whose gradients are there
+    when the backward of layer number `layer` ends, and which are not needed before its forward."""
 
     name: str
     parameters: float
@@ -44,52 +45,75 @@ def units_of(model: Model, pipelined: bool) -> list[Unit]:
     """The layers that have parameters, or the model as a whole."""
     if not pipelined:
         return [Unit("model", model.parameters, 0)]
-    return [Unit(layer.name, layer.nbytes, number) for number, layer in enumerate(model.layers) if layer.nbytes]
+    return [
+        Unit(layer.name, layer.nbytes, number)
+        for number, layer in enumerate(model.layers)
+        if layer.nbytes
+    ]
 
 
 @dataclass(frozen=True)
 class SSGD(Strategy):
-    """Each worker computes on its own batch; a server adds up all gradients, updates, and sends the parameters back.
+    """Each worker computes on its own batch; a server adds up all gradients, updates, and sends the
+    parameters back.
 
-    The five parts are: copy the model to the workers, split the data, forward and backward, gather the gradients,
-    update. A step here begins with the third and ends with the first two of the next, when the workers have the new
-    parameters and their next batch. The order is the same, and so is a step in the long run.
+    The five parts are: copy the model to the workers, split the data, forward and backward, gather
+    the gradients, update. A step here begins with the third and ends with the first two of the
+    next, when the workers have the new parameters and their next batch. The order is the same, and
+    so is a step in the long run.
 
-    Serial by step, the parts follow one another, and the model is one unit: a worker pushes all its gradients after its
-    backward, the server updates when it has those of all, its port sends the parameters to every worker and after them
-    the batches; when all have all, the next forwards start. Pipelined, each layer that has parameters is a unit: it is
-    pushed when its backward is done, updated when it is there from all, and pulled; only its own next forward waits for
-    it. Units travel as they come, the last layer's first. A batch is sent one step ahead, when the worker's first
-    forward is done. A worker that has no batch computes nothing, and pushes and pulls as the others do.
+    Serial by step, the parts follow one another, and the model is one unit: a worker pushes all its
+    gradients after its backward, the server updates when it has those of all, its port sends the
+    parameters to every worker and after them the batches; when all have all, the next forwards
+    start. Pipelined, each layer that has parameters is a unit: it is pushed when its backward is
+    done, updated when it is there from all, and pulled; only its own next forward waits for it.
+    Units travel as they come, the last layer's first. A batch is sent one step ahead, when the
+    worker's first forward is done. A worker that has no batch computes nothing, and pushes and
+    pulls as the others do.
 
-    A server with a memory of M bytes/s adds up in order of arrival: a worker's G bytes of gradients take 3G / M (read
-    them; read and write the sum). Where a worker serves, its own gradients are the sum that the others are added to.
-    The update then takes (2P + 2sP + G) / M for P bytes of parameters and s bytes of state a byte: it reads and writes
-    parameters and state, and reads the sum. On a device that computes too, both are kernels on its main lane, as slow
-    as that worker is. A machine's own times to copy and to merge (γ) come on top.
+    A server with a memory of M bytes/s adds up in order of arrival: a worker's G bytes of gradients
+    take 3G / M (read them; read and write the sum). Where a worker serves, its own gradients are
+    the sum that the others are added to. The update then takes (2P + 2sP + G) / M for P bytes of
+    parameters and s bytes of state a byte: it reads and writes parameters and state, and reads the
+    sum. On a device that computes too, both are kernels on its main lane, as slow as that worker
+    is. A machine's own times to copy and to merge (γ) come on top.
 
-    In the data, the parameters of a unit are the sum of all gradients of it, as the rest of an update is known to the
-    server alone: a step is an all-reduce. A worker communicates while its push, its pull or its batch is on
-    the way, and a worker that serves while any is.
+    In the data, the parameters of a unit are the sum of all gradients of it, as the rest of an
+    update is known to the server alone: a step is an all-reduce. A worker communicates while its
+    push, its pull or its batch is on the way, and a worker that serves while any is.
     """
 
     promise = ALL_REDUCE
 
-    server: str = option("worker", "worker (rank 0 serves too), gpu or cpu (one apart), sharded (all serve a share)")
-    pipelined: bool = option(False, "yes: push, update and pull layer by layer; no: all of them at once")
-    scatter: bool = option(True, "no: workers load their own data; yes: the server (of several, rank 0) sends it")
-    update: float = option(0.0, "time of an update of all parameters; 0s: what the server's memory takes", "seconds")
+    server: str = option(
+        "worker", "worker (rank 0 serves too), gpu or cpu (one apart), sharded (all serve a share)"
+    )
+    pipelined: bool = option(
+        False, "yes: push, update and pull layer by layer; no: all of them at once"
+    )
+    scatter: bool = option(
+        True, "no: workers load their own data; yes: the server (of several, rank 0) sends it"
+    )
+    update: float = option(
+        0.0, "time of an update of all parameters; 0s: what the server's memory takes", "seconds"
+    )
     server_memory: float = option(
-        0.0, "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)", "bandwidth"
+        0.0,
+        "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)",
+        "bandwidth",
     )
 
     def __post_init__(self) -> None:
         if self.server not in KINDS:
-            raise InputError(f"ssgd: server={str(self.server)[:40]!r}: it is one of {', '.join(KINDS)}")
+            raise InputError(
+                f"ssgd: server={str(self.server)[:40]!r}: it is one of {', '.join(KINDS)}"
+            )
         if not 0 <= self.update < inf:
             raise InputError(f"ssgd: update={self.update}: seconds, 0 or more")
         if not self.server_memory >= 0:
-            raise InputError(f"ssgd: server_memory={self.server_memory}: bytes/s above 0, or 0 for the default")
+            raise InputError(
+                f"ssgd: server_memory={self.server_memory}: bytes/s above 0, or 0 for the default"
+            )
 
     @property
     def server_kind(self) -> str | None:
@@ -105,19 +129,25 @@ class SSGD(Strategy):
         units = units_of(model, self.pipelined)
         setting.check_size(self.size(model, setting, len(units)))
         places = self._places(setting.ranks, len(units))
-        shares = np.array([unit.parameters for unit in units]) / model.parameters / len(places.hosts)
+        shares = (
+            np.array([unit.parameters for unit in units]) / model.parameters / len(places.hosts)
+        )
         builder = ScheduleBuilder(
             setting.ranks,
             model.gradients,
             slots=np.repeat(shares, len(places.hosts)).tolist(),
-            scratch=np.concatenate((shares / model.gradient_width, np.tile(shares, setting.ranks))).tolist(),
+            scratch=np.concatenate(
+                (shares / model.gradient_width, np.tile(shares, setting.ranks))
+            ).tolist(),
             servers=self.servers(setting.ranks),
         )
         steps = _Steps(self, Trainer(model, setting, builder), units, places)
         for number, attempt in enumerate(steps.trainer.attempts):
             steps.step(number, attempt)
         lanes, words = ("compute", "communication"), (_described(model, units, places),)
-        return steps.trainer.plan(setting.topology, lanes, held=_held(model, setting.ranks, places), words=words)
+        return steps.trainer.plan(
+            setting.topology, lanes, held=_held(model, setting.ranks, places), words=words
+        )
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
         """Operations of a run in which so many units are pushed and pulled."""
@@ -126,7 +156,9 @@ class SSGD(Strategy):
         pairs = hosts * (ranks if apart else ranks - 1)
         unit = 4 * pairs + ranks + hosts * (1 if apart else 3)
         scatter = (ranks if apart else ranks - 1) * (self.scatter and model.inputs > 0)
-        return Size(2 * ranks * len(model.layers) + units * unit + ranks + scatter + (not self.pipelined))
+        return Size(
+            2 * ranks * len(model.layers) + units * unit + ranks + scatter + (not self.pipelined)
+        )
 
     def adding(self, model: Model) -> float:
         """Seconds in which a server adds a worker's gradients to the sum."""
@@ -138,7 +170,9 @@ class SSGD(Strategy):
         return self.update or touched / self._memory(model)
 
     def _memory(self, model: Model) -> float:
-        return self.server_memory or (CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth)
+        return self.server_memory or (
+            CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth
+        )
 
     def _places(self, ranks: int, units: int) -> _Places:
         every = np.arange(ranks)
@@ -151,8 +185,8 @@ class SSGD(Strategy):
 
 
 class _Places(NamedTuple):
-    """The ranks that serve, each its shard of every unit; every pair of a worker and a server that is another rank, in
-    the order in which they speak; and the slots."""
+    """The ranks that serve, each its shard of every unit; every pair of a worker and a server that
+    is another rank, in the order in which they speak; and the slots."""
 
     units: int
     hosts: Numbers
@@ -173,7 +207,8 @@ class _Places(NamedTuple):
 
 
 class _Exchanged(NamedTuple):
-    """The operations that moved a unit, of every pair, and with which it was updated, of every server."""
+    """The operations that moved a unit, of every pair, and with which it was updated, of every
+    server."""
 
     pushed: Ints
     updated: Ints
@@ -181,7 +216,8 @@ class _Exchanged(NamedTuple):
 
 
 class _Steps:
-    """The steps of one run. Each worker's next forward of a layer waits for `there[layer]`, the first for `batch`."""
+    """The steps of one run. Each worker's next forward of a layer waits for `there[layer]`, the
+    first for `batch`."""
 
     def __init__(self, options: SSGD, trainer: Trainer, units: list[Unit], places: _Places) -> None:
         self.options, self.trainer, self.places = options, trainer, places
@@ -212,7 +248,9 @@ class _Steps:
             for moved in (pushed, pulled):
                 self._span(self.places.worker, self.places.server, moved, moved)
         if not self.options.pipelined:
-            all_have = self.builder.compute(self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last)
+            all_have = self.builder.compute(
+                self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last
+            )
             self.there[0] = self._at_all(all_have[0])
         self.trainer.end(last, lost=lost)
 
@@ -223,7 +261,9 @@ class _Steps:
     def _forward(self, attempt: Attempt) -> None:
         first, *others = self.model.layers
         done = self.trainer.forward(first, self.batch, self.there.pop(0, None))
-        self.batch = self._scatter(attempt, done) if self.options.pipelined and not attempt.fails else None
+        self.batch = (
+            self._scatter(attempt, done) if self.options.pipelined and not attempt.fails else None
+        )
         for number, layer in enumerate(others, 1):
             self.trainer.forward(layer, self.there.pop(number, None))
 
@@ -238,7 +278,11 @@ class _Steps:
     def _exchange(self, number: int, unit: Unit, ready: Ints, slower: Floats) -> _Exchanged:
         """Push, sum, update and pull a unit whose gradients are `ready`."""
         builder, places, hosts = self.builder, self.places, self.places.hosts
-        slot, kept, own = places.shard(number, places.server), places.kept(number), places.shard(number, hosts)
+        slot, kept, own = (
+            places.shard(number, places.server),
+            places.kept(number),
+            places.shard(number, hosts),
+        )
         share = unit.parameters / self.model.parameters / len(hosts)
         pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
         builder.phase(f"update {unit.name}")
@@ -248,7 +292,9 @@ class _Steps:
         pulled = builder.copy(places.server, places.worker, slot=kept, target=slot)
         if not self.options.server_kind:
             builder.copy(hosts, hosts, slot=kept, target=own)
-        self.there[unit.layer] = builder.compute(self.workers, 0.0, lane=COMMUNICATION, reads=own[0], count=len(hosts))
+        self.there[unit.layer] = builder.compute(
+            self.workers, 0.0, lane=COMMUNICATION, reads=own[0], count=len(hosts)
+        )
         return _Exchanged(pushed, updated, pulled)
 
     def _push(self, number: int, unit: Unit, ready: Ints, seconds: Floats) -> Ints:
@@ -256,27 +302,41 @@ class _Steps:
         worker, server = self.places.worker, self.places.server
         inbox, slot = self.places.inbox(number, worker), self.places.shard(number, server)
         self.builder.phase(f"push {unit.name}")
-        pushed = self.builder.copy(worker, server, slot=slot, target=inbox, after=ready[worker, None])
+        pushed = self.builder.copy(
+            worker, server, slot=slot, target=inbox, after=ready[worker, None]
+        )
         self.builder.phase(f"sum {unit.name}")
-        self._add(number, ready, self.builder.compute(server, seconds[server], lane=COMPUTE, reads=inbox))
+        self._add(
+            number, ready, self.builder.compute(server, seconds[server], lane=COMPUTE, reads=inbox)
+        )
         return pushed
 
     def _add(self, number: int, ready: Ints, added: Ints) -> None:
-        """The data of the sum, in no time: it begins with a server's own gradients, or with the first worker's."""
+        """The data of the sum, in no time: it begins with a server's own gradients, or with the
+        first worker's."""
         places, hosts, first = self.places, self.places.hosts, 1 if self.options.server_kind else 0
         inbox, kept = places.inbox(number, places.worker), places.kept(number)
         if first:
             self.builder.copy(hosts, hosts, slot=inbox[:1], target=kept, after=added[:1])
         else:
-            self.builder.copy(hosts, hosts, slot=places.shard(number, hosts), target=kept, after=ready[hosts, None])
+            self.builder.copy(
+                hosts,
+                hosts,
+                slot=places.shard(number, hosts),
+                target=kept,
+                after=ready[hosts, None],
+            )
         server, slot = places.server[first:], inbox[first:]
         self.builder.reduce(server, server, slot=slot, target=kept, after=added[first:, None])
 
     def _scatter(self, attempt: Attempt, after: Ints) -> Ints:
-        """Send each worker its next batch; returns with which operation it is there (-1: with none)."""
+        """Send each worker its next batch; returns with which operation it is there (-1: with
+        none)."""
         source, got = self.places.hosts[0], np.full(len(self.workers), -1, dtype=np.int32)
         wants = self.trainer.setting.conditions.has_input(attempt.step + 1, len(self.workers))
-        to = np.flatnonzero(wants & (self.workers != source) & (self.options.scatter and self.model.inputs > 0))
+        to = np.flatnonzero(
+            wants & (self.workers != source) & (self.options.scatter and self.model.inputs > 0)
+        )
         self.builder.phase("scatter")
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
         got[to] = sent
@@ -291,8 +351,8 @@ class _Steps:
 
 
 def _held(model: Model, workers: int, places: _Places) -> Held:
-    """Besides what is in slots: the workers' copies of the parameters, which servers have in slots, and buffers; the
-    optimizer state at the servers."""
+    """Besides what is in slots: the workers' copies of the parameters, which servers have in slots,
+    and buffers; the optimizer state at the servers."""
     held, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
     held[:workers] = model.parameters + model.buffers
     held[places.hosts[places.hosts < workers]] -= model.parameters * share
@@ -304,4 +364,6 @@ def _described(model: Model, units: list[Unit], places: _Places) -> str:
     if not len(places.worker):
         return "one worker, which serves: nothing is pushed"
     sizes = sorted(unit.parameters * model.gradient_width / len(places.hosts) for unit in units)
-    return "pushes of " + " to ".join(dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1])))
+    return "pushes of " + " to ".join(
+        dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1]))
+    )

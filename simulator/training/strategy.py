@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """A frozen dataclass whose fields are its options (see :func:`simulator.training.options.option`).
+    """A frozen dataclass whose fields are its options (see
+    :func:`simulator.training.options.option`).
 
     `promise` is the collective of the gradients that a step amounts to, where their order is fixed.
     """
@@ -21,7 +22,8 @@ class Strategy(ABC):
 
     @property
     def server_kind(self) -> str | None:
-        """The kind of device, "gpu" or "cpu", that servers have to themselves; None where any does."""
+        """The kind of device, "gpu" or "cpu", that servers have to themselves; None where any
+        does."""
         return None
 
     @property

@@ -1,4 +1,5 @@
-"""Writes the operations of training steps: layers on the main lane, collectives on communication lanes."""
+"""Writes the operations of training steps: layers on the main lane, collectives on communication
+lanes."""
 
 from __future__ import annotations
 
@@ -29,10 +30,13 @@ from topologies.topology import Floats, Ints, Topology
 class Trainer:
     """The steps of `setting.ranks` workers on a :class:`simulator.builder.ScheduleBuilder`.
 
-    What a worker computes on its main lane comes one after the other; `tail` is the last operation of each so far.
+    What a worker computes on its main lane comes one after the other; `tail` is the last operation
+    of each so far.
     """
 
-    def __init__(self, model: Model, setting: Setting, builder: ScheduleBuilder, *, before: int = 0) -> None:
+    def __init__(
+        self, model: Model, setting: Setting, builder: ScheduleBuilder, *, before: int = 0
+    ) -> None:
         self.model, self.setting, self.builder = model, setting, builder
         self.ranks = np.arange(setting.ranks)
         if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
@@ -51,26 +55,37 @@ class Trainer:
     @property
     def factor(self) -> Floats:
         """What the times of each rank are multiplied by in the current step."""
-        has_input = self.setting.conditions.has_input(self.attempts[self._step].step, self.setting.ranks)
+        has_input = self.setting.conditions.has_input(
+            self.attempts[self._step].step, self.setting.ranks
+        )
         return np.asarray(self._factors[self._step] * has_input, dtype=np.float64)
 
     def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
-        """A computation on every worker's main lane, after what came before there and after `after`, a column each."""
+        """A computation on every worker's main lane, after what came before there and after
+        `after`, a column each."""
         self.builder.phase(phase)
-        self.tail = self.builder.compute(self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after))
+        self.tail = self.builder.compute(
+            self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after)
+        )
         return self.tail
 
     def forward(self, layer: Layer, *after: Ints | None) -> Ints:
         """A layer's forward at every worker."""
-        return self.compute(f"forward {layer.name}", layer.forward_of(len(self.ranks)) * self.factor, *after)
+        return self.compute(
+            f"forward {layer.name}", layer.forward_of(len(self.ranks)) * self.factor, *after
+        )
 
     def backward(self, layer: Layer, *after: Ints | None) -> Ints:
         """A layer's backward at every worker."""
-        return self.compute(f"backward {layer.name}", layer.backward_of(len(self.ranks)) * self.factor, *after)
+        return self.compute(
+            f"backward {layer.name}", layer.backward_of(len(self.ranks)) * self.factor, *after
+        )
 
     def optimize(self, *after: Ints | None) -> Ints:
         """The optimizer at every worker."""
-        return self.compute("optimizer", self.model.optimizer_of(len(self.ranks)) * self.factor, *after)
+        return self.compute(
+            "optimizer", self.model.optimizer_of(len(self.ranks)) * self.factor, *after
+        )
 
     def collective(
         self,
@@ -80,8 +95,9 @@ class Trainer:
         lane: int = COMMUNICATION,
         seconds: tuple[float, float] = (0.0, 0.0),
     ) -> Ints:
-        """A collective of all workers on the communication lane `lane`: each enters after `after` (a column each) and
-        after it has left the collective before on that lane. Entering and leaving take `seconds`.
+        """A collective of all workers on the communication lane `lane`: each enters after `after`
+        (a column each) and after it has left the collective before on that lane. Entering and
+        leaving take `seconds`.
 
         Returns the operation with which each worker leaves.
         """
@@ -90,8 +106,12 @@ class Trainer:
         waits = columns(self._streams.get(lane), *after)
         first = builder.compute(self.ranks, seconds[0], writes=region.slot, after=waits, **span)
         told = _messages_after(region.schedule, first)
-        builder.inline(region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=told)
-        last = builder.compute(self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span)
+        builder.inline(
+            region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=told
+        )
+        last = builder.compute(
+            self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span
+        )
         self._streams[lane] = last
         self.span(self.ranks, lane, first, last)
         return last
@@ -102,14 +122,18 @@ class Trainer:
 
     def span(self, rank: npt.NDArray[np.integer], lane: int, first: Ints, last: Ints) -> None:
         """Note that a communication of each `rank` runs from `first` to `last`."""
-        self._spans.append(Spans(rank.astype(np.int32), np.full(len(rank), lane, np.int32), first, last))
+        self._spans.append(
+            Spans(rank.astype(np.int32), np.full(len(rank), lane, np.int32), first, last)
+        )
 
     def streams(self) -> list[Ints]:
-        """The operations with which each worker left the latest collective of each communication lane."""
+        """The operations with which each worker left the latest collective of each communication
+        lane."""
         return list(self._streams.values())
 
     def end(self, last: Ints | None = None, *, lost: bool = False, batches: int = 1) -> None:
-        """The step, of `batches` batches a worker, ends with `last`, by default with its latest computation."""
+        """The step, of `batches` batches a worker, ends with `last`, by default with its latest
+        computation."""
         tail = self.tail if last is None else last
         assert tail is not None
         attempt = self.attempts[self._step]
@@ -125,14 +149,17 @@ class Trainer:
         return np.array([*range(self._before), *after], dtype=np.int32)
 
     def restart(self) -> None:
-        """All workers wait until the failure is noticed, and start again when they are done with what they compute."""
+        """All workers wait until the failure is noticed, and start again when they are done with
+        what they compute."""
         failure = self.setting.conditions.failure
         assert failure is not None
         assert self.tail is not None
         self.builder.phase(RESTART)
         failed = self.tail[failure.rank]
         self.tail = self.builder.compute(
-            self.ranks, failure.timeout + failure.restart, after=columns(self.tail, np.full_like(self.tail, failed))
+            self.ranks,
+            failure.timeout + failure.restart,
+            after=columns(self.tail, np.full_like(self.tail, failed)),
         )
 
     def plan(
@@ -168,13 +195,14 @@ class Trainer:
 
 
 def columns(*operations: Ints | None) -> Ints:
-    """Operations to wait for, a row a worker: the `after` of a builder's call. A 2-D array gives several columns."""
+    """Operations to wait for, a row a worker: the `after` of a builder's call. A 2-D array gives
+    several columns."""
     given = [np.atleast_2d(column.T).T for column in operations if column is not None]
     return np.concatenate(given, axis=1) if given else np.zeros(0, dtype=np.int32)
 
 
 def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
-    """For every operation what it waits for, shape (operations, 1): a worker's messages without slots wait until it has
-    `entered`; what carries slots waits by itself."""
+    """For every operation what it waits for, shape (operations, 1): a worker's messages without
+    slots wait until it has `entered`; what carries slots waits by itself."""
     waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < len(entered))
     return np.where(waits, entered[np.minimum(schedule.rank, len(entered) - 1)], -1)[:, None]

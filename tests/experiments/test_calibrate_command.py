@@ -65,7 +65,10 @@ def test_a_profile_says_where_it_is_from_and_how_good_it_is(profile: Path) -> No
 
 
 def test_a_profile_is_held_against_runs(
-    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    profile: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unseen = runs(tmp_path / "unseen.csv", (16,))
     files = [profile, unseen]
@@ -89,9 +92,14 @@ def test_a_profile_is_held_against_runs(
     assert set(json.loads(capsys.readouterr().out)) == {"points", "unseen"}
 
 
-def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_takes_the_fastest_protocol(
+    profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine, simulated = machine_of(str(profile), "ring", (None,) * 4, "node", "fifo", False)
-    assert sweep("ring", "16", "1KiB,256MiB", machine, "auto", None, None, "time", "json", simulated) == 0
+    assert (
+        sweep("ring", "16", "1KiB,256MiB", machine, "auto", None, None, "time", "json", simulated)
+        == 0
+    )
     small, large = json.loads(capsys.readouterr().out)
     assert small["protocol"] != large["protocol"] == "rendezvous"
     assert small["time_s"] * 1e6 == pytest.approx(seconds(16, 1024), rel=0.2)
@@ -99,10 +107,15 @@ def test_a_sweep_takes_the_fastest_protocol(profile: Path, capsys: pytest.Captur
     assert small["launch_s"] > 0
 
 
-def test_two_set_ups_are_said_and_taken_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_set_ups_are_said_and_taken_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     host, device = runs(tmp_path / "my_cpu_ar.csv", (4,)), tmp_path / "my_gpu_ar.csv"
     lines = [line.split(",") for line in host.read_text().splitlines()[1:]]
-    device.write_text(HEADER + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines))
+    device.write_text(
+        HEADER
+        + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines)
+    )
     assert calibrate.run([tmp_path], calibrate.Choice(), None, "table") == 0
     assert "are 9 times apart: two set-ups" in (said := capsys.readouterr().err)
     assert "take each alone: --only cpu, --only gpu" in said
@@ -125,10 +138,14 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     line = refusal("calibrate", unknown, "--only", "zzz")
     assert line.endswith("--only zzz: no file's name has that as a word: there are unknown")
     for nothing in ("", " ", ",, "):
-        assert f"--only {nothing!r}: expected words" in refusal("calibrate", unknown, "--only", nothing)
+        assert f"--only {nothing!r}: expected words" in refusal(
+            "calibrate", unknown, "--only", nothing
+        )
     assert "--only is for a profile and runs" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
-    assert "1 points to fit: expected at least 4" in refusal("calibrate", unknown, "--library", "mpi")
+    assert "1 points to fit: expected at least 4" in refusal(
+        "calibrate", unknown, "--library", "mpi"
+    )
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
     assert "leave one of the two out" in refusal("sweep", "--profile", profile, "--latency", "1us")
     assert "has links of kind link, which mine knows nothing of" in refusal(
@@ -145,7 +162,9 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
 def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
     script = "from experiments.cli import main; main()"
     arguments = [sys.executable, "-c", script, "calibrate", str(tmp_path / "absent.csv")]
-    assert "absent.csv" in line_of(subprocess.run(arguments, capture_output=True, text=True, check=False))
+    assert "absent.csv" in line_of(
+        subprocess.run(arguments, capture_output=True, text=True, check=False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,9 +174,12 @@ def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
         "[]",
         "profile: x",
         "profile: x\nmachine: y\nlibrary: z\nlaunch: -1\nprotocols: {}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: .nan\nprotocols: {a: {b: {latency: 1, bandwidth: 1}}}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, bandwidth: 0}}}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, bandwidth: 1}}}\nmore: 1\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: .nan\nprotocols: {a: {b: {latency: 1, "
+        "bandwidth: 1}}}\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, "
+        "bandwidth: 0}}}\n",
+        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, "
+        "bandwidth: 1}}}\nmore: 1\n",
         "a: &x 1\nb: *x\n",
         "{" * 5000,
     ],
@@ -187,13 +209,22 @@ def test_profiles_that_are_shipped_simulate(name: str, capsys: pytest.CaptureFix
     assert find(name).errors["sizes"].points > 20
 
 
-def test_runs_of_several_machines_are_refused_with_what_takes_one(tmp_path: Path, simctl: Simctl) -> None:
+def test_runs_of_several_machines_are_refused_with_what_takes_one(
+    tmp_path: Path, simctl: Simctl
+) -> None:
     rows = runs(tmp_path / "rows.csv").read_text().splitlines()[1:]
-    for name, device in (("old_a", "Tesla V100-SXM2-16GB"), ("new_a", "NVIDIA H100 80GB HBM3"), ("new_b", "H100")):
+    for name, device in (
+        ("old_a", "Tesla V100-SXM2-16GB"),
+        ("new_a", "NVIDIA H100 80GB HBM3"),
+        ("new_b", "H100"),
+    ):
         lines = "\n".join(f"{row},{device}" for row in rows)
         (tmp_path / f"{name}.csv").write_text(f"{HEADER.strip()},device\n{lines}\n")
     line = line_of(simctl("calibrate", *sorted(tmp_path.glob("*_*.csv"))))
-    said = "runs of 2 machines (H100, V100): a profile is of one, take each alone: --only new, --only old"
+    said = (
+        "runs of 2 machines (H100, V100): a profile is of one, take each alone: --only new, "
+        "--only old"
+    )
     assert line.endswith(said)
 
 
@@ -201,33 +232,46 @@ def test_families_of_an_index_are_several_machines(tmp_path: Path, simctl: Simct
     index = "case,family,collective,ranks,nodes,nccl_or_mpi_version,algorithm\n"
     for family in ("F1", "F2"):
         index += f"{family.lower()}_x,{family} of a cluster,all_reduce,4,4,MPI 1,ring\n"
-        (tmp_path / f"{family.lower()}_x.csv").write_text("size_bytes,time_us\n1024,10\n4096,11\n65536,12\n")
+        (tmp_path / f"{family.lower()}_x.csv").write_text(
+            "size_bytes,time_us\n1024,10\n4096,11\n65536,12\n"
+        )
     (tmp_path / "index.csv").write_text(index)
-    assert "runs of 2 machines (F1, F2): a profile is of one" in line_of(simctl("calibrate", tmp_path))
+    assert "runs of 2 machines (F1, F2): a profile is of one" in line_of(
+        simctl("calibrate", tmp_path)
+    )
     assert "3 points to fit" in line_of(simctl("calibrate", tmp_path, "--family", "F1"))
 
 
 @pytest.mark.parametrize(
     ("ranks", "nodes", "said"),
-    [(16, 99, "99 nodes for 16 ranks: there is a rank or more on each"), (9, 4, "9 ranks cannot fill 4 nodes alike")],
+    [
+        (16, 99, "99 nodes for 16 ranks: there is a rank or more on each"),
+        (9, 4, "9 ranks cannot fill 4 nodes alike"),
+    ],
 )
 def test_nodes_that_cannot_have_had_the_ranks_are_refused(
     ranks: int, nodes: int, said: str, tmp_path: Path, simctl: Simctl
 ) -> None:
     wrong = tmp_path / "wrong.csv"
     sizes = (4**k for k in range(4, 14))
-    wrong.write_text(HEADER + "".join(f"all_reduce,ring,{ranks},{nodes},{size},{size},MPI\n" for size in sizes))
+    wrong.write_text(
+        HEADER + "".join(f"all_reduce,ring,{ranks},{nodes},{size},{size},MPI\n" for size in sizes)
+    )
     assert said in line_of(simctl("calibrate", wrong))
 
 
-def test_a_last_node_that_is_not_full_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_last_node_that_is_not_full_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = runs(tmp_path / "runs.csv", (10,)).read_text().replace(",10,10,", ",10,3,").splitlines()
     (tmp_path / "runs.csv").write_text("\n".join(rows[:6]) + "\n")
     assert calibrate.run([tmp_path / "runs.csv"], calibrate.Choice(), None, "csv") == 0
     assert "10 ranks on 3 nodes are taken as 4 on each and 2 on the last" in capsys.readouterr().err
 
 
-def test_a_curve_that_is_ten_times_too_slow_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_curve_that_is_ten_times_too_slow_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """However the fit puts it down to its number of nodes."""
     text = runs(tmp_path / "runs.csv", (4, 8, 16)).read_text().splitlines()
     slow = [line.split(",") for line in text if ",8,8," in line]
@@ -236,7 +280,9 @@ def test_a_curve_that_is_ten_times_too_slow_is_named(tmp_path: Path, capsys: pyt
     slowed = "".join(",".join([*row[:5], str(10 * float(row[5])), row[6]]) + "\n" for row in slow)
     (tmp_path / "slow.csv").write_text(HEADER + slowed)
     assert calibrate.run([tmp_path], calibrate.Choice(), None, "csv") == 0
-    (named,) = [line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line]
+    (named,) = [
+        line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line
+    ]
     assert "slow.csv: all_reduce on 8 ranks is" in named
     factor = float(named.partition(" is ")[2].partition(" times")[0])
     assert 8 < factor < 12

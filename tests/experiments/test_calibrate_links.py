@@ -23,7 +23,10 @@ srun -N 2 -n 8 ./osu_mbw_mr
 def two(tmp_path: Path) -> Path:
     """Two points of NCCL's ring on four nodes."""
     path = tmp_path / "two.csv"
-    path.write_text(HEADER + "".join(f"all_reduce,ring,16,4,{4**k},{60 + 4**k / 1e4},NCCL 2.30\n" for k in (9, 13)))
+    path.write_text(
+        HEADER
+        + "".join(f"all_reduce,ring,16,4,{4**k},{60 + 4**k / 1e4},NCCL 2.30\n" for k in (9, 13))
+    )
     return path
 
 
@@ -36,11 +39,15 @@ def links(tmp_path: Path) -> Path:
 
 def refused(answer: "subprocess.CompletedProcess[str]") -> str:
     assert (answer.returncode, answer.stdout) == (2, "")
-    (line,) = [line for line in answer.stderr.splitlines() if not line.startswith(("note:", "steps:"))]
+    (line,) = [
+        line for line in answer.stderr.splitlines() if not line.startswith(("note:", "steps:"))
+    ]
     return line
 
 
-def test_two_points_do_where_links_were_measured(simctl: Simctl, two: Path, links: Path, tmp_path: Path) -> None:
+def test_two_points_do_where_links_were_measured(
+    simctl: Simctl, two: Path, links: Path, tmp_path: Path
+) -> None:
     assert "2 points to fit: expected at least 4" in refused(simctl("calibrate", two))
     answer = simctl("calibrate", two, "--links", links, "--out", tmp_path / "mine.yaml")
     assert answer.returncode == 0, answer.stderr
@@ -52,14 +59,20 @@ def test_two_points_do_where_links_were_measured(simctl: Simctl, two: Path, link
     assert start == pytest.approx(0.92 * 20e9, rel=0.3)
 
 
-def test_bandwidths_of_many_messages_in_flight_are_not_fitted_as_times(simctl: Simctl, links: Path) -> None:
+def test_bandwidths_of_many_messages_in_flight_are_not_fitted_as_times(
+    simctl: Simctl, links: Path
+) -> None:
     line = refused(simctl("calibrate", links, "--library", "mpi"))
     assert "0 points to fit: expected at least 4: " in line
     assert line.endswith("of many messages in flight, not the time of one: it is for --links")
 
 
-def test_links_are_between_nodes_with_a_port_each(simctl: Simctl, two: Path, links: Path, tmp_path: Path) -> None:
-    assert "no point-to-point run between two nodes" in refused(simctl("calibrate", two, "--links", two))
+def test_links_are_between_nodes_with_a_port_each(
+    simctl: Simctl, two: Path, links: Path, tmp_path: Path
+) -> None:
+    assert "no point-to-point run between two nodes" in refused(
+        simctl("calibrate", two, "--links", two)
+    )
     line = refused(simctl("calibrate", two, "--links", links, "--topology", "hgx_h100"))
     assert line.endswith("--links are of nodes with a port each: leave out --topology hgx_h100")
     inside = tmp_path / "inside.csv"

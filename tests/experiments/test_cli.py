@@ -24,13 +24,20 @@ Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     script = "from experiments.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=cwd, env=os.environ, check=False
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ,
+        check=False,
     )
 
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
 def command(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Iterator[Simctl]:
     """`simctl` in this process, where all is imported, or in one of its own."""
     from experiments.cli import main
@@ -51,7 +58,9 @@ def command(
 
 
 def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
-    done = simctl("sweep", "--algo", "ring,naive", "--p", "2..4", "--size", "1MiB,1GiB", "--topology", "star")
+    done = simctl(
+        "sweep", "--algo", "ring,naive", "--p", "2..4", "--size", "1MiB,1GiB", "--topology", "star"
+    )
     lines = done.stdout.partition("\n\n")[0].splitlines()
     assert done.returncode == 0
     assert len(lines) == 1 + 2 * 3 * 2
@@ -74,16 +83,26 @@ def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
 
 
-@pytest.mark.parametrize(("size", "units"), [("64MiB", {"KiB", "MiB", "GiB"}), ("64MB", {"kB", "MB", "GB"})])
-def test_bytes_of_a_run_are_in_the_units_of_its_size(size: str, units: set[str], command: Simctl) -> None:
+@pytest.mark.parametrize(
+    ("size", "units"), [("64MiB", {"KiB", "MiB", "GiB"}), ("64MB", {"kB", "MB", "GB"})]
+)
+def test_bytes_of_a_run_are_in_the_units_of_its_size(
+    size: str, units: set[str], command: Simctl
+) -> None:
     text = command("run", "--p", "62", "--size", size).stdout
     assert set(re.findall(r"\d([kKMGT]i?B)\b(?!/s)", text)) <= units
 
 
-def test_sizes_that_are_no_round_numbers_keep_to_one_family_of_units(command: Simctl, tmp_path: Path) -> None:
+def test_sizes_that_are_no_round_numbers_keep_to_one_family_of_units(
+    command: Simctl, tmp_path: Path
+) -> None:
     rows = [f"all_gather,10,{size},{size / 1e4}" for size in (33554400, 67108860, 2**30)]
-    (tmp_path / "runs.csv").write_text("\n".join(["collective,ranks,size_bytes,time_us", *rows]) + "\n")
-    lines = command("validate", "runs.csv", "--topology", "star:latency=1us", cwd=tmp_path).stdout.splitlines()
+    (tmp_path / "runs.csv").write_text(
+        "\n".join(["collective,ranks,size_bytes,time_us", *rows]) + "\n"
+    )
+    lines = command(
+        "validate", "runs.csv", "--topology", "star:latency=1us", cwd=tmp_path
+    ).stdout.splitlines()
     assert [line.split()[0] for line in lines[2:5]] == ["32MiB", "64MiB", "1GiB"]
 
 
@@ -92,7 +111,9 @@ def test_the_end_that_a_range_leaves_out_is_noted_once(tmp_path: Path) -> None:
     assert simctl("sweep", "--p", "2..5:x2").stderr.splitlines() == said
     line = ("train", "--topology", "star", "--p", "2..5:x2", "--out", "scaling.csv")
     assert simctl(*line, cwd=tmp_path).stderr.splitlines() == said
-    assert "counts" not in json.loads((tmp_path / "scaling.csv.meta.json").read_text())["parameters"]
+    assert (
+        "counts" not in json.loads((tmp_path / "scaling.csv.meta.json").read_text())["parameters"]
+    )
 
 
 def test_doctor_names_versions_and_folders() -> None:
@@ -106,11 +127,23 @@ def test_json_is_json() -> None:
     rows = json.loads(simctl("sweep", "--p", "2", "--format", "json").stdout)
     assert rows[0]["ranks"] == 2
     assert json.loads(simctl("run", "--p", "4", "--format", "json").stdout)["summary"]["steps"] == 6
-    assert {entry["algorithm"] for entry in json.loads(simctl("algos", "--format", "json").stdout)} >= {"ring", "tree"}
+    assert {
+        entry["algorithm"] for entry in json.loads(simctl("algos", "--format", "json").stdout)
+    } >= {"ring", "tree"}
 
 
 def test_run_explains_all_of_the_time() -> None:
-    command = ("run", "--algo", "parameter_server", "--topology", "star", "--p", "4", "--latency", "0s")
+    command = (
+        "run",
+        "--algo",
+        "parameter_server",
+        "--topology",
+        "star",
+        "--p",
+        "4",
+        "--latency",
+        "0s",
+    )
     report = json.loads(simctl(*command, "--format", "json").stdout)
     parts, time = report["critical_path_s"], report["summary"]["time_s"]
     assert sum(parts.values()) == pytest.approx(time, rel=1e-12)
@@ -118,14 +151,28 @@ def test_run_explains_all_of_the_time() -> None:
     assert parts["contention"] == pytest.approx(time * 2 / 6)
     assert parts["serialisation"] == pytest.approx(time * 4 / 6)
     [wait] = report["contention"]
-    assert (wait["where"], wait["waits"], wait["behind"]) == ("switch->gpu0", "rank 3", ["rank 1", "rank 2"])
+    assert (wait["where"], wait["waits"], wait["behind"]) == (
+        "switch->gpu0",
+        "rank 3",
+        ["rank 1", "rank 2"],
+    )
     assert wait["seconds"] == pytest.approx(parts["contention"])
     assert "switch->gpu0  " in simctl(*command).stdout.partition("contention: waiting behind")[2]
 
 
 def test_rings_at_full_use_of_their_links_have_no_contention() -> None:
     report = json.loads(
-        simctl("run", "--algo", "rings", "--topology", "hgx_h100:nodes=2", "--p", "16", "--format", "json").stdout
+        simctl(
+            "run",
+            "--algo",
+            "rings",
+            "--topology",
+            "hgx_h100:nodes=2",
+            "--p",
+            "16",
+            "--format",
+            "json",
+        ).stdout
     )
     assert report["contention"] == []
     assert report["critical_path_s"]["contention"] == 0
@@ -199,12 +246,21 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
-    "algorithm for another collective": (("validate", str(LOG), "--algo", "ring_all_gather"), "no curve"),
+    "algorithm for another collective": (
+        ("validate", str(LOG), "--algo", "ring_all_gather"),
+        "no curve",
+    ),
     "too many ranks": (("run", "--p", "1000000"), "at most 131072"),
     "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
     "a time beyond reason": (("sweep", "--latency", "1e300s"), "out of range"),
-    "table and picture in one file": (("sweep", "--p", "2", "--out", "x.png", "--plot", "x.png"), "name two files"),
-    "a fit that is told its result": (("validate", str(LOG), "--fit", "--latency", "1us"), "leave out"),
+    "table and picture in one file": (
+        ("sweep", "--p", "2", "--out", "x.png", "--plot", "x.png"),
+        "name two files",
+    ),
+    "a fit that is told its result": (
+        ("validate", str(LOG), "--fit", "--latency", "1us"),
+        "leave out",
+    ),
     "ranks against the log": (("validate", str(LOG), "--p", "4"), "contradicts"),
     "several ranks for a log": (("validate", str(LOG), "--p", "4,8"), "one number of ranks"),
     "no in-place times": (("validate", str(LOG), "--in-place"), "no in-place times"),
@@ -226,7 +282,9 @@ def test_a_mistake_gets_one_line_and_exit_code_2(
 
 def test_one_rank_is_no_plural(command: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
-    path.write_text("collective,ranks,size_bytes,time_us\nall_reduce,1,1024,10\nall_reduce,1,2048,11\n")
+    path.write_text(
+        "collective,ranks,size_bytes,time_us\nall_reduce,1,1024,10\nall_reduce,1,2048,11\n"
+    )
     assert "has 1 rank: --p 4 contradicts it" in command("validate", str(path), "--p", "4").stderr
 
 
@@ -234,16 +292,27 @@ LOGS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "binary": (bytes(range(256)) * 8, "binary"),
     "without a table": (b"srun: job 17 started\nsrun: job 17 ended\n", "no nccl-tests table"),
-    "cut short": (b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n", "cut short"),
+    "cut short": (
+        b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n",
+        "cut short",
+    ),
     "a CSV without rows": (b"size_bytes,time_us\n", "no rows"),
     "a CSV with words": (b"size_bytes,time_us\n1024,soon\n", "'soon' is not a number"),
-    "a CSV of one size": (b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n", "too few sizes to fit, 1"),
-    "a CSV that does not say how many ranks": (b"collective,size_bytes,time_us\nall_reduce,1,9\n", "give --p"),
+    "a CSV of one size": (
+        b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n",
+        "too few sizes to fit, 1",
+    ),
+    "a CSV that does not say how many ranks": (
+        b"collective,size_bytes,time_us\nall_reduce,1,9\n",
+        "give --p",
+    ),
 }
 
 
 @pytest.mark.parametrize(("content", "said"), LOGS.values(), ids=LOGS.keys())
-def test_a_log_that_is_none_gets_one_line(content: bytes, said: str, command: Simctl, tmp_path: Path) -> None:
+def test_a_log_that_is_none_gets_one_line(
+    content: bytes, said: str, command: Simctl, tmp_path: Path
+) -> None:
     path = tmp_path / "job.log"
     path.write_bytes(content)
     done = command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
@@ -272,7 +341,9 @@ def test_a_terminal_without_greek_gets_the_numbers_all_the_same() -> None:
 
 
 def test_an_output_that_cannot_be_written_gets_one_line() -> None:
-    shell = f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
+    shell = (
+        f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
+    )
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
@@ -318,17 +389,39 @@ def test_a_broken_pipe_is_quiet() -> None:
 
 
 def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() -> None:
-    done = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "8,9,16", "--format", "csv")
+    done = simctl(
+        "sweep",
+        "--algo",
+        "nvls",
+        "--topology",
+        "hgx_h100:nodes=2",
+        "--p",
+        "8,9,16",
+        "--format",
+        "csv",
+    )
     assert done.returncode == 0
     assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["8", "16"]
-    assert "note: skipped nvls, 9 ranks: nvls: 8 ranks on one switch and 1 on another" in done.stderr
+    assert (
+        "note: skipped nvls, 9 ranks: nvls: 8 ranks on one switch and 1 on another" in done.stderr
+    )
     alone = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "9")
     assert alone.returncode == 2
     assert len(alone.stderr.splitlines()) == 1
 
 
 def test_one_rank_a_node_takes_the_steps_that_are_counted() -> None:
-    line = ["run", "--algo", "nvls", "--p", "4", "--topology", "hgx_h100:nodes=4", "--placement", "round-robin"]
+    line = [
+        "run",
+        "--algo",
+        "nvls",
+        "--p",
+        "4",
+        "--topology",
+        "hgx_h100:nodes=4",
+        "--placement",
+        "round-robin",
+    ]
     assert simctl(*line).returncode == 0
 
 
@@ -337,7 +430,9 @@ def test_a_machine_is_exported_changed_and_used(command: Simctl, tmp_path: Path)
     text = (tmp_path / "dgx1.yaml").read_text()
     (tmp_path / "slow.yaml").write_text(text.replace("40GB/s", "20GB/s"))
     times = [
-        json.loads(command("run", "--p", "8", "--topology", name, "--format", "json", cwd=tmp_path).stdout)
+        json.loads(
+            command("run", "--p", "8", "--topology", name, "--format", "json", cwd=tmp_path).stdout
+        )
         for name in ("dgx1", "./dgx1.yaml", "./slow.yaml")
     ]
     built, read, slow = (report["summary"]["time_s"] for report in times)
@@ -346,6 +441,6 @@ def test_a_machine_is_exported_changed_and_used(command: Simctl, tmp_path: Path)
 
 def test_options_that_fit_no_two_ranks_are_fine(tmp_path: Path) -> None:
     assert simctl("sweep", "--topology", "torus:dims=4x4", "--p", "16").returncode == 0
-    assert simctl("run", "--algo", "parameter_server_apart", "--topology", "dgx1", "--p", "8").stdout.count(
-        "server: cpu0"
-    )
+    assert simctl(
+        "run", "--algo", "parameter_server_apart", "--topology", "dgx1", "--p", "8"
+    ).stdout.count("server: cpu0")

@@ -1,4 +1,5 @@
-"""Commands that are killed while they write: a file is as it was, or whole; and `measure --resume` goes on from it."""
+"""Commands that are killed while they write: a file is as it was, or whole; and `measure --resume`
+goes on from it."""
 
 import json
 import os
@@ -42,8 +43,19 @@ sys.addaudithook(kill)
 sys.argv = ["simctl", *words]
 main()
 """
-"""Runs simctl, and ends it at the nth renaming of a file in its folder, or within the first write there."""
-MEASURE = ("measure", "--nproc", "2", "--collectives", "ring,broadcast", "--sizes", "4KiB,8KiB", "--out", "runs.csv")
+"""Runs simctl, and ends it at the nth renaming of a file in its folder, or within the first write
+there."""
+MEASURE = (
+    "measure",
+    "--nproc",
+    "2",
+    "--collectives",
+    "ring,broadcast",
+    "--sizes",
+    "4KiB,8KiB",
+    "--out",
+    "runs.csv",
+)
 CALIBRATE = ("calibrate", "small.csv", "--out", "mine.yaml")
 SMALL = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n" + "".join(
     f"all_reduce,ring,{p},{p},{size},{5 + 2 * (p - 1) * (3 + size / p / 2000):.3f},MPI 1\n"
@@ -77,10 +89,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_was_measured_before_a_kill_is_kept_and_not_measured_again(folder: Path, simctl: Simctl) -> None:
+def test_what_was_measured_before_a_kill_is_kept_and_not_measured_again(
+    folder: Path, simctl: Simctl
+) -> None:
     assert killed(folder, "rename", 4, *MEASURE) == signal.SIGKILL
     kept = read_rows(folder / "runs.csv")
-    assert [(row.algorithm or row.collective, row.size_bytes) for row in kept] == [("ring", 4096), ("ring", 8192)]
+    assert [(row.algorithm or row.collective, row.size_bytes) for row in kept] == [
+        ("ring", 4096),
+        ("ring", 8192),
+    ]
     assert json.loads((folder / "runs.csv.meta.json").read_text())["parameters"]["nproc"] == "2"
     assert simctl(*MEASURE, "--resume").returncode == 0
     rows = read_rows(folder / "runs.csv")
@@ -92,7 +109,9 @@ def test_what_was_measured_before_a_kill_is_kept_and_not_measured_again(folder: 
     assert names(folder) == ["runs.csv", "runs.csv.meta.json"]
 
 
-def test_a_kill_within_a_write_leaves_the_rows_that_were_there(folder: Path, simctl: Simctl) -> None:
+def test_a_kill_within_a_write_leaves_the_rows_that_were_there(
+    folder: Path, simctl: Simctl
+) -> None:
     assert simctl(*MEASURE).returncode == 0
     before = (folder / "runs.csv").read_bytes()
     assert killed(folder, "write", 0, *MEASURE, "--resume", "--dtype", "float64") == signal.SIGXFSZ
@@ -102,7 +121,9 @@ def test_a_kill_within_a_write_leaves_the_rows_that_were_there(folder: Path, sim
 
 
 @pytest.mark.parametrize(("when", "sent"), [("rename", signal.SIGKILL), ("write", signal.SIGXFSZ)])
-def test_a_profile_is_the_old_one_until_it_is_whole(when: str, sent: int, folder: Path, simctl: Simctl) -> None:
+def test_a_profile_is_the_old_one_until_it_is_whole(
+    when: str, sent: int, folder: Path, simctl: Simctl
+) -> None:
     (folder / "small.csv").write_text(SMALL)
     (folder / "mine.yaml").write_text("the old one\n")
     assert killed(folder, when, 1, *CALIBRATE) == sent

@@ -47,7 +47,9 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     assert measured(out) == [("ring", 2, 4096)]
 
 
-def test_a_table_of_measurements_explains_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_measurements_explains_its_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     request = Request(nproc="2", collectives="ring", sizes="4KiB")
     for how, lines in (("table", 5), ("csv", 2)):
         assert run(request, tmp_path / f"{how}.csv", resume=False, how=how) == 0
@@ -56,16 +58,31 @@ def test_a_table_of_measurements_explains_its_words(tmp_path: Path, capsys: pyte
         assert ("  busbw  V / time" in printed) is (how == "table")
 
 
-def test_wrong_results_are_counted_and_end_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(Request(nproc="2", collectives="tree,ring", sizes="4KiB"), tmp_path / "runs.csv", False, "json") == 1
+def test_wrong_results_are_counted_and_end_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(
+            Request(nproc="2", collectives="tree,ring", sizes="4KiB"),
+            tmp_path / "runs.csv",
+            False,
+            "json",
+        )
+        == 1
+    )
     captured = capsys.readouterr()
     assert [row["wrong"] for row in json.loads(captured.out)] == [5, 0]
     assert "simctl: 1 of 2 points has a wrong result" in captured.err
 
 
-def test_a_failure_keeps_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_keeps_what_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "runs.csv"
-    assert run(Request(nproc="2", collectives="ring,naive,shift", sizes="4KiB"), out, False, "table") == 1
+    assert (
+        run(Request(nproc="2", collectives="ring,naive,shift", sizes="4KiB"), out, False, "table")
+        == 1
+    )
     assert measured(out) == [("ring", 2, 4096)]
     captured = capsys.readouterr()
     assert captured.err.startswith("simctl: rank 0 failed in naive of 4KiB: ValueError: no; ")
@@ -94,11 +111,20 @@ def test_a_failure_keeps_what_was_measured(tmp_path: Path, capsys: pytest.Captur
         (Request(nproc="2", warmup=0), "warmup = 0"),
         (Request(nproc="2", init="here"), "init 'here'"),
         (Request(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
-        (Request(nproc="2", init="tcp://host:99999"), "init 'tcp://host:99999': a port is 1 to 65535"),
+        (
+            Request(nproc="2", init="tcp://host:99999"),
+            "init 'tcp://host:99999': a port is 1 to 65535",
+        ),
         (Request(nproc="2", init="tcp://host:0"), "a port is 1 to 65535"),
-        (Request(nproc="2", init="file:///simctl-no-such-folder/x"), "cannot write '/simctl-no-such-folder/x'"),
+        (
+            Request(nproc="2", init="file:///simctl-no-such-folder/x"),
+            "cannot write '/simctl-no-such-folder/x'",
+        ),
         (Request(nproc="2", init="file:///proc/x"), "cannot write '/proc/x'"),
-        (Request(nproc="2", init="env://"), "init 'env://': MASTER_ADDR and MASTER_PORT are not set"),
+        (
+            Request(nproc="2", init="env://"),
+            "init 'env://': MASTER_ADDR and MASTER_PORT are not set",
+        ),
         (Request(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
         (Request(nproc="2", init=f"file://{__file__}"), "not there yet"),
     ],
@@ -136,8 +162,14 @@ def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
     assert meta.read_text() == before
     meta.unlink()
     capsys.readouterr()
-    assert run(Request(nproc="2", collectives="ring", sizes="8KiB"), out, resume=True, how="table") == 0
-    assert f"note: {meta} is not there: how the 1 row of {out} came about is not known" in capsys.readouterr().err
+    assert (
+        run(Request(nproc="2", collectives="ring", sizes="8KiB"), out, resume=True, how="table")
+        == 0
+    )
+    assert (
+        f"note: {meta} is not there: how the 1 row of {out} came about is not known"
+        in capsys.readouterr().err
+    )
     assert meta.is_file()
 
 
@@ -156,28 +188,41 @@ def test_rows_of_another_dtype_are_measured_apart_and_told_apart(
         *["float32"] * 2,
         *["float64"] * 2,
     ]
-    assert [(curve.dtype, len(curve.in_place)) for curve in read(out).curves] == [("float32", 2), ("float64", 2)]
+    assert [(curve.dtype, len(curve.in_place)) for curve in read(out).curves] == [
+        ("float32", 2),
+        ("float64", 2),
+    ]
 
 
-def test_ranks_that_cannot_begin_say_so_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ranks_that_cannot_begin_say_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     refuses = "import sys; from multiprocessing.connection import Connection\n"
-    refuses += "Connection(int(sys.argv[1])).send({'refused': '2 ranks did not meet'}); sys.stdin.read()"
+    refuses += (
+        "Connection(int(sys.argv[1])).send({'refused': '2 ranks did not meet'}); sys.stdin.read()"
+    )
     monkeypatch.setattr(launching, "WORKER", refuses)
     with pytest.raises(InputError, match=r"^2 ranks did not meet$"):
         run(Request(nproc="2", sizes="4KiB"), tmp_path / "runs.csv", False, "table")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_torch_there_is_a_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_there_is_a_line_that_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
         run(Request(nproc="2"), None, False, "table")
 
 
-def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launcher's signal is there already: nothing waits for the time to pass, and the signal ends no test.
+def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The launcher's signal is there already: nothing waits for the time to pass, and the signal
+    ends no test.
 
-    It is sent to this thread: one for the process would go to a thread of a library, which does not hold it back.
+    It is sent to this thread: one for the process would go to a thread of a library, which does not
+    hold it back.
     """
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")

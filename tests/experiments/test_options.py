@@ -5,11 +5,21 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from experiments.options import algorithm_names, completer, machine_names, measured_names, profile_names
+from experiments.options import (
+    algorithm_names,
+    completer,
+    machine_names,
+    measured_names,
+    profile_names,
+)
 
 
 def test_completion_knows_algorithms_and_shapes() -> None:
-    assert completer(algorithm_names)("ring,tre") == ["ring,tree", "ring,tree_reduce", "ring,tree_broadcast"]
+    assert completer(algorithm_names)("ring,tre") == [
+        "ring,tree",
+        "ring,tree_reduce",
+        "ring,tree_broadcast",
+    ]
     assert "star" in completer(machine_names)("s")
 
 
@@ -43,7 +53,10 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
     ],
 )
 def test_a_shell_completes(
-    line: str, completed: list[str], simctl: Callable[..., "CompletedProcess[str]"], monkeypatch: pytest.MonkeyPatch
+    line: str,
+    completed: list[str],
+    simctl: Callable[..., "CompletedProcess[str]"],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = f"simctl {line}"
     for name, value in {"_SIMCTL_COMPLETE": "complete_bash", "COMP_WORDS": words}.items():

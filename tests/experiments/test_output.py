@@ -13,7 +13,9 @@ from topologies.errors import InputError
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
-    assert output.align([["name", "n"], ["a", "1"], ["bcd", "23"]]) == "name   n\na      1\nbcd   23"
+    assert (
+        output.align([["name", "n"], ["a", "1"], ["bcd", "23"]]) == "name   n\na      1\nbcd   23"
+    )
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -41,9 +43,14 @@ def files_of_at_most(nbytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("table", "meta"), [(1, 10_000), (10_000, 1), (10_000, 10_000)])
-def test_a_full_disk_leaves_neither_a_table_nor_how_it_was_made(tmp_path: Path, table: int, meta: int) -> None:
+def test_a_full_disk_leaves_neither_a_table_nor_how_it_was_made(
+    tmp_path: Path, table: int, meta: int
+) -> None:
     path = tmp_path / "x.csv"
-    with files_of_at_most(1000), pytest.raises(InputError, match=r"^cannot write '.*x\.csv.*': File too large$"):
+    with (
+        files_of_at_most(1000),
+        pytest.raises(InputError, match=r"^cannot write '.*x\.csv.*': File too large$"),
+    ):
         output.write_table(path, [{"x": "a" * table}], "b" * meta)
     assert list(tmp_path.iterdir()) == []
     output.write_table(path, [{"x": 1}], "old")
@@ -74,7 +81,8 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/proc", "/proc/self/fd", "/sys", "/simctl-no-such-folder"])
 def test_a_folder_that_takes_no_file_is_refused_before_any_work(folder: str) -> None:
     with pytest.raises(
-        InputError, match=f"^cannot write '{folder}/x.csv': name a file in a folder that can be written$"
+        InputError,
+        match=f"^cannot write '{folder}/x.csv': name a file in a folder that can be written$",
     ):
         output.check_writable(Path(folder) / "x.csv")
 
@@ -85,11 +93,18 @@ def test_trying_a_folder_leaves_nothing_in_it(tmp_path: Path) -> None:
 
 
 def test_one_is_no_plural() -> None:
-    assert [output.counted(number, "point") for number in (0, 1, 2)] == ["0 points", "1 point", "2 points"]
+    assert [output.counted(number, "point") for number in (0, 1, 2)] == [
+        "0 points",
+        "1 point",
+        "2 points",
+    ]
 
 
 def test_infinity_is_null_in_json() -> None:
-    assert output.render([{"x": float("inf"), "y": 1}], {}, "json") == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
+    assert (
+        output.render([{"x": float("inf"), "y": 1}], {}, "json")
+        == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
+    )
 
 
 def test_progress_speaks_only_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

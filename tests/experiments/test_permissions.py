@@ -65,12 +65,14 @@ DENIED = {"": (*FILES, "closed", "listed"), "closed/": ("closed/",)}
 
 
 CLOSED, LISTED = 0, 0o444
-"""Permissions of a folder that nobody may enter, and of one whose files can be listed and not opened."""
+"""Permissions of a folder that nobody may enter, and of one whose files can be listed and not
+opened."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Files without permission to read them, and readable ones in folders without permission to enter."""
+    """Files without permission to read them, and readable ones in folders without permission to
+    enter."""
     places = {tmp_path / "closed": CLOSED, tmp_path / "listed": LISTED}
     for place in (tmp_path, *places):
         place.mkdir(exist_ok=True)
@@ -92,7 +94,9 @@ def test_input_that_may_not_be_read_gets_one_line_that_names_it(place: str, fold
     done = bound_by_permissions.run(folder, SEVERAL, *lines)
     assert done.returncode == 0, done.stderr
     for line, code, out, err in json.loads(done.stdout):
-        (denied,) = {word.partition(":")[0] for word in line.split() if word.startswith(DENIED[place])}
+        (denied,) = {
+            word.partition(":")[0] for word in line.split() if word.startswith(DENIED[place])
+        }
         assert (code, out, len(err.splitlines())) == (2, "", 1), (line, err)
         assert denied in err, (line, err)
         assert "ermission denied" in err or "is not readable" in err, (line, err)
@@ -114,7 +118,9 @@ def site(tmp_path: Path) -> Iterator[Path]:
     """The packages, and a home for caches and settings, in folders that nobody may write to."""
     for package in PACKAGES:
         origin = Path(str(importlib.import_module(package).__file__)).parent
-        shutil.copytree(origin, tmp_path / "site" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            origin, tmp_path / "site" / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     (tmp_path / "home").mkdir()
     (tmp_path / "work").mkdir()
     folders = [
@@ -133,7 +139,11 @@ def site(tmp_path: Path) -> Iterator[Path]:
     ("options", "notes"),
     [
         ((), ()),
-        pytest.param(("--engine", "compiled"), ("note: compiled code is not cached: ",), marks=pytest.mark.exhaustive),
+        pytest.param(
+            ("--engine", "compiled"),
+            ("note: compiled code is not cached: ",),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
     ids=["interpreted", "compiled"],
 )

@@ -1,4 +1,5 @@
-"""Pipes, devices and sockets instead of files: nothing waits for ever, and a pipe with a writer is read."""
+"""Pipes, devices and sockets instead of files: nothing waits for ever, and a pipe with a writer is
+read."""
 
 import os
 import socket
@@ -30,12 +31,16 @@ def test_a_pipe_without_a_writer_is_refused_at_once(reader: str, tmp_path: Path)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     message = refusal(lambda: READERS[reader](pipe))
-    assert f"{pipe} is a pipe that nobody writes to: start the writer first, or name a file" in message
+    assert (
+        f"{pipe} is a pipe that nobody writes to: start the writer first, or name a file" in message
+    )
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_device_is_refused(reader: str) -> None:
-    assert "/dev/zero is a device or a socket" in refusal(lambda: READERS[reader](Path("/dev/zero")))
+    assert "/dev/zero is a device or a socket" in refusal(
+        lambda: READERS[reader](Path("/dev/zero"))
+    )
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -59,7 +64,10 @@ def test_a_file_that_is_not_there_is_refused(reader: str, name: str, tmp_path: P
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
-    pipe, text = tmp_path / "pipe", b"size_bytes,time_us\n" + b"".join(b"%d,1.5\n" % size for size in range(8, 40_000))
+    pipe, text = (
+        tmp_path / "pipe",
+        b"size_bytes,time_us\n" + b"".join(b"%d,1.5\n" % size for size in range(8, 40_000)),
+    )
     os.mkfifo(pipe)
     ready = os.open(pipe, os.O_RDWR)
 

@@ -5,7 +5,18 @@ import sys
 
 import pytest
 
-HEAVY = {"numpy", "networkx", "simpy", "pandas", "matplotlib", "numba", "scipy", "quantiphy", "yaml", "defusedxml"}
+HEAVY = {
+    "numpy",
+    "networkx",
+    "simpy",
+    "pandas",
+    "matplotlib",
+    "numba",
+    "scipy",
+    "quantiphy",
+    "yaml",
+    "defusedxml",
+}
 """Not pydantic: typer imports it where it is installed."""
 
 
@@ -13,10 +24,13 @@ def imported(*arguments: str) -> set[str]:
     script = (
         "import sys, atexit\n"
         "from experiments.cli import main\n"
-        "atexit.register(lambda: print('MODULES', *{m.partition('.')[0] for m in sys.modules}, file=sys.stderr))\n"
+        "atexit.register(lambda: print('MODULES', *{m.partition('.')[0] for m in sys.modules}, "
+        "file=sys.stderr))\n"
         "main()"
     )
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
     return set(done.stderr.rpartition("MODULES")[2].split())
 
 
@@ -35,7 +49,10 @@ def imported(*arguments: str) -> set[str]:
             ("train", "--p", "2", "--model", "examples/two_layer_model.yaml"),
             {"numpy", "simpy", "quantiphy", "yaml"},
         ),
-        (("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"), {"numpy", "simpy", "scipy", "quantiphy"}),
+        (
+            ("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"),
+            {"numpy", "simpy", "scipy", "quantiphy"},
+        ),
     ],
 )
 def test_only_what_is_needed_is_imported(arguments: tuple[str, ...], needed: set[str]) -> None:

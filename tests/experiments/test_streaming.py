@@ -18,7 +18,10 @@ def test_a_table_has_its_widths_before_its_rows() -> None:
 
 def test_a_cell_that_is_wider_after_all_widens_the_rows_to_come() -> None:
     lines: list[str] = []
-    table = Table({"n": Column(lambda record: str(record["n"])), "m": Column(lambda record: "1")}, lines.append)
+    table = Table(
+        {"n": Column(lambda record: str(record["n"])), "m": Column(lambda record: "1")},
+        lines.append,
+    )
     for n in (1, 123, 1):
         table({"n": n})
     assert lines == ["n  m", "1  1", "123  1", "  1  1"]

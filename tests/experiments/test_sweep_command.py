@@ -1,4 +1,5 @@
-"""`simctl sweep`: rows as they come, points that fail, how much work is taken on, and what is said below."""
+"""`simctl sweep`: rows as they come, points that fail, how much work is taken on, and what is said
+below."""
 
 import csv
 import io
@@ -43,9 +44,27 @@ def test_a_row_is_printed_before_the_next_is_simulated(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--algo", "ring,naive,tree", "--p", "2..64:x2", "--size", "8B..1GiB:x16", "--topology", "star"),
+        (
+            "--algo",
+            "ring,naive,tree",
+            "--p",
+            "2..64:x2",
+            "--size",
+            "8B..1GiB:x16",
+            "--topology",
+            "star",
+        ),
         ("--algo", "rings,nvls,ring", "--p", "8..32:x2", "--size", "1kB,999MB", *HGX),
-        ("--profile", "mn5_acc", "--algo", "ring,double_tree", "--p", "16", "--size", "64KiB,256MiB"),
+        (
+            "--profile",
+            "mn5_acc",
+            "--algo",
+            "ring,double_tree",
+            "--p",
+            "16",
+            "--size",
+            "64KiB,256MiB",
+        ),
     ],
 )
 def test_columns_hold_every_row(arguments: tuple[str, ...], simctl: Simctl) -> None:
@@ -58,7 +77,11 @@ def test_columns_hold_every_row(arguments: tuple[str, ...], simctl: Simctl) -> N
 
 @pytest.mark.parametrize(
     ("topology", "ranks"),
-    [("hgx_h100:nodes=4", ["32"]), ("torus:dims=3x4", ["12"]), ("star", [str(p) for p in range(2, 65)])],
+    [
+        ("hgx_h100:nodes=4", ["32"]),
+        ("torus:dims=3x4", ["12"]),
+        ("star", [str(p) for p in range(2, 65)]),
+    ],
 )
 def test_without_a_number_of_ranks_a_machine_has_all_of_its_own(
     topology: str, ranks: list[str], simctl: Simctl
@@ -70,12 +93,22 @@ def test_without_a_number_of_ranks_a_machine_has_all_of_its_own(
 
 def test_the_ranks_of_a_file_are_swept(simctl: Simctl, tmp_path: Path) -> None:
     simctl("topo", "import", "dgx1", "--out", tmp_path / "box.yaml")
-    (row,) = json.loads(simctl("sweep", "--topology", tmp_path / "box.yaml", "--format", "json").stdout)
+    (row,) = json.loads(
+        simctl("sweep", "--topology", tmp_path / "box.yaml", "--format", "json").stdout
+    )
     assert row["ranks"] == 8
 
 
 def test_servers_of_a_shape_are_among_its_ranks(simctl: Simctl) -> None:
-    line = ("sweep", "--topology", "torus:dims=3x4", "--algo", "parameter_server_apart", "--format", "json")
+    line = (
+        "sweep",
+        "--topology",
+        "torus:dims=3x4",
+        "--algo",
+        "parameter_server_apart",
+        "--format",
+        "json",
+    )
     assert [row["ranks"] for row in json.loads(simctl(*line).stdout)] == [11]
 
 
@@ -89,7 +122,9 @@ def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) ->
     assert done.stderr.splitlines() == [f"note: failed ring, 33 ranks: {why}"]
 
 
-def test_a_failed_check_counts_more_than_a_point_that_fails(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_counts_more_than_a_point_that_fails(
+    simctl: Simctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Row, "failed", True)
     done = simctl("sweep", *HGX, "--p", "32,33")
     assert done.returncode == 1
@@ -143,7 +178,12 @@ def test_a_sweep_of_minutes_says_so(simctl: Simctl, monkeypatch: pytest.MonkeyPa
 
 def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
     rows, _, below = simctl("sweep", "--p", "2..4", "--algo", "ring,tree").stdout.partition("\n\n")
-    assert [line.split("  ")[1] for line in below.splitlines()] == ["V", "busbw", "redundant", "not claimed"]
+    assert [line.split("  ")[1] for line in below.splitlines()] == [
+        "V",
+        "busbw",
+        "redundant",
+        "not claimed",
+    ]
     assert "not claimed: " in rows
     assert "not claimed" not in simctl("sweep", "--p", "2..4").stdout
     assert simctl("run", "--p", "4").stdout.count("busbw  ") == 1
@@ -156,7 +196,12 @@ def test_data_has_no_footnote(how: str, simctl: Simctl) -> None:
 
 
 def test_a_table_is_kept_where_nobody_reads_on(tmp_path: Path) -> None:
-    shell = f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2..6 --out x.csv | head -1'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path)
+    shell = (
+        f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2..6 --out '
+        f"x.csv | head -1"
+    )
+    done = subprocess.run(
+        ["sh", "-c", shell], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.stderr == ""
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 6

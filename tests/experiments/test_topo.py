@@ -1,4 +1,5 @@
-"""`simctl topo`: lists, facts of machines worked out by hand, files that are read back the same, one line a mistake."""
+"""`simctl topo`: lists, facts of machines worked out by hand, files that are read back the same,
+one line a mistake."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ no algorithm does 1GiB faster than
 """V/β is 107.374 ms: all ports carry 2(p-1)V/p, a port (p-1)V/p or V."""
 
 
-def shown(text: str, capsys: pytest.CaptureFixture[str], p: str | None = None, how: str = "table") -> str:
+def shown(
+    text: str, capsys: pytest.CaptureFixture[str], p: str | None = None, how: str = "table"
+) -> str:
     topo.show(text, p, None, how)
     return capsys.readouterr().out
 
@@ -67,14 +70,22 @@ def record(text: str, capsys: pytest.CaptureFixture[str], p: str | None = None) 
 
 def block(text: str, title: str) -> list[list[str]]:
     """The words of the lines of a block of the report."""
-    (lines,) = (part.splitlines()[1:] for part in text.strip().split("\n\n") if part.startswith(title))
+    (lines,) = (
+        part.splitlines()[1:] for part in text.strip().split("\n\n") if part.startswith(title)
+    )
     return [line.split() for line in lines]
 
 
 def same(one: Topology, other: Topology) -> bool:
     """Whether two machines are equal in every column."""
-    pairs = [(getattr(one, field.name), getattr(other, field.name)) for field in fields(Topology) if field.init]
-    return all(a == b if isinstance(a, str | tuple | Words) else np.array_equal(a, b) for a, b in pairs)
+    pairs = [
+        (getattr(one, field.name), getattr(other, field.name))
+        for field in fields(Topology)
+        if field.init
+    ]
+    return all(
+        a == b if isinstance(a, str | tuple | Words) else np.array_equal(a, b) for a, b in pairs
+    )
 
 
 def test_a_star_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +95,12 @@ def test_a_star_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_hybrid_cube_mesh(capsys: pytest.CaptureFixture[str]) -> None:
     report = shown("dgx1", capsys)
     assert report.startswith("dgx1: 8 ranks\n")
-    assert block(report, "devices") == [["cpu", "2"], ["pcie", "switch", "4"], ["gpu", "8"], ["nic", "4"]]
+    assert block(report, "devices") == [
+        ["cpu", "2"],
+        ["pcie", "switch", "4"],
+        ["gpu", "8"],
+        ["nic", "4"],
+    ]
     assert block(report, "links")[1:] == [
         ["nvlink", "8", "40GB/s", "600ns", "0s"],
         ["nvlink", "8", "20GB/s", "600ns", "0s"],
@@ -133,7 +149,11 @@ def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
         "duplex": True,
         "number": 8,
     }
-    assert (found["diameter_hops"], found["diameter_s"], found["bisection_exact"]) == (2, 1.2e-6, True)
+    assert (found["diameter_hops"], found["diameter_s"], found["bisection_exact"]) == (
+        2,
+        1.2e-6,
+        True,
+    )
     assert found["rings_Bps"] == 120e9
     assert all(sorted(order) == list(range(8)) for order in found["rings"])
     assert [bound["collective"] for bound in found["bounds"]] == [
@@ -185,7 +205,9 @@ def test_one_rank_has_nothing_between_ranks() -> None:
 def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     topo.show_list("table")
     listed = capsys.readouterr().out
-    shapes, machines, options = (block(listed, title) for title in ("shapes", "machines", "options"))
+    shapes, machines, options = (
+        block(listed, title) for title in ("shapes", "machines", "options")
+    )
     assert [row[0] for row in shapes] == ["name", *SHAPES]
     assert [row[0] for row in machines] == ["name", *MACHINES]
     assert machines[2][:3] == ["dgx1", "8", "4"]
@@ -203,7 +225,12 @@ def test_the_list_as_records(how: str, capsys: pytest.CaptureFixture[str]) -> No
     rows = json.loads(text) if how == "json" else list(csv.DictReader(io.StringIO(text)))
     assert [row["name"] for row in rows] == [*SHAPES, *MACHINES]
     nvl72 = next(row for row in rows if row["name"] == "nvl72")
-    assert (str(nvl72["gpus"]), str(nvl72["nics"]), nvl72["network"], nvl72["port"]) == ("72", "72", "rails", "ndr")
+    assert (str(nvl72["gpus"]), str(nvl72["nics"]), nvl72["network"], nvl72["port"]) == (
+        "72",
+        "72",
+        "rails",
+        "ndr",
+    )
     assert {row["kind"] for row in rows} == {"shape", "machine"}
 
 
@@ -224,7 +251,9 @@ def test_a_picture_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("suffix", topo.FILES)
-def test_a_machine_is_read_back_equal(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_is_read_back_equal(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
     first.write_text(graph_files.to_yaml(dgx1()))
     topo.import_file(str(first), again)
@@ -267,13 +296,17 @@ def test_wrong_names_are_one_line(text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("p", "message"), [("3,4", "--p 3,4: one number"), ("1", "at least 2"), ("x", "not a whole")])
+@pytest.mark.parametrize(
+    ("p", "message"), [("3,4", "--p 3,4: one number"), ("1", "at least 2"), ("x", "not a whole")]
+)
 def test_wrong_numbers_of_ranks(p: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         topo.show("ring", p, None, "table")
 
 
-def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_that_cannot_be_written_is_refused_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "folder.png").mkdir()
     for name in ("ring.jpg", "missing/ring.png", "folder.png"):
         with pytest.raises(InputError, match="cannot write"):

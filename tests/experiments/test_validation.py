@@ -1,4 +1,5 @@
-"""Validation on the shipped example, on the shared measurements where they are, and on hostile curves."""
+"""Validation on the shipped example, on the shared measurements where they are, and on hostile
+curves."""
 
 from pathlib import Path
 
@@ -29,16 +30,21 @@ CURVES = {
     "h100_4gpu_ring_ar_p4": ("ring", 0.05),
     "mi300x_1n_ar_p8": ("ring", 0.25),
 }
-"""Curves of as many machines, with a limit on the mean error of unseen sizes: a guard, not a claim."""
+"""Curves of as many machines, with a limit on the mean error of unseen sizes: a guard, not a
+claim."""
 
 
 def links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
-    return star(ranks + servers, latency=1e-6 if latency is None else latency, bandwidth=bandwidth or 50e9)
+    return star(
+        ranks + servers, latency=1e-6 if latency is None else latency, bandwidth=bandwidth or 50e9
+    )
 
 
 def fitted(curve: Curve, algorithm: str) -> Validation:
     assert curve.ranks is not None
-    return validate(curve, find(algorithm), curve.ranks, links, fit=True, in_place=False, rules=Rules())
+    return validate(
+        curve, find(algorithm), curve.ranks, links, fit=True, in_place=False, rules=Rules()
+    )
 
 
 def test_every_other_size_is_fitted_and_wrong_results_never() -> None:

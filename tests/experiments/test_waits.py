@@ -20,7 +20,9 @@ SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
     ],
 )
 def test_a_wait_says_who_waits_behind_whom(behind: tuple[int, ...], words: str) -> None:
-    assert wait_cells([Wait("a->b", 0, behind, 2e-3)], SCHEDULE, steps=2) == [["  a->b", "1ms", words]]
+    assert wait_cells([Wait("a->b", 0, behind, 2e-3)], SCHEDULE, steps=2) == [
+        ["  a->b", "1ms", words]
+    ]
 
 
 def test_the_longest_waits_are_shown_and_the_rest_is_added_up() -> None:

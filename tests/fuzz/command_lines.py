@@ -1,4 +1,5 @@
-"""Random command lines, made of what the commands themselves declare: names, types and numbers of values."""
+"""Random command lines, made of what the commands themselves declare: names, types and numbers of
+values."""
 
 from __future__ import annotations
 

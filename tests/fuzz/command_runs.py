@@ -14,7 +14,13 @@ from findings import place_of
 
 MAY_FAIL = ("validate", "diagnose", "measure")
 """Commands that end with 1 for what they find; of the others 1 would be a bug of the simulator."""
-_BUGS = ("Traceback", "bug in simctl", " encountered in ", "cannot write the output", "object at 0x")
+_BUGS = (
+    "Traceback",
+    "bug in simctl",
+    " encountered in ",
+    "cannot write the output",
+    "object at 0x",
+)
 _LINE = 4000
 
 
@@ -83,7 +89,10 @@ def _answer(done: Done) -> Iterator[str]:
     try:
         if how == "json":
             json.loads(done.out, parse_constant=_refused)
-        if how == "csv" and len({len(row) for row in csv.reader(io.StringIO(done.out), strict=True)}) > 1:
+        if (
+            how == "csv"
+            and len({len(row) for row in csv.reader(io.StringIO(done.out), strict=True)}) > 1
+        ):
             yield "rows of several lengths"
     except (ValueError, csv.Error) as error:
         yield f"no {how}: {str(error)[:60]}"
@@ -91,7 +100,9 @@ def _answer(done: Done) -> Iterator[str]:
 
 def _format(words: Sequence[str]) -> str:
     """The last that is asked for."""
-    given = [after for word, after in zip(words, [*words[1:], ""], strict=True) if word == "--format"]
+    given = [
+        after for word, after in zip(words, [*words[1:], ""], strict=True) if word == "--format"
+    ]
     return given[-1] if given else "table"
 
 

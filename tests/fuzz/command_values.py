@@ -7,17 +7,90 @@ from random import Random
 
 Value = Callable[[Random], str]
 SHAPES = (
-    *("ring", "star", "full_mesh", "full_mesh_one_port", "bus", "line", "tree", "grid", "torus", "hypercube"),
+    *(
+        "ring",
+        "star",
+        "full_mesh",
+        "full_mesh_one_port",
+        "bus",
+        "line",
+        "tree",
+        "grid",
+        "torus",
+        "hypercube",
+    ),
     *("nodes", "leaf_spine", "fat_tree", "dragonfly"),
 )
 LINKS = ("bandwidth", "latency", "gap")
 """Options that describe the links of a shape."""
 HOSTILE = (
-    *("", " ", "-", "--", "-1", "0", "nan", "inf", "-inf", "1e400", "1e-400", "9" * 40, "x" * 300, "\0", "a\nb", "é"),
-    *("\udcff", "%s", "{}", "[1]", "../..", "/", "/dev/null", "/proc/self/mem", "a,b", ",", "1,,2", "8..", "..8"),
-    *("8..2", "1..1e9", "2..64:x1", "64M", "64mib", "5B", "1e300B", "0B/s", "-5us", "1:1", "ring:", "star:x=1", ":"),
-    *("hgx_h100:nodes=0", "torus:dims=0", "torus:dims=9999x9999", "ddp:bucket=nan", "resnet50:batch=-1", "no.yaml"),
-    *("empty.txt", "binary.bin", "a_folder", "--frob", "--format", "--format=xml", "-h", "--version", "--p=0"),
+    *(
+        "",
+        " ",
+        "-",
+        "--",
+        "-1",
+        "0",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "1e-400",
+        "9" * 40,
+        "x" * 300,
+        "\0",
+        "a\nb",
+        "é",
+    ),
+    *(
+        "\udcff",
+        "%s",
+        "{}",
+        "[1]",
+        "../..",
+        "/",
+        "/dev/null",
+        "/proc/self/mem",
+        "a,b",
+        ",",
+        "1,,2",
+        "8..",
+        "..8",
+    ),
+    *(
+        "8..2",
+        "1..1e9",
+        "2..64:x1",
+        "64M",
+        "64mib",
+        "5B",
+        "1e300B",
+        "0B/s",
+        "-5us",
+        "1:1",
+        "ring:",
+        "star:x=1",
+        ":",
+    ),
+    *(
+        "hgx_h100:nodes=0",
+        "torus:dims=0",
+        "torus:dims=9999x9999",
+        "ddp:bucket=nan",
+        "resnet50:batch=-1",
+        "no.yaml",
+    ),
+    *(
+        "empty.txt",
+        "binary.bin",
+        "a_folder",
+        "--frob",
+        "--format",
+        "--format=xml",
+        "-h",
+        "--version",
+        "--p=0",
+    ),
 )
 
 
@@ -30,19 +103,77 @@ def _several(*values: str, most: int = 3) -> Value:
 
 
 _WITH_OPTIONS = (
-    *("torus:dims=2x2", "grid:dims=2x4,periodic=yes", "tree:branching=3", "nodes:per_node=4", "full_mesh:ports=one"),
-    *("leaf_spine:ports_per_leaf=4,spines=2", "fat_tree:k=4", "dragonfly:hosts=2,routers=2,global_links=1"),
+    *(
+        "torus:dims=2x2",
+        "grid:dims=2x4,periodic=yes",
+        "tree:branching=3",
+        "nodes:per_node=4",
+        "full_mesh:ports=one",
+    ),
+    *(
+        "leaf_spine:ports_per_leaf=4,spines=2",
+        "fat_tree:k=4",
+        "dragonfly:hosts=2,routers=2,global_links=1",
+    ),
 )
 _MACHINES = (
-    *("dgx1", "hgx_h100:nodes=2", "leonardo", "mn5_acc:nodes=2", "alps:nodes=2,network=leaf_spine", "mi300x"),
-    *("pcie_box:nics=1", "hgx_h100:nodes=1,sharp=yes", "dgx_a100:nodes=1,paths=hash", "b200:nodes=2,port=hdr"),
+    *(
+        "dgx1",
+        "hgx_h100:nodes=2",
+        "leonardo",
+        "mn5_acc:nodes=2",
+        "alps:nodes=2,network=leaf_spine",
+        "mi300x",
+    ),
+    *(
+        "pcie_box:nics=1",
+        "hgx_h100:nodes=1,sharp=yes",
+        "dgx_a100:nodes=1,paths=hash",
+        "b200:nodes=2,port=hdr",
+    ),
 )
-_FILES = ("machine.yaml", "machine.json", "machine.graphml", "nccl.xml", "topo.txt", "machine.yaml:nodes=2")
+_FILES = (
+    "machine.yaml",
+    "machine.json",
+    "machine.graphml",
+    "nccl.xml",
+    "topo.txt",
+    "machine.yaml:nodes=2",
+)
 _ALGORITHMS = (
-    *("ring", "ring", "naive", "tree", "rings", "halving_doubling", "double_tree", "recursive_doubling", "chain"),
-    *("binary_tree", "nvls", "sharp", "gloo_reduce", "parameter_server", "shift", "ring_all_gather", "pairwise"),
+    *(
+        "ring",
+        "ring",
+        "naive",
+        "tree",
+        "rings",
+        "halving_doubling",
+        "double_tree",
+        "recursive_doubling",
+        "chain",
+    ),
+    *(
+        "binary_tree",
+        "nvls",
+        "sharp",
+        "gloo_reduce",
+        "parameter_server",
+        "shift",
+        "ring_all_gather",
+        "pairwise",
+    ),
 )
-RUNS = ("h100.csv", "log.txt", "small.csv", "latency.txt", "runs.csv", "both.log", "all.json", "logs", "families")
+RUNS = (
+    "h100.csv",
+    "log.txt",
+    "small.csv",
+    "latency.txt",
+    "runs.csv",
+    "both.log",
+    "all.json",
+    "logs",
+    "families",
+)
 FAMILIES, SILENT = "families", ("both.log", "latency.txt")
 """A folder with an index, and files that do not say how many ranks took part."""
 PROFILES = ("mn5_acc", "h100_cluster", "abci_v100", "profile.yaml", "leonardo_cpu")
@@ -93,16 +224,55 @@ VALUES: dict[str, Value] = {
     "png": _of("machine.png", "machine.svg"),
     "timeline": _of("line.png", "line.svg", "line.pdf", "line.json"),
     "profile": _of(*PROFILES),
-    "model": _of("model.yaml", "model.yaml", "trace.json", "model.json", "resnet50:batch=8", "vgg16", "bert_base"),
+    "model": _of(
+        "model.yaml",
+        "model.yaml",
+        "trace.json",
+        "model.json",
+        "resnet50:batch=8",
+        "vgg16",
+        "bert_base",
+    ),
     "strategy": _of(
-        *("ddp", "ddp:algo=ring", "ddp:overlap=no,bucket=1MiB", "ddp:streams=2,accumulate=2", "ddp:find_unused=yes"),
-        *("ddp:sync_batch_norm=yes,compress=yes", "dp", "dp:scatter=no", "ssgd", "ssgd:pipelined=yes,server=sharded"),
-        *("asgd", "asgd:server=sharded", "ssp:bound=1", "ssp:bound=0", "local_sgd", "local_sgd:every=2,algo=rings"),
-        *("ddp:startup=yes", "ddp:launch=10us,slowdown=0.1", "ssgd:server=gpu,scatter=yes", "ddp:prepare=2ms"),
+        *(
+            "ddp",
+            "ddp:algo=ring",
+            "ddp:overlap=no,bucket=1MiB",
+            "ddp:streams=2,accumulate=2",
+            "ddp:find_unused=yes",
+        ),
+        *(
+            "ddp:sync_batch_norm=yes,compress=yes",
+            "dp",
+            "dp:scatter=no",
+            "ssgd",
+            "ssgd:pipelined=yes,server=sharded",
+        ),
+        *(
+            "asgd",
+            "asgd:server=sharded",
+            "ssp:bound=1",
+            "ssp:bound=0",
+            "local_sgd",
+            "local_sgd:every=2,algo=rings",
+        ),
+        *(
+            "ddp:startup=yes",
+            "ddp:launch=10us,slowdown=0.1",
+            "ssgd:server=gpu,scatter=yes",
+            "ddp:prepare=2ms",
+        ),
     ),
     "bucket": _of("25MiB", "0", "1KiB"),
     "steps": _of("1", "2", "5", "9"),
-    "sweep": _of("bucket=1MiB..4MiB:x2", "overlap=yes,no", "batch=8,16", "every=1,2", "bound=0,2", "server=gpu,worker"),
+    "sweep": _of(
+        "bucket=1MiB..4MiB:x2",
+        "overlap=yes,no",
+        "batch=8,16",
+        "every=1,2",
+        "bound=0,2",
+        "server=gpu,worker",
+    ),
     "straggler": _of("1:1.5", "0:2", "1:1.2,0:3"),
     "noise": _of("lognormal:0.1", "noise.txt", "lognormal:0"),
     "slow_link": _of("1:0.5", "0:0.1"),
@@ -118,7 +288,9 @@ VALUES: dict[str, Value] = {
     "optimizer": _of("sgd", "adamw"),
     "backend": _of(*["gloo"] * 8, "nccl", "mpi"),
     "nproc": _of("2", "2", "2,3", "1"),
-    "collectives": _several("all_reduce", "ring", "broadcast", "barrier", "all_gather", "tree", "naive"),
+    "collectives": _several(
+        "all_reduce", "ring", "broadcast", "barrier", "all_gather", "tree", "naive"
+    ),
     "sizes": _of("4KiB", "4KiB,8KiB", "1KiB..16KiB:x4"),
     "repetitions": _of("1", "3"),
     "warmup": _of("1", "2"),
@@ -147,7 +319,9 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
     (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
-    (("validate",), "algo"): _of("ring", "tree", "rings", "double_tree", "halving_doubling", "naive"),
+    (("validate",), "algo"): _of(
+        "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"
+    ),
     (("validate",), "files"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
     (("validate",), "p"): _of("4"),
     (("diagnose",), "p"): _of("4"),

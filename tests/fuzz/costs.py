@@ -12,7 +12,8 @@ from pathlib import Path
 
 SECONDS = 5.0
 MEGABYTES = 500.0
-"""The most that one case may cost: time of this process's CPU, and memory beyond what is held already."""
+"""The most that one case may cost: time of this process's CPU, and memory beyond what is held
+already."""
 HANGS = 120
 """Seconds of the clock after which a case has hung."""
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -56,7 +57,8 @@ def _hung(*_: object) -> None:
 
 
 def _forget_peak() -> float:
-    """The megabytes that the process holds; from here on they are its peak, where Linux allows that."""
+    """The megabytes that the process holds; from here on they are its peak, where Linux allows
+    that."""
     try:
         _RESET.write_text("5")
     except OSError:

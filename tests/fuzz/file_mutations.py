@@ -15,15 +15,87 @@ MOST = 2**22
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _TOKEN = re.compile(rb"[A-Za-z_][\w.]*|\d[\w.]*|[^\w\s]")
 _NUMBERS = (
-    *(b"0", b"-0", b"-1", b"1", b"2", b"1e400", b"-1e400", b"1e308", b"1e-400", b"1e-320", b"nan", b"inf", b"-inf"),
-    *(b"N/A", b"null", b"true", b"0x10", b"1_000", b"1,5", b"1.", b".5", b"1e", b"--1", b"+3", b"0.1", b"999999999"),
-    *(b"2147483648", b"9223372036854775807", b"9223372036854775808", b"1" + b"0" * 25, b"9" * 400, b"9" * 5000),
+    *(
+        b"0",
+        b"-0",
+        b"-1",
+        b"1",
+        b"2",
+        b"1e400",
+        b"-1e400",
+        b"1e308",
+        b"1e-400",
+        b"1e-320",
+        b"nan",
+        b"inf",
+        b"-inf",
+    ),
+    *(
+        b"N/A",
+        b"null",
+        b"true",
+        b"0x10",
+        b"1_000",
+        b"1,5",
+        b"1.",
+        b".5",
+        b"1e",
+        b"--1",
+        b"+3",
+        b"0.1",
+        b"999999999",
+    ),
+    *(
+        b"2147483648",
+        b"9223372036854775807",
+        b"9223372036854775808",
+        b"1" + b"0" * 25,
+        b"9" * 400,
+        b"9" * 5000,
+    ),
     *("٣".encode(), "²".encode(), "１２".encode(), b"1e5", b"1e22", b"4294967296"),
 )
 _WORDS = (
-    *(b"null", b"[]", b"{}", b'""', b"''", b"[[]]", b"{a: b}", b"true", b"~", b"!!python/object:x", b"&a", b"*a"),
-    *(b"<!DOCTYPE x>", b"&amp;", b"&x;", b"#", b"-", b":", b",", b'"', b"'", b"\\", b"\\u0000", b"\\ud800", b"%s"),
-    *("é".encode(), "\u2028".encode(), "\u202e".encode(), "😀".encode(), b"\x1b[31m", b"\t", b"\r", b"\x0c", b"\x85"),
+    *(
+        b"null",
+        b"[]",
+        b"{}",
+        b'""',
+        b"''",
+        b"[[]]",
+        b"{a: b}",
+        b"true",
+        b"~",
+        b"!!python/object:x",
+        b"&a",
+        b"*a",
+    ),
+    *(
+        b"<!DOCTYPE x>",
+        b"&amp;",
+        b"&x;",
+        b"#",
+        b"-",
+        b":",
+        b",",
+        b'"',
+        b"'",
+        b"\\",
+        b"\\u0000",
+        b"\\ud800",
+        b"%s",
+    ),
+    *(
+        "é".encode(),
+        "\u2028".encode(),
+        "\u202e".encode(),
+        "😀".encode(),
+        b"\x1b[31m",
+        b"\t",
+        b"\r",
+        b"\x0c",
+        b"\x85",
+    ),
 )
 _OPENINGS = (b"[", b"{", b"(", b'{"a":', b"[{", b"<a>", b"- ", b"<pci>", b'"', b"? ", b"  ")
 
@@ -42,7 +114,11 @@ def mutated(data: bytes, others: Sequence[bytes], random: Random) -> Mutated:
         return Mutated(gzip.compress(inside.data, 1, mtime=0), ("unpacked", *inside.how))
     names = random.choices(_CHOICES, k=random.choice((1, 1, 2, 3)))
     for name in names:
-        data = _spliced(data, random.choice(others), random) if name == _SPLICE else MUTATIONS[name](data, random)
+        data = (
+            _spliced(data, random.choice(others), random)
+            if name == _SPLICE
+            else MUTATIONS[name](data, random)
+        )
         data = data[:MOST]
     return Mutated(data, tuple(names))
 
@@ -101,7 +177,9 @@ def _lines_joined(data: bytes, random: Random) -> bytes:
 
 def _number(data: bytes, random: Random) -> bytes:
     found = list(_NUMBER.finditer(data))
-    for match in sorted(random.sample(found, min(len(found), random.choice((1, 2, 8)))), key=re.Match.start)[::-1]:
+    for match in sorted(
+        random.sample(found, min(len(found), random.choice((1, 2, 8)))), key=re.Match.start
+    )[::-1]:
         data = data[: match.start()] + random.choice(_NUMBERS) + data[match.end() :]
     return data
 
@@ -147,7 +225,11 @@ def _nested(data: bytes, random: Random) -> bytes:
 
 def _long_line(data: bytes, random: Random) -> bytes:
     at = random.randint(0, len(data))
-    return data[:at] + random.choice((b"x", b" ", b"9", b"- ", b"1,", b"<", b"# ", b"\r")) * 70_000 + data[at:]
+    return (
+        data[:at]
+        + random.choice((b"x", b" ", b"9", b"- ", b"1,", b"<", b"# ", b"\r")) * 70_000
+        + data[at:]
+    )
 
 
 def _grown(data: bytes, random: Random) -> bytes:
@@ -156,7 +238,21 @@ def _grown(data: bytes, random: Random) -> bytes:
 
 
 def _nothing(data: bytes, random: Random) -> bytes:
-    return random.choice((b"", b" ", b"\n" * 100, b"\xef\xbb\xbf", b"\0", b"{}", b"[]", b"<a/>", b"null", b"0", b"---"))
+    return random.choice(
+        (
+            b"",
+            b" ",
+            b"\n" * 100,
+            b"\xef\xbb\xbf",
+            b"\0",
+            b"{}",
+            b"[]",
+            b"<a/>",
+            b"null",
+            b"0",
+            b"---",
+        )
+    )
 
 
 def _zero_bytes(data: bytes, random: Random) -> bytes:
@@ -171,11 +267,15 @@ def _encoded(data: bytes, random: Random) -> bytes:
 
 
 def _line_ends(data: bytes, random: Random) -> bytes:
-    return data.replace(b"\n", random.choice((b"\r\n", b"\r", b"\n\n", b"\r\r\n", b"\x0b", "\u2028".encode(), b" ")))
+    return data.replace(
+        b"\n", random.choice((b"\r\n", b"\r", b"\n\n", b"\r\r\n", b"\x0b", "\u2028".encode(), b" "))
+    )
 
 
 def _quotes(data: bytes, random: Random) -> bytes:
-    return data.replace(*random.choice(((b'"', b"'"), (b"'", b'"'), (b":", b"="), (b",", b";"), (b".", b","))))
+    return data.replace(
+        *random.choice(((b'"', b"'"), (b"'", b'"'), (b":", b"="), (b",", b";"), (b".", b",")))
+    )
 
 
 def _spliced(data: bytes, other: bytes, random: Random) -> bytes:
@@ -210,4 +310,5 @@ MUTATIONS: dict[str, Mutation] = {
 _SPLICE = "splice"
 _OFTEN = ("number",) * 8 + ("every number", "token", "columns") * 4 + ("word",) * 2
 _CHOICES = (*MUTATIONS, *_OFTEN, _SPLICE)
-"""Small damage is the likeliest: what is wrong from end to end is refused at once, and always for the same reason."""
+"""Small damage is the likeliest: what is wrong from end to end is refused at once, and always for
+the same reason."""

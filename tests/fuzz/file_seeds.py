@@ -29,7 +29,8 @@ _OSU_RATES = (
 _RUNS = (
     "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
     "backend,device,dtype,library,topology,source\n"
-    "all_reduce,ring,,2,1,4096,1,61.5,60.1,70.2,62.0,0.05,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
+    "all_reduce,ring,,2,1,4096,1,61.5,60.1,70.2,62.0,0.05,100,0,gloo,cpu,float32,torch "
+    "2.13.0,,host\n"
     "all_reduce,,,2,1,8192,1,75.25,71.0,80.5,76.0,0.04,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
     "barrier,,,2,1,0,0,40.0,38.0,45.0,41.0,0.1,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
 )
@@ -43,7 +44,12 @@ _MODEL = json.dumps(
         "name": "m",
         "batch": 4,
         "layers": [
-            {"name": "a", "forward": "1ms", "backward": "2ms", "parameters": {"weight": "4MB", "bias": "4kB"}},
+            {
+                "name": "a",
+                "forward": "1ms",
+                "backward": "2ms",
+                "parameters": {"weight": "4MB", "bias": "4kB"},
+            },
             {"name": "b", "forward": "100us", "backward": "0s", "parameters": "1MiB"},
         ],
     },
@@ -59,7 +65,11 @@ class Seed(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        return "".join(Path(self.name).suffixes[-2:]) if self.name.endswith(".gz") else Path(self.name).suffix
+        return (
+            "".join(Path(self.name).suffixes[-2:])
+            if self.name.endswith(".gz")
+            else Path(self.name).suffix
+        )
 
 
 @cache
@@ -75,10 +85,17 @@ def _files(*patterns: str) -> Iterator[Seed]:
 
 
 def _measurements() -> Iterator[Seed]:
-    yield from _files("examples/*.csv", "examples/*.log", "tests/experiments/measurements/data/*.log")
-    yield Seed("gloo.csv", b"\n".join((ROOT / "examples/lab/gloo.csv").read_bytes().split(b"\n")[:40]))
+    yield from _files(
+        "examples/*.csv", "examples/*.log", "tests/experiments/measurements/data/*.log"
+    )
+    yield Seed(
+        "gloo.csv", b"\n".join((ROOT / "examples/lab/gloo.csv").read_bytes().split(b"\n")[:40])
+    )
     yield Seed("log.txt", nccl_logs.log().encode())
-    yield Seed("tagged.out", "".join(f"[1,0]<stdout>: {line}\n" for line in nccl_logs.log().splitlines()).encode())
+    yield Seed(
+        "tagged.out",
+        "".join(f"[1,0]<stdout>: {line}\n" for line in nccl_logs.log().splitlines()).encode(),
+    )
     yield Seed("all.json", json.dumps(_document(), indent=1).encode())
     yield Seed("latency.txt", _OSU.encode())
     yield Seed("rates.txt", _OSU_RATES.encode())
@@ -88,7 +105,13 @@ def _measurements() -> Iterator[Seed]:
 
 def _document() -> dict[str, Any]:
     """An nccl-tests run as its option -J writes it."""
-    device = {"group": 0, "pid": 4242, "hostname": "node0", "device_hex": "0x01", "device_info": "NVIDIA H100"}
+    device = {
+        "group": 0,
+        "pid": 4242,
+        "hostname": "node0",
+        "device_hex": "0x01",
+        "device_info": "NVIDIA H100",
+    }
     times = ((1024, 21.92), (131072, 40.57), (16777216, 1311.4))
     return {
         "version": 2,
@@ -111,7 +134,12 @@ def _document() -> dict[str, Any]:
 
 def _result(size: int, microseconds: float) -> dict[str, Any]:
     rate = size / microseconds / 1e3
-    place = {"time": microseconds, "alg_bw": round(rate, 6), "bus_bw": round(1.5 * rate, 6), "nwrong": 0.0}
+    place = {
+        "time": microseconds,
+        "alg_bw": round(rate, 6),
+        "bus_bw": round(1.5 * rate, 6),
+        "nwrong": 0.0,
+    }
     kind = {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1"}
     return {**kind, "out_of_place": place, "in_place": place}
 
@@ -139,17 +167,47 @@ def _trace() -> dict[str, Any]:
     """A Kineto trace of a step of one linear layer and a relu, with a kernel."""
     evaluate = "autograd::engine::evaluate_function: "
     acts: tuple[tuple[str, float, float, dict[str, Any]], ...] = (
-        ("aten::linear", 0, 100, {"Sequence number": 5, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float"] * 2}),
-        ("aten::relu", 100, 10, {"Sequence number": 6, "Input Dims": [[8, 2]], "Input type": ["float"]}),
+        (
+            "aten::linear",
+            0,
+            100,
+            {"Sequence number": 5, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float"] * 2},
+        ),
+        (
+            "aten::relu",
+            100,
+            10,
+            {"Sequence number": 6, "Input Dims": [[8, 2]], "Input type": ["float"]},
+        ),
         (f"{evaluate}ReluBackward0", 200, 20, {"Sequence number": 6}),
         (f"{evaluate}TBackward0", 220, 50, {"Sequence number": 5, "External id": 7}),
         (f"{evaluate}torch::autograd::AccumulateGrad", 300, 40, {}),
-        ("torch::autograd::AccumulateGrad", 301, 4, {"Input Dims": [[2, 4]], "Input type": ["float"]}),
+        (
+            "torch::autograd::AccumulateGrad",
+            301,
+            4,
+            {"Input Dims": [[2, 4]], "Input type": ["float"]},
+        ),
     )
     form = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
-    events = [form | {"name": name, "ts": at, "dur": us, "args": args} for name, at, us, args in acts]
-    step = form | {"cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 400, "dur": 20, "args": {}}
-    kernel = form | {"cat": "kernel", "name": "gemm", "tid": 7, "ts": 230, "dur": 30, "args": {"External id": 7}}
+    events = [
+        form | {"name": name, "ts": at, "dur": us, "args": args} for name, at, us, args in acts
+    ]
+    step = form | {
+        "cat": "user_annotation",
+        "name": "Optimizer.step#SGD.step",
+        "ts": 400,
+        "dur": 20,
+        "args": {},
+    }
+    kernel = form | {
+        "cat": "kernel",
+        "name": "gemm",
+        "tid": 7,
+        "ts": 230,
+        "dur": 30,
+        "args": {"External id": 7},
+    }
     return {"traceEvents": [*events, step, kernel], "deviceProperties": [{"name": "NVIDIA H100"}]}
 
 

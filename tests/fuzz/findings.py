@@ -15,9 +15,11 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Request:
-    """How many cases, of which seed; findings are kept in `folder`, and `say` tells what became of all.
+    """How many cases, of which seed; findings are kept in `folder`, and `say` tells what became of
+    all.
 
-    Without a count there are few cases, and time and memory are not judged: a busy machine is no failure.
+    Without a count there are few cases, and time and memory are not judged: a busy machine is no
+    failure.
     """
 
     count: int | None
@@ -58,7 +60,10 @@ class Finding:
             kinds[one.kind].append(one)
         lines = [f"{len(found)} findings of {len(kinds)} kinds"]
         for kind, alike in kinds.items():
-            lines += [f"{kind}: {len(alike)} times", *(f"    {one.case}: {one.text}" for one in alike[:_SHOWN])]
+            lines += [
+                f"{kind}: {len(alike)} times",
+                *(f"    {one.case}: {one.text}" for one in alike[:_SHOWN]),
+            ]
         return "\n".join(lines)
 
 
@@ -67,6 +72,7 @@ def place_of(error: BaseException) -> str:
     ours = [
         f"{Path(frame.filename).relative_to(ROOT)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(ROOT) and "fuzz" not in Path(frame.filename).parts[-2:]
+        if Path(frame.filename).is_relative_to(ROOT)
+        and "fuzz" not in Path(frame.filename).parts[-2:]
     ]
     return f"{type(error).__name__} at {' < '.join(ours[:-4:-1])}"

@@ -1,4 +1,5 @@
-"""Random command lines: an exit code of 0, 1 or 2, one line for a mistake, and never a traceback."""
+"""Random command lines: an exit code of 0, 1 or 2, one line for a mistake, and never a
+traceback."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ wrong = 3
 PAIRS = "collective,ranks,nodes,size_bytes,time_us,library\n" + "".join(
     f"send_recv,2,2,{4**k},{3 + 4**k / 12000:.3f},MPI 1\n" for k in range(4, 12)
 )
-INDEX = "case,family,collective,ranks,nodes\none,F01 one,all_reduce,4,4\ntwo,F02 other,all_reduce,4,4\n"
+INDEX = (
+    "case,family,collective,ranks,nodes\none,F01 one,all_reduce,4,4\ntwo,F02 other,all_reduce,4,4\n"
+)
 SMALL = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n" + "".join(
     f"all_reduce,ring,{p},{p},{size},{5 + 2 * (p - 1) * (3 + size / p / 2000):.3f},MPI 1\n"
     for p in (2, 4)
@@ -75,7 +78,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "tests/topologies/readers/data/smi_cube_mesh.txt": "topo.txt",
     }.items():
         (tmp_path / name).write_bytes((root / source).read_bytes())
-    for name, text in {"module.py": MODULE, "small.csv": SMALL, "pairs.csv": PAIRS, "empty.txt": ""}.items():
+    for name, text in {
+        "module.py": MODULE,
+        "small.csv": SMALL,
+        "pairs.csv": PAIRS,
+        "empty.txt": "",
+    }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "binary.bin").write_bytes(bytes(range(256)))
     (tmp_path / "a_folder").mkdir()
@@ -98,7 +106,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
-def test_a_command_line_succeeds_or_is_refused(path: tuple[str, ...], folder: Path, fuzz: Request) -> None:
+def test_a_command_line_succeeds_or_is_refused(
+    path: tuple[str, ...], folder: Path, fuzz: Request
+) -> None:
     share = SHARES.get(path, LEAST)
     warm(folder, torch=path == ("profile-model",))
     outcomes, wrong = Counter[int](), list[Finding]()
@@ -132,7 +142,17 @@ def warm(folder: Path, torch: bool) -> None:
     import matplotlib.figure  # noqa: F401
 
     for sharing in ("fifo", "fair"):
-        run(["run", "--engine", "compiled", "--sharing", sharing, "--timeline", str(folder / "warm.png")])
+        run(
+            [
+                "run",
+                "--engine",
+                "compiled",
+                "--sharing",
+                sharing,
+                "--timeline",
+                str(folder / "warm.png"),
+            ]
+        )
     (folder / "warm.png").unlink()
 
 
@@ -145,7 +165,9 @@ def test_every_option_has_values(path: tuple[str, ...]) -> None:
 
 
 def test_a_seed_makes_the_same_command_lines() -> None:
-    lines = [[command_line(path, Random(f"{seed} {path}")) for path in commands()] for seed in (1, 1, 2)]
+    lines = [
+        [command_line(path, Random(f"{seed} {path}")) for path in commands()] for seed in (1, 1, 2)
+    ]
     assert lines[0] == lines[1] != lines[2]
 
 
@@ -153,9 +175,17 @@ def test_a_seed_makes_the_same_command_lines() -> None:
     ("done", "found"),
     [
         (Done(["run"], 2, "", "note: this\nsimctl: no algorithm of that name\n"), []),
-        (Done(["run"], 2, "", "simctl: star has no option 'x': write\n  bandwidth  like 50GB/s\n"), []),
+        (
+            Done(
+                ["run"], 2, "", "simctl: star has no option 'x': write\n  bandwidth  like 50GB/s\n"
+            ),
+            [],
+        ),
         (Done(["run"], 2, "", "simctl: one\nsimctl: two\n"), ["2 lines for a mistake"]),
-        (Done(["run"], 2, "a table", "simctl: no algorithm of that name\n"), ["output beside a mistake"]),
+        (
+            Done(["run"], 2, "a table", "simctl: no algorithm of that name\n"),
+            ["output beside a mistake"],
+        ),
         (Done(["run"], 2, "", "ValueError\n"), ["an unclear line for a mistake"]),
         (Done(["run"], 1, "a table", ""), ["exit code 1"]),
         (Done(["diagnose"], 1, "a table", ""), []),

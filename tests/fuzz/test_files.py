@@ -49,7 +49,9 @@ def cases(reader: str, count: int, seed: int, folder: Path) -> Iterator[Case]:
         random = Random(f"{seed} {reader} {number}")
         one = whole[number % len(whole)]
         found = mutated(one.data, everything, random)
-        path = folder / f"mutated{one.suffix}" if reader != "index of a folder" else folder / one.name
+        path = (
+            folder / f"mutated{one.suffix}" if reader != "index of a folder" else folder / one.name
+        )
         path.write_bytes(found.data)
         yield Case(f"{reader} {number}, {one.name}", path, found.how)
         path.unlink()
@@ -62,8 +64,12 @@ def judged(reader: str, case: Case, limits: bool) -> tuple[str, Finding | None]:
         with counted() as cost:
             said = file_readers.refused(reader, case.path)
     except Exception as error:
-        return "wrong", Finding(case.name, place_of(error), f"{str(error)[:150]!r}: {', '.join(case.how)}")
-    if len(said.splitlines()) > 1 and not all(line.startswith("  ") for line in said.splitlines()[1:]):
+        return "wrong", Finding(
+            case.name, place_of(error), f"{str(error)[:150]!r}: {', '.join(case.how)}"
+        )
+    if len(said.splitlines()) > 1 and not all(
+        line.startswith("  ") for line in said.splitlines()[1:]
+    ):
         return "wrong", Finding(case.name, "a refusal of several lines", said)
     if len(said) > LINE:
         return "wrong", Finding(case.name, "a refusal too long to read", said[:LINE])
@@ -109,5 +115,8 @@ def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_seed_makes_the_same_files(tmp_path: Path) -> None:
-    made = [[case.path.read_bytes() for case in cases("profile", 20, seed, tmp_path)] for seed in (1, 1, 2)]
+    made = [
+        [case.path.read_bytes() for case in cases("profile", 20, seed, tmp_path)]
+        for seed in (1, 1, 2)
+    ]
     assert made[0] == made[1] != made[2]

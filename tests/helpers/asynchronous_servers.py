@@ -18,7 +18,9 @@ from topologies.catalogue import find as machine
 
 FREE = 1e30
 """A bandwidth at which a byte takes no time that a double can see beside a second."""
-MODEL = Model("model", 8, (Layer("fc", 1.0, 2.0, tensors=(Tensor("w", 1.0),)),), memory_bandwidth=10.0)
+MODEL = Model(
+    "model", 8, (Layer("fc", 1.0, 2.0, tensors=(Tensor("w", 1.0),)),), memory_bandwidth=10.0
+)
 CYCLE = 3.0
 """Forward and backward of MODEL."""
 
@@ -33,13 +35,17 @@ def planned(
     model: Model = MODEL,
     **how: object,
 ) -> Plan:
-    topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(bandwidth, latency))
+    topology = machine("star").build(
+        max(ranks, 2), strategy.servers(ranks), Figures(bandwidth, latency)
+    )
     if ranks == 1:
         topology = replace(topology, placement=topology.placement[[0, -1]])
     return strategy.plan(model, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
 
 
-def ran(strategy: ASGD, ranks: int, steps: int, *network: float, **how: object) -> tuple[Plan, Timeline, Measures]:
+def ran(
+    strategy: ASGD, ranks: int, steps: int, *network: float, **how: object
+) -> tuple[Plan, Timeline, Measures]:
     plan = planned(strategy, ranks, steps, *network, **how)  # type: ignore[arg-type]
     timeline = simulate(plan.schedule, plan.topology)
     return plan, timeline, measure(plan, timeline)
@@ -52,7 +58,12 @@ def applied(plan: Plan, timeline: Timeline) -> npt.NDArray[np.float64]:
 
 STRATEGIES = st.one_of(
     st.builds(ASGD, server=st.sampled_from(SERVERS), update=st.sampled_from([0.0, 0.5, 2.0])),
-    st.builds(SSP, server=st.sampled_from(SERVERS), update=st.sampled_from([0.0, 0.5, 2.0]), bound=st.integers(0, 2)),
+    st.builds(
+        SSP,
+        server=st.sampled_from(SERVERS),
+        update=st.sampled_from([0.0, 0.5, 2.0]),
+        bound=st.integers(0, 2),
+    ),
 )
 CONDITIONS = st.fixed_dictionaries(
     {"sigma": st.sampled_from([0.0, 0.5]), "seed": st.integers(0, 99)},

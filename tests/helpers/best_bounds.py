@@ -19,14 +19,19 @@ COLLECTIVES = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST, ALL_TO
 PORTS = ["latency", "injection port", "ejection port", "all ports"]
 
 
-def ports(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> list[float]:
-    """Seconds of the bounds that there always are: latency, injection port, ejection port, all ports."""
+def ports(
+    collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0
+) -> list[float]:
+    """Seconds of the bounds that there always are: latency, injection port, ejection port, all
+    ports."""
     found = bounds(collective, topology, workers, nbytes)
     assert [bound.name for bound in found[:4]] == PORTS
     assert [bound.seconds for bound in found[4:]] == sorted(bound.seconds for bound in found[4:])
     return [bound.seconds for bound in found[:4]]
 
 
-def best(collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0) -> tuple[object, object]:
+def best(
+    collective: Collective, topology: Topology, workers: int = 4, nbytes: float = 12.0
+) -> tuple[object, object]:
     """Name and seconds of the best bound, without latency."""
     return best_bound(collective, replace(topology, latency=0 * topology.latency), workers, nbytes)

@@ -10,7 +10,8 @@ from simulator.timeline import Timeline
 
 
 def check_that_causes_add_up(timeline: Timeline, ranks: int) -> None:
-    """A rank's bubbles of all causes are the time in which it does not compute, if it computes at all."""
+    """A rank's bubbles of all causes are the time in which it does not compute, if it computes at
+    all."""
     found, schedule = bubbles(timeline), timeline.schedule
     assert (found.seconds >= 0).all()
     for rank in range(ranks):

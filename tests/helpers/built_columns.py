@@ -7,7 +7,17 @@ from topologies.topology import Topology
 
 NAN, INF = float("nan"), float("inf")
 COLUMNS = (
-    *("node", "reduction", "copy", "in_network", "placement", "source", "target", "latency", "assumed"),
+    *(
+        "node",
+        "reduction",
+        "copy",
+        "in_network",
+        "placement",
+        "source",
+        "target",
+        "latency",
+        "assumed",
+    ),
     *("link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
 )
 SECONDS = st.sampled_from((0.0, 1e-6, 0.1, 3.0))
@@ -40,5 +50,7 @@ def pair(name: str = "pair") -> Topology:
     builder = TopologyBuilder(name)
     builder.device("gpu")
     builder.device("switch", "switch", in_network=True)
-    builder.connect("gpu", "switch", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink", assumed=True)
+    builder.connect(
+        "gpu", "switch", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink", assumed=True
+    )
     return builder.build(["gpu"])

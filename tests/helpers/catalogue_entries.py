@@ -1,8 +1,12 @@
-"""What the catalogue has: the options of its shapes and machines, and the devices of its machines."""
+"""What the catalogue has: the options of its shapes and machines, and the devices of its
+machines."""
 
 LINK_KEYS = ["bandwidth", "latency", "gap"]
 SHAPE_KEYS = {
-    **{name: [*LINK_KEYS] for name in ("ring", "star", "full_mesh_one_port", "bus", "line", "hypercube")},
+    **{
+        name: [*LINK_KEYS]
+        for name in ("ring", "star", "full_mesh_one_port", "bus", "line", "hypercube")
+    },
     "full_mesh": [*LINK_KEYS, "ports"],
     "tree": [*LINK_KEYS, "branching"],
     "grid": [*LINK_KEYS, "dims", "periodic"],

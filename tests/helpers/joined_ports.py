@@ -24,7 +24,11 @@ def built(join: Join, nodes: int, nics: int = 1, wires: Wires = WIRES, **sizes: 
 
 def switches(topology: Topology, word: str) -> list[str]:
     """The names of the switches of a sort, in order."""
-    return [name for name in topology.device_names if name.rpartition(".")[2].rstrip("0123456789") == word]
+    return [
+        name
+        for name in topology.device_names
+        if name.rpartition(".")[2].rstrip("0123456789") == word
+    ]
 
 
 def across(topology: Topology, inside: set[str]) -> float:
@@ -35,7 +39,10 @@ def across(topology: Topology, inside: set[str]) -> float:
 
 def below(topology: Topology, tops: list[str]) -> set[str]:
     """The switches given and the ports on them."""
-    return {*tops, *(port for top in tops for port in topology.graph.successors(top) if "nic" in port)}
+    return {
+        *tops,
+        *(port for top in tops for port in topology.graph.successors(top) if "nic" in port),
+    }
 
 
 # Other nodes.

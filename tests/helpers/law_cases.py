@@ -16,11 +16,14 @@ from simulator.schedule import Schedule
 from topologies.shapes import SHAPES
 from topologies.topology import Ints
 
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 """Shapes for any number of ranks."""
 SOME = (2, 3, 4, 6, 8, 9, 16, 17)
-"""Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and others."""
+"""Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and
+others."""
 OTHERS = tuple(sorted({*range(2, 34)} - {*SOME}))
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 
@@ -55,5 +58,9 @@ def orders(schedule: Schedule, random: Random) -> list[Ints]:
     """The most backward order there is, one rank far ahead of the others, and one at random."""
     size = len(schedule)
     favourite = random.randrange(schedule.ranks)
-    priorities = (-np.arange(size), schedule.rank != favourite, np.array(random.sample(range(size), size)))
+    priorities = (
+        -np.arange(size),
+        schedule.rank != favourite,
+        np.array(random.sample(range(size), size)),
+    )
     return [topological_order(schedule, priority) for priority in priorities]

@@ -20,4 +20,6 @@ def at(found: Memory, time: float) -> tuple[float, float]:
 
 def steps(found: Memory) -> list[tuple[float, float, float]]:
     """Time, resident and redundant of every step."""
-    return list(zip(found.times.tolist(), found.resident.tolist(), found.redundant.tolist(), strict=True))
+    return list(
+        zip(found.times.tolist(), found.resident.tolist(), found.redundant.tolist(), strict=True)
+    )

@@ -8,10 +8,16 @@ from experiments.measurements.nccl_tests import parse_log
 INFO = "node1:4242:4250 [0] NCCL INFO Channel 00 : 0 1 2 3"
 
 PLACES = "#" + 62 * " " + "out-of-place" + 23 * " " + "in-place"
-HEADER = "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw #wrong"
-UNITS = "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"
+HEADER = (
+    "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw #wrong"
+)
+UNITS = (
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            "
+    "(us)  (GB/s)  (GB/s)"
+)
 OLD_HEADER = (
-    "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error"
+    "#       size         count    type   redop     time   algbw   busbw  error     time   algbw "
+    "  busbw  error"
 )
 SIZES = (8, 1024, 131072, 16777216)
 TIMES = ("20.31", "21.92", "40.57", "1311.4")
@@ -24,7 +30,13 @@ def cell(size: int, time_us: str, wrong: str = "0", factor: float = 1.5) -> str:
     return f"  {time_us:>7}  {algbw:6.2f}  {factor * algbw:6.2f}  {wrong:>5}"
 
 
-def row(size: int, time_us: str, in_place_us: str = "", wrong: str = "0", start: str = "float     sum      -1") -> str:
+def row(
+    size: int,
+    time_us: str,
+    in_place_us: str = "",
+    wrong: str = "0",
+    start: str = "float     sum      -1",
+) -> str:
     """A line of the table, out-of-place and perhaps in-place."""
     second = cell(size, in_place_us) if in_place_us else ""
     return f"{size:12d}  {size // 4:12d}     {start}{cell(size, time_us, wrong)}{second}"
@@ -45,7 +57,8 @@ def preamble(name: str = "all_reduce", ranks: int = 4) -> list[str]:
     """All that stands above the rows."""
     start = [
         f"# Collective test starting: {name}_perf",
-        "# nThread 1 nGpus 1 minBytes 8 maxBytes 16777216 step: 128(factor) warmup iters: 5 iters: 20 validation: 1",
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 16777216 step: 128(factor) warmup iters: 5 "
+        "iters: 20 validation: 1",
         "#",
         "# Using devices",
     ]
@@ -81,13 +94,17 @@ def shaped(factor: float, start: str, in_place_wrong: str = "0") -> list[str]:
     """Rows with the bus factor, type, redop and root of another collective."""
     form = "{0:12d}  {1:12d}     {2}".format
     return [
-        form(size, size // 16, start) + cell(size, us, factor=factor) + cell(size, us, in_place_wrong, factor)
+        form(size, size // 16, start)
+        + cell(size, us, factor=factor)
+        + cell(size, us, in_place_wrong, factor)
         for size, us in zip(SIZES, TIMES, strict=True)
     ]
 
 
 WHOLE = Curve("all_reduce", 4, 2, expected(TIMES), expected(IN_PLACE), "x.log:11", ())
-WHOLE = replace(WHOLE, gpus_per_node=2, device="NVIDIA H100", dtype="float", hosts=("node1", "node2"))
+WHOLE = replace(
+    WHOLE, gpus_per_node=2, device="NVIDIA H100", dtype="float", hosts=("node1", "node2")
+)
 
 
 def same(text: str) -> None:

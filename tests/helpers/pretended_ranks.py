@@ -31,7 +31,8 @@ sys.stdin.read()
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `simctl measure` start these, with torch or without, as if nothing else had started it."""
+    """Let `simctl measure` start these, with torch or without, as if nothing else had started
+    it."""
     monkeypatch.setattr(launching, "WORKER", PRETENDS)
     monkeypatch.setattr(command, "find_spec", lambda name: ModuleSpec(name, None))
     for name in ("MASTER_ADDR", *TORCHRUN, *SRUN, *MPIRUN):

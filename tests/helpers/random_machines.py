@@ -16,7 +16,8 @@ Draw = Callable[[Random], float]
 
 
 class Parameters(NamedTuple):
-    """How each parameter of a random machine is drawn; whether the last rank may share a device with another."""
+    """How each parameter of a random machine is drawn; whether the last rank may share a device
+    with another."""
 
     reduction: Draw
     copy: Draw
@@ -65,13 +66,17 @@ exact_wires = st.lists(
 
 
 def random_machine(random: Random, ranks: int, drawn: Parameters) -> Topology:
-    """A tree with up to two devices more than ranks, links both ways, some of them over one or two of two media."""
+    """A tree with up to two devices more than ranks, links both ways, some of them over one or two
+    of two media."""
     builder = TopologyBuilder("random")
     names = [
         builder.device(f"d{k}", reduction=drawn.reduction(random), copy=drawn.copy(random))
         for k in range(ranks + random.randint(0, 2))
     ]
-    shared = [builder.medium(f"m{k}", drawn.shared_bandwidth(random), drawn.shared_gap(random)) for k in range(2)]
+    shared = [
+        builder.medium(f"m{k}", drawn.shared_bandwidth(random), drawn.shared_gap(random))
+        for k in range(2)
+    ]
     for k in range(1, len(names)):
         parent = names[random.randrange(k)]
         for ends in ((parent, names[k]), (names[k], parent)):
@@ -82,11 +87,16 @@ def random_machine(random: Random, ranks: int, drawn: Parameters) -> Topology:
                 gap=drawn.gap(random),
                 media=random.sample(shared, random.choice((0, 0, 1, 2))),
             )
-    return builder.build([*names[: ranks - 1], random.choice(names) if drawn.together else names[ranks - 1]])
+    return builder.build(
+        [*names[: ranks - 1], random.choice(names) if drawn.together else names[ranks - 1]]
+    )
 
 
-def irregular(topology: Topology, rng: np.random.Generator, low: float = 0.5, high: float = 1.5) -> Topology:
-    """The same machine with every parameter but copying times a number of its own from `low` to `high`."""
+def irregular(
+    topology: Topology, rng: np.random.Generator, low: float = 0.5, high: float = 1.5
+) -> Topology:
+    """The same machine with every parameter but copying times a number of its own from `low` to
+    `high`."""
 
     def around(values: Floats) -> Floats:
         return np.asarray(values * rng.uniform(low, high, len(values)))

@@ -27,7 +27,9 @@ class Mixture(NamedTuple):
     most: int = 20
 
 
-DYADIC_SCHEDULE = Mixture(lambda random: random.randint(0, 4), lambda random: random.randint(0, 4) / 2, most=16)
+DYADIC_SCHEDULE = Mixture(
+    lambda random: random.randint(0, 4), lambda random: random.randint(0, 4) / 2, most=16
+)
 """Ties are exact."""
 
 IRREGULAR_SCHEDULE = Mixture(
@@ -37,7 +39,8 @@ IRREGULAR_SCHEDULE = Mixture(
 
 
 def random_schedule(random: Random, ranks: int, drawn: Mixture) -> Schedule:
-    """Up to `most` operations on two slots and one of scratch, with what they wait for drawn at random besides."""
+    """Up to `most` operations on two slots and one of scratch, with what they wait for drawn at
+    random besides."""
     builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
     for number in range(random.randint(1, drawn.most)):
         one, other = random.randrange(ranks), random.randrange(ranks)

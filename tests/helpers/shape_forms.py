@@ -10,7 +10,16 @@ from topologies.topology import Topology
 
 RANKS = [*range(2, 10), 16, 33]
 COLUMNS = (
-    *("placement", "source", "target", "latency", "link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
+    *(
+        "placement",
+        "source",
+        "target",
+        "latency",
+        "link_indptr",
+        "link_media",
+        "medium_bandwidth",
+        "medium_gap",
+    ),
     *("reduction", "copy"),
 )
 
@@ -22,12 +31,16 @@ def same(one: Topology, other: Topology) -> bool:
         other.device_kinds,
         other.medium_names,
     )
-    return names and all(np.array_equal(getattr(one, column), getattr(other, column)) for column in COLUMNS)
+    return names and all(
+        np.array_equal(getattr(one, column), getattr(other, column)) for column in COLUMNS
+    )
 
 
 def gpu_edges(graph: Any) -> set[tuple[str, str]]:
     """The edges of a networkx graph of numbers, in both directions, as names of GPUs."""
-    return {(f"gpu{one}", f"gpu{other}") for one, other in graph.to_directed().edges if one != other}
+    return {
+        (f"gpu{one}", f"gpu{other}") for one, other in graph.to_directed().edges if one != other
+    }
 
 
 def full_bandwidth(shape: str, ranks: int) -> Topology:

@@ -15,7 +15,8 @@ class Wire(NamedTuple):
 
 
 def route_of(*wires: Wire, reduction: float = 0.0, ranks: int = 2) -> Topology:
-    """A device before, between and after the wires; the ranks are on the first and the last, or on all of them."""
+    """A device before, between and after the wires; the ranks are on the first and the last, or on
+    all of them."""
     builder = TopologyBuilder("route")
     stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(wires) + 1)]
     for wire, one, other in zip(wires, stops, stops[1:], strict=False):

@@ -23,7 +23,8 @@ def between(*transfers: tuple[int, int, float]) -> Schedule:
 
 
 def three_rank_child() -> Schedule:
-    """Two copies to rank 2, a signal that waits for them, a computation on lane 2: to be inlined."""
+    """Two copies to rank 2, a signal that waits for them, a computation on lane 2: to be
+    inlined."""
     child = ScheduleBuilder(3, 30.0, slots=2, phase="inner")
     first = child.copy([0, 1], 2, slot=[0, 1])
     child.phase("told")

@@ -14,7 +14,9 @@ CALM = Conditions()
 
 
 def layer(name: str, forward: float, backward: float, nbytes: float) -> Layer:
-    return Layer(name, forward, backward, tensors=(Tensor(f"{name}.weight", nbytes),) if nbytes else ())
+    return Layer(
+        name, forward, backward, tensors=(Tensor(f"{name}.weight", nbytes),) if nbytes else ()
+    )
 
 
 MODEL = Model(
@@ -31,10 +33,12 @@ def star(ssgd: SSGD, ranks: int, bandwidth: float, latency: float = 0.0) -> Topo
 
 
 def planned(
-    ssgd: SSGD, ranks: int, *, steps: int = 1, bandwidth: float = 2.0, latency: float = 0.0, model: Model = MODEL,
-    conditions: Conditions = CALM,
+    ssgd: SSGD, ranks: int, *, steps: int = 1, bandwidth: float = 2.0, latency: float = 0.0, model:
+    Model = MODEL, conditions: Conditions = CALM,
 ) -> Plan:  # fmt: skip
-    return ssgd.plan(model, Setting(star(ssgd, ranks, bandwidth, latency), ranks, steps, conditions))
+    return ssgd.plan(
+        model, Setting(star(ssgd, ranks, bandwidth, latency), ranks, steps, conditions)
+    )
 
 
 def run(plan: Plan) -> Timeline:
@@ -42,8 +46,9 @@ def run(plan: Plan) -> Timeline:
 
 
 def serial(ssgd: SSGD, ranks: int, bandwidth: float, latency: float, model: Model = MODEL) -> float:
-    """A step on a star: `others` pushes of a shard go into one port, and as many pulls come out of it. The sums wait
-    for the port, or the port is far ahead of them. The batches follow the pulls."""
+    """A step on a star: `others` pushes of a shard go into one port, and as many pulls come out of
+    it. The sums wait for the port, or the port is far ahead of them. The batches follow the
+    pulls."""
     shards = ranks if ssgd.server == "sharded" else 1
     others = ranks - (ssgd.server_kind is None)
     push, pull = model.gradients / shards / bandwidth, model.parameters / shards / bandwidth
@@ -51,4 +56,6 @@ def serial(ssgd: SSGD, ranks: int, bandwidth: float, latency: float, model: Mode
     gathered = max(others * push + add, push + others * add) if others else 0.0
     batches = others * model.inputs / bandwidth if ssgd.scatter else 0.0
     update = ssgd.updating(model) / shards
-    return model.forward + model.backward + route + gathered + update + route + others * pull + batches
+    return (
+        model.forward + model.backward + route + gathered + update + route + others * pull + batches
+    )

@@ -19,7 +19,9 @@ from topologies.builder import TopologyBuilder
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology
 
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 """Shapes for any number of ranks."""
 V = 5040 * 2.0**20
@@ -35,9 +37,13 @@ def build(name: str, ranks: int) -> Schedule:
 # Bounds.
 
 
-def check_bounds(name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]) -> None:
+def check_bounds(
+    name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]
+) -> None:
     algorithm = algorithms()[name]
-    topology = SHAPES[shape](ranks + algorithm.servers, bandwidth=1e9, latency=numbers[0], gap=numbers[1])
+    topology = SHAPES[shape](
+        ranks + algorithm.servers, bandwidth=1e9, latency=numbers[0], gap=numbers[1]
+    )
     makespan = simulate(build(name, ranks).scaled(nbytes), topology, "compiled").makespan
     for bound in bounds(algorithm.collective, topology, ranks, nbytes):
         assert makespan >= bound.seconds * (1 - 1e-9), bound
@@ -47,9 +53,16 @@ some_bytes, two_numbers = st.floats(1.0, 1e10), st.tuples(*[st.floats(0, 1e-2)] 
 
 
 @every_algorithm
-@given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), nbytes=some_bytes, numbers=two_numbers)
+@given(
+    shape=st.sampled_from(ANY_NUMBER),
+    ranks=st.integers(2, 9),
+    nbytes=some_bytes,
+    numbers=two_numbers,
+)
 @settings(max_examples=15)
-def test_nothing_beats_a_bound(name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]) -> None:
+def test_nothing_beats_a_bound(
+    name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]
+) -> None:
     check_bounds(name, shape, ranks, nbytes, numbers)
 
 
@@ -76,7 +89,9 @@ def machines(draw: st.DrawFn, devices: int) -> Topology:
     for k in range(1, len(nodes)):
         other = nodes[draw(st.integers(0, k - 1))]
         ends |= {(nodes[k], other): None, (other, nodes[k]): None}
-    ends |= dict.fromkeys(draw(st.lists(st.sampled_from(tuple(permutations(nodes, 2))), max_size=10)))
+    ends |= dict.fromkeys(
+        draw(st.lists(st.sampled_from(tuple(permutations(nodes, 2))), max_size=10))
+    )
     for one, other in ends:
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         latency = draw(st.sampled_from((0.0, 1e-3, 1.0)))
@@ -85,7 +100,9 @@ def machines(draw: st.DrawFn, devices: int) -> Topology:
 
 
 @given(st.sampled_from(NAMES), st.integers(2, 6), st.floats(1.0, 1e10), st.data())
-def test_nothing_beats_a_bound_on_any_machine(name: str, ranks: int, nbytes: float, data: st.DataObject) -> None:
+def test_nothing_beats_a_bound_on_any_machine(
+    name: str, ranks: int, nbytes: float, data: st.DataObject
+) -> None:
     algorithm = algorithms()[name]
     topology = data.draw(machines(ranks + algorithm.servers))
     makespan = simulate(build(name, ranks).scaled(nbytes), topology, "compiled").makespan
@@ -112,14 +129,21 @@ Shape = Callable[..., Topology]
     ],
 )
 def test_no_all_reduce_beats_twice_p_minus_1_over_p(shape: Shape, seconds: float) -> None:
-    assert best_bound(ALL_REDUCE, shape(P, bandwidth=BANDWIDTH), P, SIZE).seconds == pytest.approx(seconds)
+    assert best_bound(ALL_REDUCE, shape(P, bandwidth=BANDWIDTH), P, SIZE).seconds == pytest.approx(
+        seconds
+    )
 
 
 def test_an_all_reduce_moves_twice_p_minus_1_buffers_and_a_reduce_half_of_that() -> None:
     assert (ALL_REDUCE.volume(P), REDUCE.volume(P)) == (6.0, 3.0)
 
 
-@pytest.mark.parametrize(("shape", "seconds"), [(star, 1.0), (ring, 1.5), (full_mesh, 0.5), (bus, 0.5)])
+@pytest.mark.parametrize(
+    ("shape", "seconds"), [(star, 1.0), (ring, 1.5), (full_mesh, 0.5), (bus, 0.5)]
+)
 def test_no_all_reduce_beats_the_longest_route(shape: Shape, seconds: float) -> None:
-    by_name = {bound.name: bound for bound in bounds(ALL_REDUCE, shape(6, bandwidth=BANDWIDTH, latency=ALPHA), 6, SIZE)}
+    by_name = {
+        bound.name: bound
+        for bound in bounds(ALL_REDUCE, shape(6, bandwidth=BANDWIDTH, latency=ALPHA), 6, SIZE)
+    }
     assert by_name["latency"].seconds == pytest.approx(seconds)

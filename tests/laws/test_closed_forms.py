@@ -1,4 +1,5 @@
-"""Simulated time and memory against the closed forms, wherever those claim to hold, and that they claim enough."""
+"""Simulated time and memory against the closed forms, wherever those claim to hold, and that they
+claim enough."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from topologies.errors import InputError
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
 
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 """Shapes for any number of ranks."""
 V = 5040 * 2.0**20
@@ -47,7 +50,10 @@ every_shape = pytest.mark.parametrize("shape", CLAIMING)
 every_parameter = pytest.mark.parametrize("parameters", PARAMETERS)
 some_parameters = pytest.mark.parametrize(
     "parameters",
-    [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in ("postal", "gap"))) for name in PARAMETERS],
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in ("postal", "gap")))
+        for name in PARAMETERS
+    ],
 )
 
 
@@ -78,7 +84,8 @@ def least(collective: Collective, topology: Topology, ranks: int) -> Bound:
 
 
 def check_claims_on(fabric: Fabric, name: str, timeline: Timeline, nbytes: float) -> None:
-    """Where the model says that it holds, it must: time to 1e-9, and memory where that is claimed too."""
+    """Where the model says that it holds, it must: time to 1e-9, and memory where that is claimed
+    too."""
     cost = algorithms()[name].cost
     ranks = timeline.schedule.workers
     if cost.holds(fabric):
@@ -105,7 +112,9 @@ def check_run(name: str, ranks: int, shape: str, parameters: str, engine: Engine
 @every_algorithm
 @every_shape
 @some_parameters
-def test_simulation_equals_the_closed_form_wherever_it_is_claimed(name: str, shape: str, parameters: str) -> None:
+def test_simulation_equals_the_closed_form_wherever_it_is_claimed(
+    name: str, shape: str, parameters: str
+) -> None:
     for ranks in SOME:
         check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
 
@@ -114,7 +123,9 @@ def test_simulation_equals_the_closed_form_wherever_it_is_claimed(name: str, sha
 @every_algorithm
 @every_shape
 @every_parameter
-def test_simulation_equals_the_closed_form_at_every_count(name: str, shape: str, parameters: str) -> None:
+def test_simulation_equals_the_closed_form_at_every_count(
+    name: str, shape: str, parameters: str
+) -> None:
     for ranks in (5, 7, *range(10, 34)):
         check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
 
@@ -132,7 +143,9 @@ def test_claims_hold_whatever_the_parameters(
     name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float], merging: float
 ) -> None:
     devices = ranks + algorithms()[name].servers
-    topology = SHAPES[shape](devices, bandwidth=1e9, latency=numbers[0], gap=numbers[1], reduction=merging)
+    topology = SHAPES[shape](
+        devices, bandwidth=1e9, latency=numbers[0], gap=numbers[1], reduction=merging
+    )
     check_claims(name, simulate(build(name, ranks).scaled(nbytes), topology, "compiled"), nbytes)
 
 
@@ -146,13 +159,21 @@ RING_FAMILY = (
 )
 ONE_STEP = ("naive", "naive_serial", "parameter_server", "parameter_server_apart")
 TREES = (
-    *("tree", "tree_reduce", "tree_broadcast", "recursive_doubling", "halving_doubling", "pairwise"),
+    *(
+        "tree",
+        "tree_reduce",
+        "tree_broadcast",
+        "recursive_doubling",
+        "halving_doubling",
+        "pairwise",
+    ),
     *("recursive_doubling_all_gather", "recursive_halving_reduce_scatter", "binary_tree_broadcast"),
 )
 
 
 def is_claimed(name: str, shape: str, ranks: int) -> bool:
-    """On a ring what sends to neighbours, unless all are neighbours; on a bus what sends all that it can at once."""
+    """On a ring what sends to neighbours, unless all are neighbours; on a bus what sends all that
+    it can at once."""
     if algorithms()[name].cost.unclaimed:
         return False
     if shape == "ring" and name not in RING_FAMILY:
@@ -164,12 +185,16 @@ def is_claimed(name: str, shape: str, ranks: int) -> bool:
 
 
 def is_memory_claimed(name: str, shape: str, ranks: int) -> bool:
-    """Not where inboxes depend on how senders share a port; two ranks share none, except with a server."""
+    """Not where inboxes depend on how senders share a port; two ranks share none, except with a
+    server."""
     if not is_claimed(name, shape, ranks):
         return False
     if name == "chain_reduce" or (name in ONE_STEP and shape == "bus"):
         return False
-    if name in ("naive_serial", "parameter_server", "parameter_server_apart") and shape == "full_mesh_one_port":
+    if (
+        name in ("naive_serial", "parameter_server", "parameter_server_apart")
+        and shape == "full_mesh_one_port"
+    ):
         return ranks == 2 and name != "parameter_server_apart"
     if name == "pairwise" and shape in ("star", "full_mesh_one_port"):
         return ranks == 2
@@ -187,7 +212,9 @@ def check_table(name: str, shape: str, parameters: str, counts: tuple[int, ...])
         fabric = observed(name, ranks, shape, parameters)
         holds = not cost.holds(fabric)
         assert holds == is_claimed(name, shape, ranks), (ranks, fabric)
-        assert (holds and fabric.ports in cost.memory_ports) == is_memory_claimed(name, shape, ranks), (ranks, fabric)
+        assert (holds and fabric.ports in cost.memory_ports) == is_memory_claimed(
+            name, shape, ranks
+        ), (ranks, fabric)
 
 
 @every_algorithm
@@ -233,19 +260,23 @@ def test_no_claim_is_made_where_nothing_is_sent() -> None:
 
 
 def uneven_star(ranks: int, fast: int, bandwidth: float, gap: float = 0.0) -> Topology:
-    """A star in which one rank has a port of another bandwidth: the routes are alike, the ports are not."""
+    """A star in which one rank has a port of another bandwidth: the routes are alike, the ports are
+    not."""
     builder = TopologyBuilder("uneven star")
     gpus = [builder.device(f"gpu{rank}") for rank in range(ranks)]
     hub = builder.device("switch", "switch")
     for rank, gpu in enumerate(gpus):
-        builder.connect(gpu, hub, bandwidth=bandwidth if rank == fast else 1e9, latency=1e-6, gap=gap)
+        builder.connect(
+            gpu, hub, bandwidth=bandwidth if rank == fast else 1e9, latency=1e-6, gap=gap
+        )
     return builder.build(gpus)
 
 
 @every_algorithm
 @pytest.mark.parametrize("bandwidth", [4e9, 2.5e8])
 def test_a_claim_is_true_where_one_port_is_faster_or_slower(name: str, bandwidth: float) -> None:
-    """A parameter server behind a port of 4β takes 1/4 of the time, or until its clients' ports are the limit."""
+    """A parameter server behind a port of 4β takes 1/4 of the time, or until its clients' ports are
+    the limit."""
     for ranks in (2, 3, 4, 6):
         devices = ranks + algorithms()[name].servers
         for fast in range(devices):
@@ -363,6 +394,10 @@ def test_a_rank_that_nobody_can_reach_has_no_finite_bound() -> None:
 @given(st.integers(2, 12), st.sampled_from(NAMES))
 def test_more_bandwidth_through_a_star_is_faster(ranks: int, name: str) -> None:
     servers = algorithms()[name].servers
-    slow, fast = (star(ranks + servers, bandwidth=bandwidth, latency=1e-6) for bandwidth in (1e9, 2e9))
-    times = [simulate(build(name, ranks), topology, "compiled").makespan for topology in (slow, fast)]
+    slow, fast = (
+        star(ranks + servers, bandwidth=bandwidth, latency=1e-6) for bandwidth in (1e9, 2e9)
+    )
+    times = [
+        simulate(build(name, ranks), topology, "compiled").makespan for topology in (slow, fast)
+    ]
     assert times[1] < times[0]

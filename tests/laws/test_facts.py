@@ -27,7 +27,10 @@ Shape = Callable[..., Topology]
 def run(name: str, shape: Shape, latency: float = 0.0, ranks: int = P) -> Timeline:
     algorithm = algorithms()[name]
     topology = shape(ranks + algorithm.servers, bandwidth=BANDWIDTH, latency=latency)
-    timelines = [simulate(algorithm.build(ranks, SIZE), topology, engine) for engine in ("reference", "compiled")]
+    timelines = [
+        simulate(algorithm.build(ranks, SIZE), topology, engine)
+        for engine in ("reference", "compiled")
+    ]
     assert timelines[0].makespan == timelines[1].makespan
     return timelines[0]
 
@@ -37,20 +40,38 @@ def run(name: str, shape: Shape, latency: float = 0.0, ranks: int = P) -> Timeli
     [
         pytest.param("naive", bus, 48.0, 96.0, id="naive on a bus: p(p-1)V/β"),
         pytest.param("naive", star, 12.0, 96.0, id="naive through a star: (p-1)V/β"),
-        pytest.param("naive", full_mesh_one_port, 12.0, 96.0, id="naive on a mesh with one port: (p-1)V/β"),
+        pytest.param(
+            "naive", full_mesh_one_port, 12.0, 96.0, id="naive on a mesh with one port: (p-1)V/β"
+        ),
         pytest.param("naive", full_mesh, 4.0, 96.0, id="naive on a mesh with a port a peer: V/β"),
         pytest.param("ring_reduce_scatter", ring, 3.0, 24.0, id="ring reduce-scatter: (p-1)V/(pβ)"),
         pytest.param("ring_all_gather", ring, 3.0, 24.0, id="ring all-gather: (p-1)V/(pβ)"),
         pytest.param("ring", ring, 6.0, 48.0, id="ring all-reduce: 2(p-1)V/(pβ)"),
         pytest.param("ring", star, 6.0, 48.0, id="ring all-reduce through a star"),
-        pytest.param("parameter_server", star, 24.0, 48.0, id="parameter server among the workers: 2(p-1)V/β"),
-        pytest.param("parameter_server", full_mesh_one_port, 24.0, 48.0, id="the same on a mesh with one port"),
-        pytest.param("parameter_server_apart", star, 32.0, 64.0, id="parameter server apart: 2pV/β"),
-        pytest.param("parameter_server_apart", full_mesh_one_port, 32.0, 64.0, id="the same apart, on a mesh"),
-        pytest.param("naive_serial", full_mesh, 16.0, 96.0, id="one root at a time, a port a peer: pV/β"),
+        pytest.param(
+            "parameter_server", star, 24.0, 48.0, id="parameter server among the workers: 2(p-1)V/β"
+        ),
+        pytest.param(
+            "parameter_server",
+            full_mesh_one_port,
+            24.0,
+            48.0,
+            id="the same on a mesh with one port",
+        ),
+        pytest.param(
+            "parameter_server_apart", star, 32.0, 64.0, id="parameter server apart: 2pV/β"
+        ),
+        pytest.param(
+            "parameter_server_apart", full_mesh_one_port, 32.0, 64.0, id="the same apart, on a mesh"
+        ),
+        pytest.param(
+            "naive_serial", full_mesh, 16.0, 96.0, id="one root at a time, a port a peer: pV/β"
+        ),
     ],
 )
-def test_the_facts_about_time_and_bytes(name: str, shape: Shape, seconds: float, gigabytes: float) -> None:
+def test_the_facts_about_time_and_bytes(
+    name: str, shape: Shape, seconds: float, gigabytes: float
+) -> None:
     timeline = run(name, shape)
     assert timeline.makespan == seconds
     assert timeline.schedule.volume == gigabytes * GB
@@ -61,9 +82,18 @@ def test_the_facts_about_time_and_bytes(name: str, shape: Shape, seconds: float,
     [
         pytest.param("ring", ring, 9.0, id="ring on a ring: + 2(p-1)α"),
         pytest.param("ring", star, 12.0, id="ring through a star: + 4(p-1)α"),
-        pytest.param("parameter_server", star, 26.0, id="parameter server: + twice the route's latency"),
-        pytest.param("parameter_server", full_mesh_one_port, 25.0, id="parameter server on a mesh: + 2α"),
-        pytest.param("parameter_server_apart", star, 34.0, id="parameter server apart: + twice the route's latency"),
+        pytest.param(
+            "parameter_server", star, 26.0, id="parameter server: + twice the route's latency"
+        ),
+        pytest.param(
+            "parameter_server", full_mesh_one_port, 25.0, id="parameter server on a mesh: + 2α"
+        ),
+        pytest.param(
+            "parameter_server_apart",
+            star,
+            34.0,
+            id="parameter server apart: + twice the route's latency",
+        ),
     ],
 )
 def test_the_facts_about_latency(name: str, shape: Shape, seconds: float) -> None:
@@ -87,7 +117,11 @@ def test_in_a_ring_reduce_scatter_each_rank_sends_and_receives_its_part() -> Non
 
 
 def test_a_ring_reduce_scatter_tends_to_v_over_beta() -> None:
-    assert [run("ring_reduce_scatter", ring, ranks=ranks).makespan for ranks in (2, 8, 32)] == [2.0, 3.5, 3.875]
+    assert [run("ring_reduce_scatter", ring, ranks=ranks).makespan for ranks in (2, 8, 32)] == [
+        2.0,
+        3.5,
+        3.875,
+    ]
 
 
 @pytest.mark.parametrize("name", ["ring_reduce_scatter", "ring_all_gather", "ring"])
@@ -103,7 +137,9 @@ def test_every_port_of_a_ring_is_busy_all_the_time(name: str, ranks: int) -> Non
 
 def test_a_servers_link_carries_what_all_workers_send_and_a_workers_link_only_its_own() -> None:
     timeline = run("parameter_server", star)
-    carried = dict(zip(timeline.routed.topology.medium_names, timeline.medium_bytes().tolist(), strict=True))
+    carried = dict(
+        zip(timeline.routed.topology.medium_names, timeline.medium_bytes().tolist(), strict=True)
+    )
     assert carried["switch->gpu0"] == carried["gpu0->switch"] == 24 * GB
     assert [carried[f"gpu{k}->switch"] for k in (1, 2, 3)] == [8 * GB] * 3
     assert [carried[f"switch->gpu{k}"] for k in (1, 2, 3)] == [8 * GB] * 3
@@ -149,7 +185,9 @@ def test_a_ring_has_k_buffers_redundant_after_k_steps(ranks: int) -> None:
     for steps in range(1, ranks):
         schedule = truncated_ring(ranks, steps)
         timeline = simulate(schedule, ring(ranks, bandwidth=BANDWIDTH))
-        assert memory.trace(schedule, timeline).redundant[-1] == pytest.approx(steps * SIZE, rel=1e-12)
+        assert memory.trace(schedule, timeline).redundant[-1] == pytest.approx(
+            steps * SIZE, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])

@@ -1,7 +1,9 @@
-"""The five laws: every algorithm keeps its promise in any order, every operation matters, the engines agree.
+"""The five laws: every algorithm keeps its promise in any order, every operation matters, the
+engines agree.
 
-(1) the postcondition; (2) any topological order gives the same result; (3) dropping any transfer or doubling any
-reduction is caught; (4) volume and steps equal the closed form; (5) reference and compiled engines agree to the bit.
+(1) the postcondition; (2) any topological order gives the same result; (3) dropping any transfer or
+doubling any reduction is caught; (4) volume and steps equal the closed form; (5) reference and
+compiled engines agree to the bit.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def test_the_order_of_service_is_a_topological_one(name: str) -> None:
     """What the engine ran, in the order in which it ran, is right too."""
     schedule = build(name, 6)
     topology = SHAPES["star"](schedule.ranks, bandwidth=1e6, latency=1e-3, gap=1e-3, reduction=1e-6)
-    order = np.argsort(simulate(schedule, topology, "reference").finish, kind="stable").astype(np.int32)
+    order = np.argsort(simulate(schedule, topology, "reference").finish, kind="stable").astype(
+        np.int32
+    )
     semantics.check(schedule, algorithms()[name].collective, order=order)
 
 
@@ -105,7 +109,9 @@ def check_doubles(name: str, ranks: int) -> None:
     every = np.arange(len(schedule), dtype=np.int32)
     for i in np.flatnonzero(schedule.reduces):
         with pytest.raises(WrongResult):
-            semantics.check(schedule, algorithms()[name].collective, order=np.insert(every, i, every[i]))
+            semantics.check(
+                schedule, algorithms()[name].collective, order=np.insert(every, i, every[i])
+            )
 
 
 @every_algorithm
@@ -140,7 +146,9 @@ def check_counts(name: str, ranks: int) -> None:
 def check_least(name: str, ranks: int) -> None:
     schedule, collective = build(name, ranks), algorithms()[name].collective
     nbytes = schedule.nbytes_total
-    received = np.bincount(schedule.peer[schedule.remote], schedule.nbytes[schedule.remote], schedule.ranks)
+    received = np.bincount(
+        schedule.peer[schedule.remote], schedule.nbytes[schedule.remote], schedule.ranks
+    )
     others = slice(1, schedule.workers)
     assert schedule.volume >= collective.volume(ranks) * nbytes * (1 - 1e-12)
     assert np.all(schedule.sent()[others] >= collective.sends(ranks) * nbytes * (1 - 1e-12))

@@ -1,4 +1,5 @@
-"""Reference and compiled engines agree to the bit: on every algorithm, on random schedules, and every time."""
+"""Reference and compiled engines agree to the bit: on every algorithm, on random schedules, and
+every time."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ parameters = st.fixed_dictionaries(
 @every_algorithm
 @given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), numbers=parameters)
 @settings(max_examples=10)
-def test_engines_agree_on_every_algorithm(name: str, shape: str, ranks: int, numbers: dict[str, float]) -> None:
+def test_engines_agree_on_every_algorithm(
+    name: str, shape: str, ranks: int, numbers: dict[str, float]
+) -> None:
     schedule = build(name, ranks)
     assert_engines_agree(schedule, SHAPES[shape](schedule.ranks, **numbers))
 
@@ -81,7 +84,10 @@ def check_engines(name: str, shape: str, ranks: int, random: Random) -> None:
     schedule = build(name, ranks)
     numbers = {key: random.randrange(8) * 2**14 * TICK for key in ("latency", "gap")}
     topology = SHAPES[shape](
-        schedule.ranks, bandwidth=2.0 ** random.randrange(8, 14), reduction=random.randrange(64) * TICK, **numbers
+        schedule.ranks,
+        bandwidth=2.0 ** random.randrange(8, 14),
+        reduction=random.randrange(64) * TICK,
+        **numbers,
     )
     assert_engines_agree(schedule, topology)
 
@@ -104,7 +110,8 @@ def test_engines_agree_at_every_count(name: str, shape: str) -> None:
 
 
 def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
-    """One lane a rank merges and copies: γ = 0 does not overtake a local copy of 10 s, nor go unnoticed by it."""
+    """One lane a rank merges and copies: γ = 0 does not overtake a local copy of 10 s, nor go
+    unnoticed by it."""
     builder = TopologyBuilder("pair")
     names = [builder.device("a", copy=1.0), builder.device("b")]
     builder.connect(*names, bandwidth=10.0)
@@ -128,12 +135,21 @@ def test_engines_agree_on_parameters_that_are_no_binary_fractions(
 
 @st.composite
 def machines(draw: st.DrawFn) -> Topology:
-    """Devices that merge and copy at a cost, switches between them, shared media, ranks that share a device."""
+    """Devices that merge and copy at a cost, switches between them, shared media, ranks that share
+    a device."""
     builder = TopologyBuilder("random")
     count = draw(st.integers(2, 5))
-    gpus = [builder.device(f"gpu{k}", reduction=draw(free_or_not), copy=draw(free_or_not)) for k in range(count)]
-    devices = gpus + [builder.device(f"switch{k}", "switch") for k in range(draw(st.integers(0, 3)))]
-    media = [builder.medium(f"medium{k}", draw(bandwidths), draw(ticks)) for k in range(draw(st.integers(0, 3)))]
+    gpus = [
+        builder.device(f"gpu{k}", reduction=draw(free_or_not), copy=draw(free_or_not))
+        for k in range(count)
+    ]
+    devices = gpus + [
+        builder.device(f"switch{k}", "switch") for k in range(draw(st.integers(0, 3)))
+    ]
+    media = [
+        builder.medium(f"medium{k}", draw(bandwidths), draw(ticks))
+        for k in range(draw(st.integers(0, 3)))
+    ]
     ends: set[tuple[str, str]] = set()
     for k in range(1, len(devices)):
         other = devices[draw(st.integers(0, k - 1))]
@@ -143,38 +159,58 @@ def machines(draw: st.DrawFn) -> Topology:
     for one, other in sorted(ends):
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         bandwidth = draw(bandwidths | st.just(float("inf")))
-        builder.link(one, other, bandwidth=bandwidth, latency=draw(ticks), gap=draw(ticks), media=crossed)
-    return builder.build(draw(st.permutations(gpus)) if draw(st.integers(0, 3)) else [gpus[0], *gpus])
+        builder.link(
+            one, other, bandwidth=bandwidth, latency=draw(ticks), gap=draw(ticks), media=crossed
+        )
+    return builder.build(
+        draw(st.permutations(gpus)) if draw(st.integers(0, 3)) else [gpus[0], *gpus]
+    )
 
 
 @st.composite
 def programs(draw: st.DrawFn, ranks: int, depth: int = 1) -> Schedule:
-    """Copies, reductions, local ones, messages, computations on three lanes, and smaller programs inlined."""
+    """Copies, reductions, local ones, messages, computations on three lanes, and smaller programs
+    inlined."""
     slots = draw(st.integers(1, 3))
     builder = ScheduleBuilder(ranks, float(draw(st.integers(1, 4)) * slots), slots=slots, scratch=1)
-    kinds = st.sampled_from(("copy", "reduce", "copy", "reduce", "local", "signal", "compute", *("inline",) * depth))
+    kinds = st.sampled_from(
+        ("copy", "reduce", "copy", "reduce", "local", "signal", "compute", *("inline",) * depth)
+    )
     ends, first = st.integers(0, ranks - 1), st.integers(0, slots)
     for kind in draw(st.lists(kinds, max_size=12)):
         after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
         width = draw(st.integers(1, 4))
-        rank, peer = (np.array(draw(st.lists(ends, min_size=width, max_size=width))) for _ in range(2))
-        slot, target = (np.array(draw(st.lists(first, min_size=width, max_size=width))) for _ in range(2))
+        rank, peer = (
+            np.array(draw(st.lists(ends, min_size=width, max_size=width))) for _ in range(2)
+        )
+        slot, target = (
+            np.array(draw(st.lists(first, min_size=width, max_size=width))) for _ in range(2)
+        )
         with suppress(InputError):
             if kind == "inline" and ranks > 2:
                 child = draw(programs(2, 0))
                 if child.slots <= builder.build().slots:
-                    builder.inline(child, ranks=draw(st.permutations(range(ranks)))[:2], after=after)
+                    builder.inline(
+                        child, ranks=draw(st.permutations(range(ranks)))[:2], after=after
+                    )
             elif kind == "signal":
                 builder.signal(rank, peer, nbytes=float(draw(st.integers(0, 2))), after=after)
             elif kind == "compute":
                 lane, seconds = draw(st.integers(0, 2)), draw(ticks)
                 builder.compute(
-                    rank[0], seconds, lane=lane, reads=slot[0], writes=draw(st.just(-1) | first), after=after
+                    rank[0],
+                    seconds,
+                    lane=lane,
+                    reads=slot[0],
+                    writes=draw(st.just(-1) | first),
+                    after=after,
                 )
             elif kind == "reduce":
                 builder.reduce(rank, peer, slot=slot, target=target, after=after)
             else:
-                builder.copy(rank, rank if kind == "local" else peer, slot=slot, target=target, after=after)
+                builder.copy(
+                    rank, rank if kind == "local" else peer, slot=slot, target=target, after=after
+                )
     return builder.build()
 
 
@@ -193,17 +229,23 @@ def test_engines_agree_on_random_schedules_and_machines(run: tuple[Schedule, Top
 @pytest.mark.exhaustive
 @settings(max_examples=5000)
 @given(runs())
-def test_engines_agree_on_many_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
+def test_engines_agree_on_many_random_schedules_and_machines(
+    run: tuple[Schedule, Topology],
+) -> None:
     assert_engines_agree(*run)
 
 
 @given(runs(), st.integers(0, 3))
-def test_a_random_schedule_means_the_same_in_any_order(run: tuple[Schedule, Topology], seed: int) -> None:
+def test_a_random_schedule_means_the_same_in_any_order(
+    run: tuple[Schedule, Topology], seed: int
+) -> None:
     """What the builder derives is enough: no order of service can change what is computed."""
     schedule, topology = run
     data = semantics.inputs(schedule, seed)
     wanted = semantics.run(schedule, data)
-    served = np.argsort(simulate(schedule, topology, "reference").finish, kind="stable").astype(np.int32)
+    served = np.argsort(simulate(schedule, topology, "reference").finish, kind="stable").astype(
+        np.int32
+    )
     if len(schedule):
         for order in [*orders(schedule, Random(seed)), served]:
             assert np.array_equal(semantics.run(schedule, data, order), wanted)
@@ -212,5 +254,9 @@ def test_a_random_schedule_means_the_same_in_any_order(run: tuple[Schedule, Topo
 @given(runs())
 def test_a_run_is_the_same_every_time(run: tuple[Schedule, Topology]) -> None:
     schedule, topology = run
-    assert bits(simulate(schedule, topology, "compiled")) == bits(simulate(schedule, topology, "compiled"))
-    assert bits(simulate(schedule, topology, "reference")) == bits(simulate(schedule, topology, "auto"))
+    assert bits(simulate(schedule, topology, "compiled")) == bits(
+        simulate(schedule, topology, "compiled")
+    )
+    assert bits(simulate(schedule, topology, "reference")) == bits(
+        simulate(schedule, topology, "auto")
+    )

@@ -1,4 +1,5 @@
-"""Laws on machines that exist: nothing beats a bound, engines agree, every part of a time is named."""
+"""Laws on machines that exist: nothing beats a bound, engines agree, every part of a time is
+named."""
 
 from functools import cache
 from typing import Literal
@@ -37,7 +38,9 @@ Sharing = Literal["fifo", "fair"]
 
 
 @cache
-def laid(name: str, spec: str, ranks: int, placement: str = "node") -> tuple[Schedule, Topology] | None:
+def laid(
+    name: str, spec: str, ranks: int, placement: str = "node"
+) -> tuple[Schedule, Topology] | None:
     """A schedule and its machine; None where the machine is none for it."""
     algorithm = find(name)
     try:
@@ -82,10 +85,18 @@ def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
                 for rules in ({}, {"store_and_forward": True}, {"sharing": "fair"}):
                     time = simulate(found[0].scaled(size), found[1], **rules).makespan
                     bound = best_bound(find(name).collective, found[1], ranks, size)
-                    assert time >= bound.seconds * (1 - 1e-9), (ranks, placement, size, rules, bound)
+                    assert time >= bound.seconds * (1 - 1e-9), (
+                        ranks,
+                        placement,
+                        size,
+                        rules,
+                        bound,
+                    )
 
 
-@given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans())
+@given(
+    st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans()
+)
 def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, store: bool) -> None:
     found = laid(name, spec, ranks)
     if found is None:

@@ -1,4 +1,5 @@
-"""What hurts in other simulators, so that it does not happen in this one. Each test names its trap."""
+"""What hurts in other simulators, so that it does not happen in this one. Each test names its
+trap."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from simulator import semantics
 from simulator.bounds import best_bound
 from simulator.builder import ScheduleBuilder
 from simulator.collectives import algorithms
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER, SEND_RECV, Collective
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BROADCAST,
+    REDUCE_SCATTER,
+    SEND_RECV,
+    Collective,
+)
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
 from simulator.schedule import Schedule
@@ -24,7 +32,9 @@ from topologies.shapes import SHAPES, full_mesh, line, ring, star
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_bytes
 
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 MANY = (10, 16, 19)
 """Of 9..20: the others are in the exhaustive tests."""
 REST = tuple(sorted({*range(9, 21)} - {*MANY}))
@@ -36,8 +46,11 @@ engines = pytest.mark.parametrize("engine", ["reference", "compiled"])
 
 @engines
 @pytest.mark.parametrize("ranks", range(9, 21))
-def test_a_ring_of_more_than_nine_ranks_runs_to_its_end_in_order(ranks: int, engine: Engine) -> None:
-    """Every operation takes its turn: step k from k·V/(pβ) to (k+1)·V/(pβ), none is lost and none overtakes."""
+def test_a_ring_of_more_than_nine_ranks_runs_to_its_end_in_order(
+    ranks: int, engine: Engine
+) -> None:
+    """Every operation takes its turn: step k from k·V/(pβ) to (k+1)·V/(pβ), none is lost and none
+    overtakes."""
     schedule = ring_all_reduce(ranks, float(ranks))
     timeline = simulate(schedule, ring(ranks, bandwidth=1.0), engine)
     step = np.repeat(np.arange(2 * (ranks - 1)), ranks)
@@ -50,7 +63,8 @@ def test_a_ring_of_more_than_nine_ranks_runs_to_its_end_in_order(ranks: int, eng
 @engines
 @pytest.mark.parametrize("ranks", range(9, 21))
 def test_who_is_first_in_line_is_served_first(ranks: int, engine: Engine) -> None:
-    """All to one at the same instant: the order is the order in which they were written, 10 not before 2."""
+    """All to one at the same instant: the order is the order in which they were written, 10 not
+    before 2."""
     builder = ScheduleBuilder(ranks, 1.0)
     builder.reduce(np.arange(1, ranks), 0, slot=0)
     timeline = simulate(builder.build(), star(ranks, bandwidth=1.0), engine)
@@ -107,11 +121,15 @@ def test_a_gb_s_moves_a_gb_a_second() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_chunks_in_flight_share_their_links(shape: str, chunks: int, engine: Engine) -> None:
     """However it is cut, V takes V/β on its way, and with α = g = 0 no longer either."""
-    assert send(1000.0, SHAPES[shape](2, bandwidth=10.0), chunks, engine) == pytest.approx(100.0, rel=1e-12)
+    assert send(1000.0, SHAPES[shape](2, bandwidth=10.0), chunks, engine) == pytest.approx(
+        100.0, rel=1e-12
+    )
 
 
 @given(st.integers(1, 40), st.integers(2, 6), st.floats(0, 1), st.floats(0, 1))
-def test_no_number_of_chunks_beats_the_bound(chunks: int, ranks: int, latency: float, gap: float) -> None:
+def test_no_number_of_chunks_beats_the_bound(
+    chunks: int, ranks: int, latency: float, gap: float
+) -> None:
     """Every rank sends its buffer to the next in chunks, all at once."""
     builder = ScheduleBuilder(ranks, 100.0, slots=chunks, scratch=chunks)
     rank = np.repeat(np.arange(ranks), chunks)
@@ -120,7 +138,9 @@ def test_no_number_of_chunks_beats_the_bound(chunks: int, ranks: int, latency: f
     for make in (ring, star, full_mesh):
         topology = make(ranks, bandwidth=10.0, latency=latency, gap=gap)
         bound = best_bound(SEND_RECV, topology, ranks, 100.0)
-        assert simulate(builder.build(), topology, "reference").makespan >= bound.seconds * (1 - 1e-12)
+        assert simulate(builder.build(), topology, "reference").makespan >= bound.seconds * (
+            1 - 1e-12
+        )
 
 
 @engines
@@ -145,14 +165,20 @@ def test_both_directions_of_a_wire_are_two_media_and_both_of_a_bus_are_one(engin
 @engines
 @pytest.mark.parametrize("chunks", [1, 2, 4, 16, 100])
 def test_a_switch_does_not_store_and_forward(chunks: int, engine: Engine) -> None:
-    """Through a star: 2α + V/β for any number of chunks; a switch that stored chunks would take 2V/β for one."""
-    assert send(1000.0, star(3, bandwidth=10.0, latency=0.5), chunks, engine) == pytest.approx(101.0, rel=1e-12)
+    """Through a star: 2α + V/β for any number of chunks; a switch that stored chunks would take
+    2V/β for one."""
+    assert send(1000.0, star(3, bandwidth=10.0, latency=0.5), chunks, engine) == pytest.approx(
+        101.0, rel=1e-12
+    )
 
 
 @engines
 @pytest.mark.parametrize("hops", [1, 2, 5, 9])
 def test_every_hop_adds_its_latency_and_nothing_else(hops: int, engine: Engine) -> None:
-    assert send(1000.0, line(hops + 1, bandwidth=10.0, latency=0.5), engine=engine) == 100.0 + hops * 0.5
+    assert (
+        send(1000.0, line(hops + 1, bandwidth=10.0, latency=0.5), engine=engine)
+        == 100.0 + hops * 0.5
+    )
 
 
 @engines
@@ -161,12 +187,14 @@ def test_the_slowest_link_sets_the_pace_wherever_it_is(slow: int, engine: Engine
     builder = TopologyBuilder("line")
     names = [builder.device(f"d{k}") for k in range(5)]
     for k in range(4):
-        builder.connect(names[k], names[k + 1], bandwidth=2.0 if k == slow else 10.0, latency=0.25, gap=1.0)
+        builder.connect(
+            names[k], names[k + 1], bandwidth=2.0 if k == slow else 10.0, latency=0.25, gap=1.0
+        )
     assert send(1000.0, builder.build(names), engine=engine) == 500.0 + 1.0 + 4 * 0.25
 
 
-# SimAI: a table of latencies for seven rank counts and zero for every other. calculon: one latency whatever the
-# algorithm or the number of ranks.
+# SimAI: a table of latencies for seven rank counts and zero for every other. calculon: one latency
+# whatever the algorithm or the number of ranks.
 
 
 @cache
@@ -176,11 +204,14 @@ def build(name: str, ranks: int) -> Schedule:
 
 def latency_of(name: str, ranks: int) -> float:
     schedule = build(name, ranks)
-    return simulate(schedule, star(schedule.ranks, bandwidth=float("inf"), latency=0.5), "compiled").makespan
+    return simulate(
+        schedule, star(schedule.ranks, bandwidth=float("inf"), latency=0.5), "compiled"
+    ).makespan
 
 
 def check_latency(name: str, counts: Iterable[int]) -> None:
-    """A route through the star costs 1 s, so that the time is the number of steps: not only for powers of two."""
+    """A route through the star costs 1 s, so that the time is the number of steps: not only for
+    powers of two."""
     for ranks in counts:
         assert latency_of(name, ranks) == build(name, ranks).steps > 0
 
@@ -223,7 +254,8 @@ def test_every_rank_count_is_right_and_takes_time(name: str) -> None:
         assert simulate(schedule, topology, "compiled").makespan >= bound.seconds * (1 - 1e-12) > 0
 
 
-# msccl-tools: a check that prints and returns False, so that a wrong schedule exits 0. GOAL: no identity of data.
+# msccl-tools: a check that prints and returns False, so that a wrong schedule exits 0. GOAL: no
+# identity of data.
 
 
 def ring_with(ranks: int, steps: int, shift: int = 0, hop: int = 1) -> Schedule:
@@ -311,7 +343,9 @@ def test_a_wrong_schedule_is_never_reported_as_right(story: str, ranks: int) -> 
 
 
 def test_who_is_told_that_a_schedule_is_wrong_is_told_where() -> None:
-    with pytest.raises(WrongResult, match=r"^broadcast: 3 of 3 results are wrong, first slot 0 of rank 0$"):
+    with pytest.raises(
+        WrongResult, match=r"^broadcast: 3 of 3 results are wrong, first slot 0 of rank 0$"
+    ):
         semantics.check(star_from(1, 3), BROADCAST)
 
 

@@ -1,12 +1,15 @@
-"""`python -m tests.mutations --seed S --count 200`: are the tests of the core sharp enough to notice a wrong line?
+"""`python -m tests.mutations --seed S --count 200`: are the tests of the core sharp enough to
+notice a wrong line?
 
-Each mutant is one changed line of a file of `simulator` or of `topologies` (readers and `simulator`'s data apart), in a
-copy of the tree. It is killed by a failing test or by a run that takes far too long. The nearest tests run first (the
-file's doctests, the mirrored test files, those that import the file), then `tests/laws`. Kernels run as plain Python:
-a kernel compiled before would hide its mutant. Mutants in `equivalent.toml` change nothing, and do not count.
+Each mutant is one changed line of a file of `simulator` or of `topologies` (readers and
+`simulator`'s data apart), in a copy of the tree. It is killed by a failing test or by a run that
+takes far too long. The nearest tests run first (the file's doctests, the mirrored test files, those
+that import the file), then `tests/laws`. Kernels run as plain Python: a kernel compiled before
+would hide its mutant. Mutants in `equivalent.toml` change nothing, and do not count.
 
-Prints every survivor, and exits with 1 where fewer than 90% are killed. `--file` takes all mutants of a file instead.
-Stderr says now and then how many mutants have been tried, so that an interrupted run has a result too.
+Prints every survivor, and exits with 1 where fewer than 90% are killed. `--file` takes all mutants
+of a file instead. Stderr says now and then how many mutants have been tried, so that an interrupted
+run has a result too.
 """
 
 from __future__ import annotations
@@ -34,8 +37,23 @@ NEAR = 40.0
 EVERY = 10
 """Mutants between two lines of progress."""
 MODULES = (
-    *("numpy", "scipy.sparse.csgraph", "scipy.optimize", "networkx", "simpy", "numba", "yaml", "pydantic"),
-    *("defusedxml.ElementTree", "quantiphy", "platformdirs", "hypothesis.strategies", "hypothesis.extra.numpy"),
+    *(
+        "numpy",
+        "scipy.sparse.csgraph",
+        "scipy.optimize",
+        "networkx",
+        "simpy",
+        "numba",
+        "yaml",
+        "pydantic",
+    ),
+    *(
+        "defusedxml.ElementTree",
+        "quantiphy",
+        "platformdirs",
+        "hypothesis.strategies",
+        "hypothesis.extra.numpy",
+    ),
 )
 """Imported once, before the forks."""
 
@@ -48,22 +66,33 @@ def equivalents() -> dict[tuple[str, str, str], str]:
 
 def main() -> int:
     """Draw mutants, run them, print the survivors."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--times", type=Path, help="a file to keep how long tests take; delete it when tests change")
-    parser.add_argument("--file", action="append", help="all mutants of this file, like simulator/bounds.py")
+    parser.add_argument(
+        "--times", type=Path, help="a file to keep how long tests take; delete it when tests change"
+    )
+    parser.add_argument(
+        "--file", action="append", help="all mutants of this file, like simulator/bounds.py"
+    )
     options = parser.parse_args()
     known = equivalents()
-    found = [m for file in options.file or core_files(ROOT) for m in mutants(file, (ROOT / file).read_text())]
+    found = [
+        m
+        for file in options.file or core_files(ROOT)
+        for m in mutants(file, (ROOT / file).read_text())
+    ]
     counted = [mutant for mutant in found if mutant.change not in known]
     drawn = counted if options.file else draw(counted, options.count, options.seed)
     begin = time.monotonic()
     survivors = run(drawn, options.workers, options.times)
     killed = len(drawn) - len(survivors)
     sys.stdout.write(
-        f"{killed} of {len(drawn)} mutants killed ({killed / len(drawn):.1%}), {len(survivors)} survive, "
+        f"{killed} of {len(drawn)} mutants killed ({killed / len(drawn):.1%}), {len(survivors)} "
+        f"survive, "
         f"seed {options.seed}, {time.monotonic() - begin:.0f} s\n"
     )
     return 0 if killed >= WANTED * len(drawn) else 1
@@ -82,12 +111,15 @@ def run(drawn: list[Mutant], workers: int, kept: Path | None) -> list[Mutant]:
 
         def ended(status: int, notes: list[str]) -> None:
             passed = [json.loads(note) for note in notes]
-            times[file] = {name: seconds for name, failed, seconds in passed if not failed and seconds < SLOW}
+            times[file] = {
+                name: seconds for name, failed, seconds in passed if not failed and seconds < SLOW
+            }
 
         return Task(lambda copy: test(copy, file, None), ended)
 
     def near(path: str) -> Iterator[str]:
-        """The files that a mutant meets: the nearest up to `NEAR` seconds of them, then the laws."""
+        """The files that a mutant meets: the nearest up to `NEAR` seconds of them, then the
+        laws."""
         spent = 0.0
         for file in order[path]:
             spent += sum(times[file].values())
@@ -115,7 +147,9 @@ def run(drawn: list[Mutant], workers: int, kept: Path | None) -> list[Mutant]:
         return Task(work, ended, (mutant.path, mutant.text))
 
     with tempfile.TemporaryDirectory() as folder:
-        files = dict.fromkeys(file for path in sorted(order) for file in order[path] if file not in times)
+        files = dict.fromkeys(
+            file for path in sorted(order) for file in order[path] if file not in times
+        )
         sys.stderr.write(f"{len(files)} test files to time, {len(drawn)} mutants to try\n")
         run_all(map(timing, files), ROOT, Path(folder), workers)
         if kept:

@@ -1,4 +1,5 @@
-"""Single-line mutations of a source file: a comparison flipped, a sign changed, a statement left out."""
+"""Single-line mutations of a source file: a comparison flipped, a sign changed, a statement left
+out."""
 
 from __future__ import annotations
 
@@ -11,21 +12,51 @@ from random import Random
 from textwrap import dedent
 from typing import NamedTuple
 
-CORE = ("simulator", "simulator/collectives", "simulator/cost_models", "simulator/engines", "simulator/training")
+CORE = (
+    "simulator",
+    "simulator/collectives",
+    "simulator/cost_models",
+    "simulator/engines",
+    "simulator/training",
+)
 """Folders whose files are mutated, with `topologies` (its readers are tested by fuzzing)."""
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
-    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
-    *((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)),
+    *(
+        (ast.Lt, ast.LtE),
+        (ast.Gt, ast.GtE),
+        (ast.Eq, ast.NotEq),
+        (ast.Is, ast.IsNot),
+        (ast.In, ast.NotIn),
+    ),
+    *(
+        (ast.Add, ast.Sub),
+        (ast.Mult, ast.Div),
+        (ast.LShift, ast.RShift),
+        (ast.BitAnd, ast.BitOr),
+        (ast.And, ast.Or),
+    ),
 )
 SWAPPED = dict(_PAIRS) | {two: one for one, two in _PAIRS}
-SWAPPED |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitXor: ast.BitAnd}
-_NAMES = (("min", "max"), ("minimum", "maximum"), ("argmin", "argmax"), ("any", "all"), ("floor", "ceil"))
+SWAPPED |= {
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.BitXor: ast.BitAnd,
+}
+_NAMES = (
+    ("min", "max"),
+    ("minimum", "maximum"),
+    ("argmin", "argmax"),
+    ("any", "all"),
+    ("floor", "ceil"),
+)
 RENAMED = dict(_NAMES) | {two: one for one, two in _NAMES}
 _DELETED = (ast.Raise, ast.AugAssign, ast.Continue, ast.Break)
 _KEPT = (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom)
 """What is mutated in no part: messages, and what is imported."""
 SMALL = 1000
-"""Integers up to which one more or less is a mutation: greater ones are limits of effort and constants of hashes."""
+"""Integers up to which one more or less is a mutation: greater ones are limits of effort and
+constants of hashes."""
 
 
 class Mutant(NamedTuple):
@@ -54,7 +85,8 @@ class Mutant(NamedTuple):
 def mutants(path: str, source: str) -> list[Mutant]:
     """Every mutation of `source`, in the order of its lines.
 
-    >>> [(mutant.line, mutant.operator, mutant.after) for mutant in mutants("x.py", "a = b < c\\na[d] += e")]
+    >>> several = mutants("x.py", "a = b < c\\na[d] += e")
+    >>> [(mutant.line, mutant.operator, mutant.after) for mutant in several]
     [(1, 'Lt', 'a = (b <= c)'), (2, 'delete', 'pass'), (2, 'Add=', 'a[d] -= e')]
     >>> [mutant.after for mutant in mutants("x.py", "if not a:\\n    b = max(c, 1)")]
     ['if (a):', 'b = min(c, 1)', 'b = max(c, (2))', 'b = max(c, (0))']
@@ -68,7 +100,9 @@ def mutants(path: str, source: str) -> list[Mutant]:
             continue
         number = node.lineno - 1
         line = lines[number].encode()
-        after = (line[: node.col_offset] + replacement.encode() + line[node.end_col_offset :]).decode()
+        after = (
+            line[: node.col_offset] + replacement.encode() + line[node.end_col_offset :]
+        ).decode()
         text = "".join([*lines[:number], after, *lines[number + 1 :]])
         if after != lines[number]:
             first, last = max(header for header in headers if header[0] <= number < header[1])
@@ -106,7 +140,9 @@ def draw(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
     for mutant in mutants:
         lines[mutant.path, mutant.line].append(mutant)
     random = Random(seed)
-    return [random.choice(lines[line]) for line in random.sample(sorted(lines), min(count, len(lines)))]
+    return [
+        random.choice(lines[line]) for line in random.sample(sorted(lines), min(count, len(lines)))
+    ]
 
 
 def core_files(root: Path) -> list[str]:
@@ -135,7 +171,8 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
 
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but annotations, messages, what is imported, and `strict`, with which a program checks itself."""
+    """All nodes but annotations, messages, what is imported, and `strict`, with which a program
+    checks itself."""
     yield node
     if isinstance(node, _KEPT):
         return
@@ -147,14 +184,19 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_effect(node: ast.AST) -> bool:
-    """Whether a statement calls something or writes into something: without a plain name nothing else would run."""
+    """Whether a statement calls something or writes into something: without a plain name nothing
+    else would run."""
     if isinstance(node, ast.Expr):
         return not isinstance(node.value, ast.Constant)
     return isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple)
 
 
 def _in_brackets(node: ast.expr) -> str:
-    return f"({ast.unparse(node)})" if isinstance(node, ast.BoolOp | ast.Compare | ast.UnaryOp) else ast.unparse(node)
+    return (
+        f"({ast.unparse(node)})"
+        if isinstance(node, ast.BoolOp | ast.Compare | ast.UnaryOp)
+        else ast.unparse(node)
+    )
 
 
 def _expressions(node: ast.expr) -> Iterator[tuple[str, str]]:
@@ -174,7 +216,11 @@ def _expressions(node: ast.expr) -> Iterator[tuple[str, str]]:
         yield type(changed.op).__name__, f"({ast.unparse(changed.operand)})"
     elif isinstance(changed, ast.Constant) and isinstance(changed.value, bool):
         yield str(changed.value), str(not changed.value)
-    elif isinstance(changed, ast.Constant) and isinstance(changed.value, int) and changed.value <= SMALL:
+    elif (
+        isinstance(changed, ast.Constant)
+        and isinstance(changed.value, int)
+        and changed.value <= SMALL
+    ):
         yield "+1", f"({changed.value + 1})"
         yield "-1", f"({changed.value - 1})"
     elif isinstance(changed, ast.Name) and changed.id in RENAMED:

@@ -1,4 +1,5 @@
-"""The tests that are nearest to a file: its doctests, the mirrored test files, then those that import it."""
+"""The tests that are nearest to a file: its doctests, the mirrored test files, then those that
+import it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ def nearest(root: Path, path: str) -> list[str]:
     """Files to run for a mutant of `path`, the nearest first, the laws last."""
     far = _steps(root, path)
     tests = [
-        test for floor in FLOORS for test in _tests(root, f"tests/{floor}") if test in far or _is_named(test, path)
+        test
+        for floor in FLOORS
+        for test in _tests(root, f"tests/{floor}")
+        if test in far or _is_named(test, path)
     ]
     tests = [test for test in tests if Path(test).name not in OWN or _is_named(test, path)]
     closest = min((far.get(test, 0) for test in tests), default=0)
@@ -35,7 +39,8 @@ def nearest(root: Path, path: str) -> list[str]:
 
 
 def _steps(root: Path, path: str) -> dict[str, int]:
-    """Files that import `path`, and by how many steps: none from a private file, and none to the package of a file."""
+    """Files that import `path`, and by how many steps: none from a private file, and none to the
+    package of a file."""
     users: dict[str, list[str]] = {}
     for file in (*_files(root), *_tests(root, "tests")):
         for used in _imports(root, file):
@@ -59,25 +64,35 @@ def _is_private(file: str) -> bool:
 
 
 def _is_named(test: str, path: str) -> bool:
-    """Whether a test file has the name of its module, perhaps with a word more, on the same floor."""
+    """Whether a test file has the name of its module, perhaps with a word more, on the same
+    floor."""
     name, floor = f"test_{Path(path).stem.lstrip('_')}", Path(path).parts[0]
-    return f"{Path(test).stem}_".startswith(f"{name}_") and (Path(test).parts[1] == floor or "/_" in path)
+    return f"{Path(test).stem}_".startswith(f"{name}_") and (
+        Path(test).parts[1] == floor or "/_" in path
+    )
 
 
 @cache
 def _files(root: Path) -> tuple[str, ...]:
-    return tuple(str(file.relative_to(root)) for floor in FLOORS for file in sorted((root / floor).rglob("*.py")))
+    return tuple(
+        str(file.relative_to(root))
+        for floor in FLOORS
+        for file in sorted((root / floor).rglob("*.py"))
+    )
 
 
 @cache
 def _tests(root: Path, folder: str) -> tuple[str, ...]:
-    files = sorted((root / folder).rglob("test_*.py")) + sorted((root / folder).glob("helpers/*.py"))
+    files = sorted((root / folder).rglob("test_*.py")) + sorted(
+        (root / folder).glob("helpers/*.py")
+    )
     return tuple(str(file.relative_to(root)) for file in files)
 
 
 @cache
 def _imports(root: Path, file: str) -> frozenset[str]:
-    """The files that a file imports; a package looks up its families by name, so that it imports all its files."""
+    """The files that a file imports; a package looks up its families by name, so that it imports
+    all its files."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((root / file).read_text())):
         if isinstance(node, ast.Import):
@@ -93,5 +108,7 @@ def _imports(root: Path, file: str) -> frozenset[str]:
 def _places(root: Path, name: str) -> set[str]:
     path = name.replace(".", "/")
     return {
-        place for place in (f"{path}.py", f"{path}/__init__.py", f"tests/helpers/{path}.py") if (root / place).is_file()
+        place
+        for place in (f"{path}.py", f"{path}/__init__.py", f"tests/helpers/{path}.py")
+        if (root / place).is_file()
     }

@@ -1,4 +1,5 @@
-"""Runs tests on copies of the tree, each in a fork of a process that has imported everything but the project."""
+"""Runs tests on copies of the tree, each in a fork of a process that has imported everything but
+the project."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ TREES = ("simulator", "topologies", "experiments", "tests")
 MEMORY = 8 * 2**30
 """Bytes of address space that a run may have."""
 PATIENCE, FACTOR = 10, 5
-"""A file of tests may take so many seconds more, and so many times as long, as on the unchanged tree: of computing, as
-the machine may be busy."""
+"""A file of tests may take so many seconds more, and so many times as long, as on the unchanged
+tree: of computing, as the machine may be busy."""
 Times = dict[str, float]
 """Seconds of computing that each test of a file takes, by its node id: of those that pass."""
 
 
 class Task(NamedTuple):
-    """What to do in a copy of the tree, and what to do with how it ended: its exit status and its notes."""
+    """What to do in a copy of the tree, and what to do with how it ended: its exit status and its
+    notes."""
 
     work: Callable[[Path], int]
     ended: Callable[[int, list[str]], None]
@@ -55,21 +57,32 @@ class Watch:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed or (report.passed and report.when == "call" and self.chosen is None):
             with self.notes.open("a") as file:
-                file.write(json.dumps([report.nodeid, report.failed, process_time() - self.begin]) + "\n")
+                file.write(
+                    json.dumps([report.nodeid, report.failed, process_time() - self.begin]) + "\n"
+                )
 
 
 def test(copy: Path, file: str, chosen: Times | None) -> int:
-    """Run a file's tests, `chosen` ones until one fails; returns 0 if all pass. The process ends if that takes long."""
-    signal.setitimer(signal.ITIMER_PROF, PATIENCE + FACTOR * sum((chosen or {}).values()) if chosen else 0)
+    """Run a file's tests, `chosen` ones until one fails; returns 0 if all pass. The process ends if
+    that takes long."""
+    signal.setitimer(
+        signal.ITIMER_PROF, PATIENCE + FACTOR * sum((chosen or {}).values()) if chosen else 0
+    )
     options = ["-q", "--hypothesis-profile=mutations", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", *(["-x"] if chosen is not None else [])]
+    options += [
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+        *(["-x"] if chosen is not None else []),
+    ]
     status = pytest.main([*options, file], plugins=[Watch(chosen, copy / "notes")])
     return 0 if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else 1
 
 
 def run_all(tasks: Iterable[Task], root: Path, folder: Path, workers: int) -> None:
     """Run the tasks, in `workers` copies of the tree at `root` at a time."""
-    hypothesis.settings.register_profile("mutations", deadline=None, max_examples=30, derandomize=True, database=None)
+    hypothesis.settings.register_profile(
+        "mutations", deadline=None, max_examples=30, derandomize=True, database=None
+    )
     waiting, running = iter(tasks), dict[int, tuple[Task, Path]]()
     free = [_copied(root, folder / str(worker)) for worker in range(workers)]
     while True:

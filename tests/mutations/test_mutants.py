@@ -25,13 +25,21 @@ def test_a_mutant_differs_in_one_line() -> None:
 
 
 def test_messages_annotations_and_the_programs_own_checks_are_left_alone() -> None:
-    source = 'def f(a: "0") -> "1":\n    raise ValueError(f"{a - 1}")\nzip(b, c, strict=True)\n"""2"""\nd = 4096\n'
-    assert [(mutant.line, mutant.operator) for mutant in mutants("x.py", source)] == [(2, "delete"), (3, "delete")]
+    source = (
+        'def f(a: "0") -> "1":\n    raise ValueError(f"{a - 1}")\nzip(b, c, strict=True)\n'
+        '"""2"""\nd = 4096\n'
+    )
+    assert [(mutant.line, mutant.operator) for mutant in mutants("x.py", source)] == [
+        (2, "delete"),
+        (3, "delete"),
+    ]
 
 
 def test_every_mutant_is_python() -> None:
     """What is none would be killed by any test."""
-    source = "a = (b > 0).any()\nif c:\n    d = not -1 ** 2\nelif (b + c).min() in d:\n    raise e\n"
+    source = (
+        "a = (b > 0).any()\nif c:\n    d = not -1 ** 2\nelif (b + c).min() in d:\n    raise e\n"
+    )
     found = mutants("x.py", source)
     assert len(found) > 10
     for mutant in found:
@@ -61,7 +69,9 @@ def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
         ("topologies/_compile.py", "tests/simulator/engines/test_compile.py"),
     ],
 )
-def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(path: str, first: str) -> None:
+def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(
+    path: str, first: str
+) -> None:
     files = nearest(ROOT, path)
     assert files[:2] == [path, first]
     assert {Path(file).parent.name for file in files[-6:]} == {"laws"}
@@ -75,7 +85,9 @@ def test_who_imports_a_file_by_way_of_its_package_is_near() -> None:
 
 
 def test_who_imports_a_part_of_a_strategy_by_way_of_the_strategy_is_near() -> None:
-    assert "tests/simulator/training/test_ddp.py" in nearest(ROOT, "simulator/training/communicator.py")
+    assert "tests/simulator/training/test_ddp.py" in nearest(
+        ROOT, "simulator/training/communicator.py"
+    )
 
 
 def test_every_equivalent_mutant_is_still_there_and_has_a_reason() -> None:
@@ -102,9 +114,19 @@ def test_survivors_are_printed_and_counted(tmp_path: Path) -> None:
         '[[mutant]]\npath = "simulator/adding.py"\nbefore = "return max(a + b, 0)"\n'
         'after = "return max(a + b, -1)"\nreason = "for this test"\n'
     )
-    command = [sys.executable, "-m", "tests.mutations", "--file", "simulator/adding.py", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.mutations",
+        "--file",
+        "simulator/adding.py",
+        "--workers",
+        "1",
+    ]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    survivor = "simulator/adding.py:2: +1\n    - return max(a + b, 0)\n    + return max(a + b, (1))\n"
+    survivor = (
+        "simulator/adding.py:2: +1\n    - return max(a + b, 0)\n    + return max(a + b, (1))\n"
+    )
     assert run.stdout.startswith(f"{survivor}3 of 4 mutants killed (75.0%)"), run.stderr
     assert run.stderr == "2 test files to time, 4 mutants to try\n4 of 4 tried, 1 survive\n"
     assert run.returncode == 1

@@ -35,7 +35,8 @@ from topologies.topology import Topology
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        # Two links a rank, the farthest two links away: 12/2 through a rank's links, 72 bytes through 8 links.
+        # Two links a rank, the farthest two links away: 12/2 through a rank's links, 72 bytes
+        # through 8 links.
         (shapes.ring, [2, 6, 6, 9]),
         # One link a rank and direction: 72 bytes through 4.
         (shapes.star, [2, 12, 12, 18]),
@@ -51,7 +52,9 @@ from topologies.topology import Topology
         (shapes.tree, [3, 12, 12, 12]),
     ],
 )
-def test_an_all_reduce_on_every_shape(shape: Callable[..., Topology], expected: list[float]) -> None:
+def test_an_all_reduce_on_every_shape(
+    shape: Callable[..., Topology], expected: list[float]
+) -> None:
     assert ports(ALL_REDUCE, shape(4, bandwidth=1.0, latency=1.0)) == pytest.approx(expected)
 
 
@@ -62,7 +65,8 @@ def test_an_all_reduce_on_every_shape(shape: Callable[..., Topology], expected: 
         # A rank gives away 3/4 of its input and gets at least 1/4 of V, its result; 3 V in all.
         (REDUCE_SCATTER, [2, 9, 3, 9]),
         (ALL_GATHER, [2, 3, 9, 9]),
-        # Whoever is not the root gives V or gets V, through three ports; the root gets it or gives it.
+        # Whoever is not the root gives V or gets V, through three ports; the root gets it or gives
+        # it.
         (REDUCE, [2, 12, 12, 12]),
         (BROADCAST, [2, 12, 12, 12]),
         (SCATTER, [2, 9, 3, 9]),
@@ -81,7 +85,9 @@ def test_every_collective_through_a_star(collective: Collective, expected: list[
     [(ALL_REDUCE, 4), (ALL_TO_ALL, 4), (REDUCE, 4), (BROADCAST, 4), (SEND_RECV, 4)],
     ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
-def test_on_a_line_something_must_travel_from_end_to_end(collective: Collective, seconds: float) -> None:
+def test_on_a_line_something_must_travel_from_end_to_end(
+    collective: Collective, seconds: float
+) -> None:
     assert ports(collective, shapes.line(5, bandwidth=1.0, latency=1.0), workers=5)[0] == seconds
 
 
@@ -92,7 +98,9 @@ def test_a_rooted_collective_counts_its_latency_from_the_root() -> None:
     assert ports(BROADCAST, centred, workers=5)[0] == 3
     assert ports(REDUCE, centred, workers=5)[0] == 3
     assert ports(ALL_GATHER, centred, workers=5)[0] == 4
-    assert ports(SEND_RECV, centred, workers=5)[0] == 3, "from the end to the root: 4 hops to the right, 3 back"
+    assert ports(SEND_RECV, centred, workers=5)[0] == 3, (
+        "from the end to the root: 4 hops to the right, 3 back"
+    )
 
 
 @pytest.mark.parametrize("first", [0, 150, 299])
@@ -137,7 +145,12 @@ def uneven_star(slow: int) -> Topology:
     gpus = [builder.device(f"gpu{rank}") for rank in range(4)]
     switch = builder.device("switch", "switch")
     for rank, gpu in enumerate(gpus):
-        builder.connect(gpu, switch, bandwidth=0.25 if rank == slow else 1.0, latency=3.0 if rank == slow else 1.0)
+        builder.connect(
+            gpu,
+            switch,
+            bandwidth=0.25 if rank == slow else 1.0,
+            latency=3.0 if rank == slow else 1.0,
+        )
     return builder.build(gpus)
 
 
@@ -229,7 +242,9 @@ def test_a_broadcast_needs_no_way_back() -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda collective: collective.name)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-def test_ranks_by_themselves_need_what_the_collective_declares(collective: Collective, ranks: int) -> None:
+def test_ranks_by_themselves_need_what_the_collective_declares(
+    collective: Collective, ranks: int
+) -> None:
     apart = needs(collective, np.arange(ranks, dtype=np.int32), ranks)
     assert apart.total == pytest.approx(collective.volume(ranks) if ranks > 1 else 0)
     for rank in range(1, ranks):
@@ -239,10 +254,14 @@ def test_ranks_by_themselves_need_what_the_collective_declares(collective: Colle
 
 @given(st.sampled_from(COLLECTIVES), st.lists(st.integers(0, 4), min_size=1, max_size=9))
 def test_needs_balance(collective: Collective, group: list[int]) -> None:
-    """What is moved is what must leave or enter; together all need no more than ranks by themselves."""
+    """What is moved is what must leave or enter; together all need no more than ranks by
+    themselves."""
     found = needs(collective, np.array(group, dtype=np.int32), 5)
     assert found.total >= max(found.leave.sum(), found.enter.sum()) - 1e-9
-    assert found.total <= needs(collective, np.arange(len(group), dtype=np.int32), len(group)).total + 1e-9
+    assert (
+        found.total
+        <= needs(collective, np.arange(len(group), dtype=np.int32), len(group)).total + 1e-9
+    )
     assert not found.leave[np.setdiff1d(np.arange(5), group)].any()
     assert not found.enter[np.setdiff1d(np.arange(5), group)].any()
     if len(set(group)) == 1:
@@ -252,7 +271,8 @@ def test_needs_balance(collective: Collective, group: list[int]) -> None:
 def test_an_unknown_collective_has_no_bound() -> None:
     unknown = replace(ALL_REDUCE, name="gossip")
     assert {
-        limit.per_byte + limit.fixed for limit in limits(unknown, shapes.ring(4, bandwidth=1.0, latency=1.0), 4)
+        limit.per_byte + limit.fixed
+        for limit in limits(unknown, shapes.ring(4, bandwidth=1.0, latency=1.0), 4)
     } == {0}
 
 
@@ -269,8 +289,12 @@ def test_of_equal_bounds_the_first_is_named() -> None:
     assert best(ALL_REDUCE, shapes.line(2, bandwidth=1.0), 2) == ("injection port", 12)
 
 
-def test_a_ring_that_fills_its_links_leaves_nothing_to_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_that_fills_its_links_leaves_nothing_to_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Cuts are looked for only while no plain schedule is known to reach the bound."""
     monkeypatch.setattr("simulator.bounds.tightest_cut", None)
     for collective, seconds in ((ALL_REDUCE, 10), (ALL_GATHER, 5), (REDUCE_SCATTER, 5)):
-        assert best_bound(collective, shapes.ring(6, bandwidth=1.0), 6, 12.0).seconds == pytest.approx(seconds)
+        assert best_bound(
+            collective, shapes.ring(6, bandwidth=1.0), 6, 12.0
+        ).seconds == pytest.approx(seconds)

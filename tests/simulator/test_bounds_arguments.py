@@ -29,7 +29,10 @@ def test_the_workers_are_ranks_of_the_machine(call: Any, workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [2.5, float("nan"), "four"])
 def test_the_workers_are_a_whole_number(workers: Any) -> None:
-    for call in (lambda: limits(ALL_REDUCE, MACHINE, workers), lambda: bounds(ALL_REDUCE, MACHINE, workers, 1e6)):
+    for call in (
+        lambda: limits(ALL_REDUCE, MACHINE, workers),
+        lambda: bounds(ALL_REDUCE, MACHINE, workers, 1e6),
+    ):
         assert refusal(call) == f"workers is {workers!r}: expected a whole number, like 1"
 
 

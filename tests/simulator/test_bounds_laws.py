@@ -26,7 +26,9 @@ from topologies.topology import Topology
 
 
 @given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))
-def test_nothing_is_missed_by_not_looking_further(collective: Collective, ranks: int, seed: int) -> None:
+def test_nothing_is_missed_by_not_looking_further(
+    collective: Collective, ranks: int, seed: int
+) -> None:
     topology = random_machine(Random(seed), ranks, 0)
     shortly = max(limit.per_byte for limit in limits(collective, topology, ranks))
     with pytest.MonkeyPatch.context() as patch:
@@ -35,7 +37,9 @@ def test_nothing_is_missed_by_not_looking_further(collective: Collective, ranks:
     assert shortly == pytest.approx(at_length, rel=1e-9)
     task = module.Task(collective, topology, ranks)
     for share, pairs in module._plain_schedules(task):
-        assert share * congestion(topology, *pairs) >= at_length * (1 - 1e-9), "no schedule is faster"
+        assert share * congestion(topology, *pairs) >= at_length * (1 - 1e-9), (
+            "no schedule is faster"
+        )
 
 
 @given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))
@@ -99,26 +103,43 @@ def test_no_algorithm_beats_a_bound_on_any_shape(name: str, shape: str) -> None:
         check_shape(name, shape, ranks, latency)
 
 
-@given(st.sampled_from(PLAIN), st.sampled_from(list(shapes.SHAPES)), st.integers(2, 9), st.integers(0, 2**32))
-def test_no_algorithm_beats_a_bound_with_any_parameters(name: str, shape: str, ranks: int, seed: int) -> None:
+@given(
+    st.sampled_from(PLAIN),
+    st.sampled_from(list(shapes.SHAPES)),
+    st.integers(2, 9),
+    st.integers(0, 2**32),
+)
+def test_no_algorithm_beats_a_bound_with_any_parameters(
+    name: str, shape: str, ranks: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     latency, gap, reduction = rng.exponential(size=3) * rng.integers(0, 2, 3)
     devices = ranks + find(name).servers
     if shape != "hypercube" or devices & (devices - 1) == 0:
-        regular = shapes.SHAPES[shape](devices, bandwidth=1.0, latency=latency, gap=gap, reduction=reduction)
+        regular = shapes.SHAPES[shape](
+            devices, bandwidth=1.0, latency=latency, gap=gap, reduction=reduction
+        )
         check(name, ranks, irregular(regular, rng, 0.2, 5.0))
 
 
 def random_machine(random: Random, ranks: int, switches: int, *, media: bool = True) -> Topology:
-    """Links of several speeds, with shared media; ranks on devices of their own or together, more than are asked for;
-    the last `switches` on devices that reduce."""
+    """Links of several speeds, with shared media; ranks on devices of their own or together, more
+    than are asked for; the last `switches` on devices that reduce."""
     builder = TopologyBuilder("random")
-    names = [builder.device(f"d{k}", node=random.randint(-1, 1)) for k in range(ranks + random.randint(0, 3))]
+    names = [
+        builder.device(f"d{k}", node=random.randint(-1, 1))
+        for k in range(ranks + random.randint(0, 3))
+    ]
     reducing = [builder.device(f"s{k}", "switch", in_network=True) for k in range(switches)]
     everything = names + reducing
     shared = [builder.medium(f"m{k}", random.uniform(0.3, 3)) for k in range(3 * media)]
     ends = {(random.randrange(k), k) for k in range(1, len(everything))}
-    ends |= {(other, one) for one in range(len(everything)) for other in range(one) if random.random() < 0.2}
+    ends |= {
+        (other, one)
+        for one in range(len(everything))
+        for other in range(one)
+        if random.random() < 0.2
+    }
     for one, other in sorted(ends):
         for source, target in ((one, other), (other, one)):
             builder.link(
@@ -131,13 +152,20 @@ def random_machine(random: Random, ranks: int, switches: int, *, media: bool = T
     apart = random.sample(names, len(names))
     together = random.choices(names, k=ranks)
     chosen = (
-        random.choice((apart[:ranks], apart, together)) if not switches else random.choice((apart[:ranks], together))
+        random.choice((apart[:ranks], apart, together))
+        if not switches
+        else random.choice((apart[:ranks], together))
     )
     return builder.build([*chosen, *reducing])
 
 
 @given(st.sampled_from(sorted(algorithms())), st.integers(2, 6), st.integers(0, 2**32))
 def test_no_algorithm_beats_a_bound_on_a_random_machine(name: str, ranks: int, seed: int) -> None:
-    """With shared media, uneven bandwidths, ranks that help, several ranks on a device and switches that reduce."""
+    """With shared media, uneven bandwidths, ranks that help, several ranks on a device and switches
+    that reduce."""
     schedule = find(name).build(ranks, 12.0)
-    check(name, ranks, random_machine(Random(seed), schedule.ranks - schedule.switches, schedule.switches))
+    check(
+        name,
+        ranks,
+        random_machine(Random(seed), schedule.ranks - schedule.switches, schedule.switches),
+    )

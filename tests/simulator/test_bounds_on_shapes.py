@@ -33,7 +33,8 @@ ENDS = {ALL_REDUCE: 12.0, REDUCE_SCATTER: 9.0, ALL_GATHER: 9.0, REDUCE: 12.0, BR
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        # Pairs: 16 links for 3 bytes each over 8; and a quarter of what goes to the next rank goes the other way round.
+        # Pairs: 16 links for 3 bytes each over 8; and a quarter of what goes to the next rank goes
+        # the other way round.
         (shapes.ring, RING | {ALL_TO_ALL: 6, SEND_RECV: 9}),
         # The same ring, ranks in another order: 0 and 2 send 24 to 1 and 3 over two wires.
         (shapes.grid, RING | {ALL_TO_ALL: 6, SEND_RECV: 12}),
@@ -43,10 +44,19 @@ ENDS = {ALL_REDUCE: 12.0, REDUCE_SCATTER: 9.0, ALL_GATHER: 9.0, REDUCE: 12.0, BR
         (shapes.full_mesh_one_port, PORT | {ALL_TO_ALL: 9, SEND_RECV: 12}),
         (shapes.leaf_spine, PORT | {ALL_TO_ALL: 9, SEND_RECV: 12}),
         (shapes.fat_tree, PORT | {ALL_TO_ALL: 9, SEND_RECV: 12}),
-        # Half of what goes to the next rank goes by way of the two others, over two wires: 4 * (6 + 2 * 6) over 12.
+        # Half of what goes to the next rank goes by way of the two others, over two wires: 4 * (6 +
+        # 2 * 6) over 12.
         (
             shapes.full_mesh,
-            {ALL_REDUCE: 6, REDUCE_SCATTER: 3, ALL_GATHER: 3, REDUCE: 4, BROADCAST: 4, ALL_TO_ALL: 3, SEND_RECV: 6},
+            {
+                ALL_REDUCE: 6,
+                REDUCE_SCATTER: 3,
+                ALL_GATHER: 3,
+                REDUCE: 4,
+                BROADCAST: 4,
+                ALL_TO_ALL: 3,
+                SEND_RECV: 6,
+            },
         ),
         (
             shapes.bus,
@@ -70,7 +80,9 @@ def test_the_best_bound_of_every_collective_on_every_shape(
     shape: Callable[..., Topology], expected: dict[Collective, float]
 ) -> None:
     for collective, seconds in expected.items():
-        assert best(collective, shape(4, bandwidth=1.0))[1] == pytest.approx(seconds, rel=1e-9), collective.name
+        assert best(collective, shape(4, bandwidth=1.0))[1] == pytest.approx(seconds, rel=1e-9), (
+            collective.name
+        )
 
 
 def dumbbell(ends: int, *, neck: float = 1.0) -> Topology:
@@ -98,10 +110,15 @@ def dumbbell(ends: int, *, neck: float = 1.0) -> Topology:
     ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_half_of_the_ranks_behind_one_wire(collective: Collective, seconds: float) -> None:
-    assert best(collective, dumbbell(3), workers=6) == ("cut of 3 of 6 ranks", pytest.approx(seconds))
+    assert best(collective, dumbbell(3), workers=6) == (
+        "cut of 3 of 6 ranks",
+        pytest.approx(seconds),
+    )
     slow_down = replace(dumbbell(3), medium_bandwidth=np.array([10.0] * 12 + [0.5, 1.0]))
     slower = seconds if collective == REDUCE else 2 * seconds
-    assert best(collective, slow_down, workers=6)[1] == pytest.approx(slower), "from side 0, the root's, at 0.5 B/s"
+    assert best(collective, slow_down, workers=6)[1] == pytest.approx(slower), (
+        "from side 0, the root's, at 0.5 B/s"
+    )
 
 
 def nodes(count: int, *, size: int = 2, in_network: bool = False) -> Topology:
@@ -128,11 +145,20 @@ def test_an_all_reduce_moves_twice_the_sum_of_all_nodes_but_one() -> None:
 
 @pytest.mark.parametrize(
     ("collective", "seconds"),
-    [(ALL_GATHER, 1998 / 2000), (REDUCE_SCATTER, 1998 / 2000), (BROADCAST, 1), (REDUCE, 1), (ALL_TO_ALL, 2 * 0.999)],
+    [
+        (ALL_GATHER, 1998 / 2000),
+        (REDUCE_SCATTER, 1998 / 2000),
+        (BROADCAST, 1),
+        (REDUCE, 1),
+        (ALL_TO_ALL, 2 * 0.999),
+    ],
     ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_nodes_are_cut_off_however_many_there_are(collective: Collective, seconds: float) -> None:
-    assert best(collective, nodes(1000), 2000, nbytes=1.0) == ("cut of 2 of 2000 ranks", pytest.approx(seconds))
+    assert best(collective, nodes(1000), 2000, nbytes=1.0) == (
+        "cut of 2 of 2000 ranks",
+        pytest.approx(seconds),
+    )
 
 
 def test_many_ranks_are_cut_in_half() -> None:
@@ -144,9 +170,14 @@ def test_many_ranks_are_cut_in_half() -> None:
         assert found == ("cut of 1000 of 2000 ranks", pytest.approx(seconds))
 
 
-@pytest.mark.parametrize(("collective", "seconds"), [(BROADCAST, 10), (REDUCE, 100), (ALL_REDUCE, 100)])
-def test_the_halves_of_many_ranks_are_cut_in_the_direction_of_the_data(collective: Collective, seconds: float) -> None:
-    # Of a ring of 2000 two wires on opposite sides are slow: 0.05 B/s from the root's half, and 0.005 B/s back to it.
+@pytest.mark.parametrize(
+    ("collective", "seconds"), [(BROADCAST, 10), (REDUCE, 100), (ALL_REDUCE, 100)]
+)
+def test_the_halves_of_many_ranks_are_cut_in_the_direction_of_the_data(
+    collective: Collective, seconds: float
+) -> None:
+    # Of a ring of 2000 two wires on opposite sides are slow: 0.05 B/s from the root's half, and
+    # 0.005 B/s back to it.
     ring = shapes.ring(2000, bandwidth=1.0)
     first = (ring.source < 1000).astype(int) - (ring.target < 1000).astype(int)
     slow = replace(ring, medium_bandwidth=np.select([first > 0, first < 0], [0.05, 0.005], 1.0))
@@ -171,7 +202,8 @@ def test_shards_pass_what_is_between_two_groups() -> None:
         builder.link(gpus[one], gpus[one + 5], bandwidth=0.5)
         builder.link(gpus[one + 5], gpus[one], bandwidth=1.0)
     topology = builder.build(gpus)
-    # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back, merged.
+    # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back,
+    # merged.
     assert best(ALL_GATHER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(5))
     assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(2.5))
 
@@ -197,7 +229,8 @@ def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(there: float, back
 
 
 def test_two_groups_may_share_what_leads_out() -> None:
-    # A tree, in which the way out of two of three switches is one medium: eight of twelve shards over 0.5 B/s.
+    # A tree, in which the way out of two of three switches is one medium: eight of twelve shards
+    # over 0.5 B/s.
     builder = TopologyBuilder("shared way out")
     top = builder.device("top", "switch")
     shared = builder.medium("way out", 0.5)
@@ -245,7 +278,10 @@ def test_through_a_switch_that_reduces(collective: Collective, seconds: float) -
 
 
 def test_a_network_that_reduces_spares_nodes_nothing_of_what_they_send() -> None:
-    assert best(ALL_REDUCE, nodes(3, in_network=True), workers=6) == ("cut of 2 of 6 ranks", pytest.approx(12))
+    assert best(ALL_REDUCE, nodes(3, in_network=True), workers=6) == (
+        "cut of 2 of 6 ranks",
+        pytest.approx(12),
+    )
 
 
 def test_sharp_meets_the_bound_on_its_switch() -> None:
@@ -256,4 +292,8 @@ def test_sharp_meets_the_bound_on_its_switch() -> None:
     assert fit is not None
     fitted = fit(reducing, 4, 16.0)
     assert simulate(fitted.schedule, fitted.topology).makespan == pytest.approx(17)
-    assert best(ALL_REDUCE, reducing, 4, 16.0)[1] == best(ALL_REDUCE, fitted.topology, 4, 16.0)[1] == 16
+    assert (
+        best(ALL_REDUCE, reducing, 4, 16.0)[1]
+        == best(ALL_REDUCE, fitted.topology, 4, 16.0)[1]
+        == 16
+    )

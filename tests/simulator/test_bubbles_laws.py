@@ -35,12 +35,16 @@ cases = st.tuples(st.builds(Random, st.integers(0, 2**32)), st.integers(2, 5))
 
 
 def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
-    return random_schedule(random, ranks, MOSTLY_COMPUTING), random_machine(random, ranks, IRREGULAR_MACHINE)
+    return random_schedule(random, ranks, MOSTLY_COMPUTING), random_machine(
+        random, ranks, IRREGULAR_MACHINE
+    )
 
 
 def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float, float]]:
     schedule = timeline.schedule
-    mine = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane) & (schedule.rank == rank))
+    mine = np.flatnonzero(
+        (schedule.kind == COMPUTE) & (schedule.lane == lane) & (schedule.rank == rank)
+    )
     return sorted((float(timeline.start[i]), float(timeline.finish[i])) for i in mine)
 
 
@@ -76,11 +80,15 @@ def test_up_to_an_end_the_causes_add_up_to_the_idle_time_before_it(
     for rank in range(ranks):
         busy = main_lane(timeline, rank, lane)
         before = sum(max(0.0, min(until, end) - min(start, end)) for start, until in busy)
-        assert found.total[rank] == pytest.approx(min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9)
+        assert found.total[rank] == pytest.approx(
+            min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9
+        )
 
 
 @given(cases)
-def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(case: tuple[Random, int]) -> None:
+def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(
+    case: tuple[Random, int],
+) -> None:
     random, ranks = case
     schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
     timeline = simulate(schedule, shapes.star(ranks, bandwidth=float("inf")), "reference")
@@ -91,7 +99,11 @@ def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(c
 def test_where_nothing_queued_nothing_is_called_contention(case: tuple[Random, int]) -> None:
     random, ranks = case
     schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
-    apart = replace(schedule, nbytes=np.zeros(len(schedule)), seconds=schedule.seconds / (1 + np.arange(len(schedule))))
+    apart = replace(
+        schedule,
+        nbytes=np.zeros(len(schedule)),
+        seconds=schedule.seconds / (1 + np.arange(len(schedule))),
+    )
     timeline = simulate(apart, random_machine(random, ranks, IRREGULAR_MACHINE), "reference")
     if (timeline.node_cause < 0).all():
         assert not bubbles(timeline).seconds[:, 1].any()
@@ -101,11 +113,19 @@ def test_where_nothing_queued_nothing_is_called_contention(case: tuple[Random, i
 def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random, int]) -> None:
     random, ranks = case
     schedule, topology = drawn(random, ranks)
-    twice = bubbles(simulate(replace(schedule, seconds=schedule.seconds * 2), twice_as_slow(topology), "reference"))
-    assert twice.seconds.tolist() == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
+    twice = bubbles(
+        simulate(
+            replace(schedule, seconds=schedule.seconds * 2), twice_as_slow(topology), "reference"
+        )
+    )
+    assert (
+        twice.seconds.tolist()
+        == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
+    )
 
 
-# The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the same bits.
+# The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the
+# same bits.
 
 
 class Piece(NamedTuple):
@@ -120,13 +140,22 @@ class Piece(NamedTuple):
 def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
     schedule = timeline.schedule
-    seconds, queues = np.zeros((schedule.ranks, len(CAUSES))), np.zeros((schedule.ranks, len(CAUSES)))
+    seconds, queues = (
+        np.zeros((schedule.ranks, len(CAUSES))),
+        np.zeros((schedule.ranks, len(CAUSES))),
+    )
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     for rank in np.unique(schedule.rank[main]):
         free, own = 0.0, main[schedule.rank[main] == rank]
         for operation in own[np.argsort(timeline.start[own], kind="stable")]:
             if timeline.start[operation] > free:
-                add(timeline, waits(timeline, int(operation), free), (free, end), seconds[rank], queues[rank])
+                add(
+                    timeline,
+                    waits(timeline, int(operation), free),
+                    (free, end),
+                    seconds[rank],
+                    queues[rank],
+                )
             free = max(free, float(timeline.finish[operation]))
         mine = taking_part(timeline, int(rank))
         last = int(mine[np.flatnonzero(timeline.finish[mine] == timeline.finish[mine].max())[-1]])
@@ -144,7 +173,11 @@ def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
 
 
 def add(
-    timeline: Timeline, found: Iterable[Piece], window: tuple[float, float], seconds: Floats, queues: Floats
+    timeline: Timeline,
+    found: Iterable[Piece],
+    window: tuple[float, float],
+    seconds: Floats,
+    queues: Floats,
 ) -> None:
     """What of the pieces is within the window, by cause; what waits in queues apart."""
     begin, end = window
@@ -160,7 +193,8 @@ def add(
 
 
 def contention(timeline: Timeline, node: int, since: float, end: float) -> float:
-    """From `since` to `end`: how long a node waited while other ranks' operations held what it waited for."""
+    """From `since` to `end`: how long a node waited while other ranks' operations held what it
+    waited for."""
     rank, total = sender(timeline, node), 0.0
     while timeline.node_cause[node] >= 0 and timeline.node_start[node] > since:
         occupant = int(timeline.node_cause[node])
@@ -172,7 +206,11 @@ def contention(timeline: Timeline, node: int, since: float, end: float) -> float
 
 
 def sender(timeline: Timeline, node: int) -> int:
-    return int(timeline.schedule.rank[int(np.searchsorted(timeline.routed.node_indptr, node, side="right")) - 1])
+    return int(
+        timeline.schedule.rank[
+            int(np.searchsorted(timeline.routed.node_indptr, node, side="right")) - 1
+        ]
+    )
 
 
 def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
@@ -212,18 +250,30 @@ def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterat
 
 
 def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
-    """What other ranks cost a flow comes first, then what it takes alone and behind messages of its own rank."""
-    start, waited = float(timeline.start[i]), timeline.flow(i).waited * float(contended_share(timeline)[i])
+    """What other ranks cost a flow comes first, then what it takes alone and behind messages of its
+    own rank."""
+    start, waited = (
+        float(timeline.start[i]),
+        timeline.flow(i).waited * float(contended_share(timeline)[i]),
+    )
     yield Piece(TRANSFER, start + waited, arrival)
     yield Piece(CONTENTION, start, start + waited)
     yield Piece(TRANSFER, ready, start)
 
 
-@pytest.mark.parametrize("chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"])
-@pytest.mark.parametrize("rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join)
+@pytest.mark.parametrize(
+    "chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"]
+)
+@pytest.mark.parametrize(
+    "rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join
+)
 @given(case=cases, lane=st.integers(0, 1), share=st.sampled_from([0.0, 0.3, 0.7, 1.0, np.inf]))
 def test_the_kernel_finds_what_the_walk_finds(
-    chosen: Callable[..., Any], rules: dict[str, Any], case: tuple[Random, int], lane: int, share: float
+    chosen: Callable[..., Any],
+    rules: dict[str, Any],
+    case: tuple[Random, int],
+    lane: int,
+    share: float,
 ) -> None:
     random, ranks = case
     timeline = simulate(*drawn(random, ranks), "reference", **rules)
@@ -244,6 +294,8 @@ def test_the_kernel_finds_what_the_walk_finds_in_a_ring(
     schedule.compute(range(6), np.array([1.0, 3.0, 1.5, 2.0, 1.0, 8.0]), writes=0, count=6)
     schedule.inline(find("ring").build(6, 60.0))
     schedule.compute(range(6), 1.0, reads=0, count=6)
-    timeline = simulate(schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing)
+    timeline = simulate(
+        schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing
+    )
     assert bubbles(timeline).seconds.tolist() == walked(timeline).seconds.tolist()
     assert bubbles(timeline).seconds[:, :DRAIN].any()

@@ -1,4 +1,5 @@
-"""The builder in stories: who waits for whom, how a child is inlined, and what a schedule is made of."""
+"""The builder in stories: who waits for whom, how a child is inlined, and what a schedule is made
+of."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def test_a_computation_on_every_rank_may_update_a_slot_in_place() -> None:
     assert len(builder.compute([0, 1, 2], 1.0, reads=0, writes=0)) == 3
 
 
-@pytest.mark.parametrize("after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]])
+@pytest.mark.parametrize(
+    "after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]]
+)
 def test_operations_to_wait_for_may_be_one_or_many_for_all_or_a_row_each(after: Any) -> None:
     builder = ScheduleBuilder(3, 1.0)
     builder.signal([0, 1], 2)
@@ -93,9 +96,17 @@ def test_columns_hold_what_was_asked_for() -> None:
     builder.reduce(3, 0, slot=3)
     builder.signal(2, 1, nbytes=5.0)
     builder.phase("first")
-    builder.compute([0, 2], np.array([1.5, 2.5]), lane=[1, 2], reads=[-1, 0], writes=[3, -1], count=1)
+    builder.compute(
+        [0, 2], np.array([1.5, 2.5]), lane=[1, 2], reads=[-1, 0], writes=[3, -1], count=1
+    )
     schedule = builder.build()
-    assert (schedule.ranks, schedule.workers, schedule.buffer, schedule.slots, schedule.lanes) == (4, 3, 4, 6, 3)
+    assert (schedule.ranks, schedule.workers, schedule.buffer, schedule.slots, schedule.lanes) == (
+        4,
+        3,
+        4,
+        6,
+        3,
+    )
     assert schedule.nbytes_total == 12.0
     assert schedule.phases == ("first", "second")
     assert schedule.kind.tolist() == [TRANSFER] * 4 + [COMPUTE] * 2
@@ -161,7 +172,13 @@ def test_a_child_lands_on_the_ranks_and_slots_it_is_given() -> None:
     assert schedule.source.tolist() == [3, 2, 3, -1, 2]
     assert schedule.target.tolist() == [3, 2, 3, -1, -1]
     assert schedule.nbytes.tolist() == [25.0, 15.0, 15.0, 0.0, 0.0]
-    assert [schedule.phases[k] for k in schedule.phase] == ["outer", "inner", "inner", "told", "told"]
+    assert [schedule.phases[k] for k in schedule.phase] == [
+        "outer",
+        "inner",
+        "inner",
+        "told",
+        "told",
+    ]
     assert schedule.lanes == 3
     assert waits(schedule, 3) == [1, 2]
 
@@ -187,7 +204,15 @@ def test_two_children_in_a_row_are_ordered_by_the_slots_they_share() -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "slot"),
-    [([0, 1], 0), ([0, 1, 2, 3], 0), ([0, 1, 5], 0), ([0, 1, -1], 0), (None, 1), (None, 7), (None, -1)],
+    [
+        ([0, 1], 0),
+        ([0, 1, 2, 3], 0),
+        ([0, 1, 5], 0),
+        ([0, 1, -1], 0),
+        (None, 1),
+        (None, 7),
+        (None, -1),
+    ],
 )
 def test_a_child_that_does_not_fit_is_refused(ranks: list[int] | None, slot: int) -> None:
     parent = ScheduleBuilder(5, 30.0, slots=2)
@@ -208,7 +233,19 @@ def test_a_child_of_nothing_adds_nothing() -> None:
 
 
 COLUMNS = (
-    *("kind", "rank", "peer", "source", "target", "count", "reduces", "nbytes", "seconds", "lane", "phase"),
+    *(
+        "kind",
+        "rank",
+        "peer",
+        "source",
+        "target",
+        "count",
+        "reduces",
+        "nbytes",
+        "seconds",
+        "lane",
+        "phase",
+    ),
     *("indptr", "indices"),
 )
 
@@ -260,7 +297,11 @@ def test_columns_are_contiguous_and_of_one_set_of_dtypes() -> None:
         ("lane", "phase"), np.dtype(np.int16)
     )
     wanted |= dict.fromkeys(("nbytes", "seconds"), np.dtype(np.float64))
-    for schedule in (ring_all_reduce(5, 1e6), three_rank_child(), replace(three_rank_child()).scaled(3.0)):
+    for schedule in (
+        ring_all_reduce(5, 1e6),
+        three_rank_child(),
+        replace(three_rank_child()).scaled(3.0),
+    ):
         assert {name: getattr(schedule, name).dtype for name in COLUMNS} == wanted
         assert all(getattr(schedule, name).flags.c_contiguous for name in COLUMNS)
         assert schedule.shares.dtype == np.float64
@@ -299,4 +340,6 @@ def test_a_child_has_its_scratch_where_it_is_told() -> None:
     assert schedule.target.tolist() == [6, 2]
     assert schedule.phases == ("bucket 1",)
     assert schedule.predecessors(1).tolist() == [0]
-    assert "slots 7 to 7 are not all there" in refusal(lambda: parent.inline(child.build(), scratch=7))
+    assert "slots 7 to 7 are not all there" in refusal(
+        lambda: parent.inline(child.build(), scratch=7)
+    )

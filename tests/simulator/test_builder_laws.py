@@ -63,7 +63,8 @@ def conflict(one: set[tuple[Cell, Access]], other: set[tuple[Cell, Access]]) -> 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a builder: `rows` are its operations; `after` picks those to wait for, for all or a row each."""
+    """One call of a builder: `rows` are its operations; `after` picks those to wait for, for all or
+    a row each."""
 
     kind: Literal["copy", "reduce", "compute", "signal", "inline"]
     rows: tuple[Row, ...] = ()
@@ -78,7 +79,13 @@ class Call:
 def a_row(draw: st.DrawFn, ranks: int, slots: int) -> Row:
     count = draw(st.integers(1, min(3, slots)))
     rank, peer = draw(st.integers(0, ranks - 1)), draw(st.integers(0, ranks - 1))
-    return rank, peer, draw(st.integers(0, slots - count)), draw(st.integers(0, slots - count)), count
+    return (
+        rank,
+        peer,
+        draw(st.integers(0, slots - count)),
+        draw(st.integers(0, slots - count)),
+        count,
+    )
 
 
 @st.composite
@@ -93,7 +100,9 @@ def a_call(draw: st.DrawFn, ranks: int, slots: int, depth: int) -> Call:
         child = tuple(draw(st.lists(a_call(size, child_slots, 0), max_size=4)))
         shift = draw(st.integers(0, slots - child_slots))
         return Call(kind, (), after, child, child_slots, place, shift)
-    rows = tuple(draw(st.lists(a_row(ranks, slots), min_size=1, max_size=1 if kind == "compute" else 5)))
+    rows = tuple(
+        draw(st.lists(a_row(ranks, slots), min_size=1, max_size=1 if kind == "compute" else 5))
+    )
     if draw(st.booleans()):
         width = draw(st.integers(1, 2))
         after = tuple(tuple(draw(st.integers(-1, 50)) for _ in range(width)) for _ in rows)
@@ -116,19 +125,26 @@ def is_race(call: Call) -> bool:
     if call.kind not in ("copy", "reduce"):
         return False
     reads = [cell for rank, _, source, _, count in call.rows for cell in cells(rank, source, count)]
-    writes = [cell for _, peer, _, target, count in call.rows for cell in cells(peer, target, count)]
-    return bool(set(reads) & set(writes)) or (call.kind == "copy" and len(set(writes)) < len(writes))
+    writes = [
+        cell for _, peer, _, target, count in call.rows for cell in cells(peer, target, count)
+    ]
+    return bool(set(reads) & set(writes)) or (
+        call.kind == "copy" and len(set(writes)) < len(writes)
+    )
 
 
 def waits_of(call: Call, earlier: int) -> Iterator[tuple[int, ...]]:
     """What each row is told to wait for, folded into the operations that there are; -1 stays -1."""
     for number in range(max(1, len(call.rows))):
-        picked: Any = call.after[number] if call.after and isinstance(call.after[0], tuple) else call.after
+        picked: Any = (
+            call.after[number] if call.after and isinstance(call.after[0], tuple) else call.after
+        )
         yield tuple(-1 if pick < 0 or not earlier else pick % earlier for pick in picked)
 
 
 def play(ranks: int, slots: int, calls: tuple[Call, ...]) -> tuple[Schedule, Meaning]:
-    """Make the calls, and write down what they mean. A call is refused exactly when it is a race."""
+    """Make the calls, and write down what they mean. A call is refused exactly when it is a
+    race."""
     builder, meaning = ScheduleBuilder(ranks, 1.0, slots=slots), Meaning()
     for call in calls:
         size = len(builder)
@@ -152,7 +168,9 @@ def play(ranks: int, slots: int, calls: tuple[Call, ...]) -> tuple[Schedule, Mea
 
 
 def _send(builder: ScheduleBuilder, call: Call, after: Any) -> Any:
-    rank, peer, source, target, count = (np.array(column) for column in zip(*call.rows, strict=True))
+    rank, peer, source, target, count = (
+        np.array(column) for column in zip(*call.rows, strict=True)
+    )
     if call.kind == "signal":
         return builder.signal(rank, peer, after=after)
     if call.kind == "compute":
@@ -172,21 +190,29 @@ def _touched(kind: str, row: Row) -> Iterator[tuple[Cell, Access]]:
         yield cell, write
 
 
-def _note_inlined(meaning: Meaning, inner: Meaning, call: Call, first: int, waits: set[int]) -> None:
+def _note_inlined(
+    meaning: Meaning, inner: Meaning, call: Call, first: int, waits: set[int]
+) -> None:
     for accesses, before in zip(inner.accesses, inner.waits, strict=True):
-        mapped = {((call.place[rank], slot + call.shift), access) for (rank, slot), access in accesses}
+        mapped = {
+            ((call.place[rank], slot + call.shift), access) for (rank, slot), access in accesses
+        }
         meaning.add(mapped, waits | {i + first for i in before})
 
 
 @given(programs())
-def test_dependencies_are_the_closure_of_pairwise_conflicts(program: tuple[int, int, tuple[Call, ...]]) -> None:
+def test_dependencies_are_the_closure_of_pairwise_conflicts(
+    program: tuple[int, int, tuple[Call, ...]],
+) -> None:
     schedule, meaning = play(*program)
     assert len(schedule) == len(meaning.accesses)
     assert ancestors(predecessors(schedule)) == ancestors(meaning.edges())
 
 
 @given(programs())
-def test_predecessors_are_sorted_lower_and_there_once(program: tuple[int, int, tuple[Call, ...]]) -> None:
+def test_predecessors_are_sorted_lower_and_there_once(
+    program: tuple[int, int, tuple[Call, ...]],
+) -> None:
     schedule, _ = play(*program)
     assert schedule.indptr.dtype == schedule.indices.dtype == np.int32
     assert schedule.indptr[0] == 0
@@ -198,7 +224,9 @@ def test_predecessors_are_sorted_lower_and_there_once(program: tuple[int, int, t
 
 
 @given(programs())
-def test_compiled_and_plain_kernels_derive_the_same(program: tuple[int, int, tuple[Call, ...]]) -> None:
+def test_compiled_and_plain_kernels_derive_the_same(
+    program: tuple[int, int, tuple[Call, ...]],
+) -> None:
     with patch("simulator.builder.kernel", lambda function, operations: function):
         plain, _ = play(*program)
     with patch("simulator.builder.kernel", lambda function, operations: compiled(function)):

@@ -29,14 +29,22 @@ def builder_of_three() -> ScheduleBuilder:
     ],
 )
 @pytest.mark.parametrize("method", ["copy", "reduce"])
-def test_a_call_that_writes_what_it_reads_is_refused(method: str, rank: Any, peer: Any, slot: Any, target: Any) -> None:
+def test_a_call_that_writes_what_it_reads_is_refused(
+    method: str, rank: Any, peer: Any, slot: Any, target: Any
+) -> None:
     call = getattr(builder_of_three(), method)
-    assert "writes what another reads" in refusal(lambda: call(rank, peer, slot=slot, target=target))
+    assert "writes what another reads" in refusal(
+        lambda: call(rank, peer, slot=slot, target=target)
+    )
 
 
 def test_overlapping_ranges_race_too() -> None:
-    assert "writes what another reads" in refusal(lambda: builder_of_three().copy(0, 0, slot=0, target=1, count=2))
-    assert "overwrite the same" in refusal(lambda: builder_of_three().copy([0, 1], 2, slot=[0, 1], count=2))
+    assert "writes what another reads" in refusal(
+        lambda: builder_of_three().copy(0, 0, slot=0, target=1, count=2)
+    )
+    assert "overwrite the same" in refusal(
+        lambda: builder_of_three().copy([0, 1], 2, slot=[0, 1], count=2)
+    )
 
 
 def test_two_overwrites_of_a_slot_in_one_call_are_refused() -> None:
@@ -57,10 +65,15 @@ def test_a_refused_race_does_not_poison_later_calls() -> None:
 
 @pytest.mark.parametrize("method", ["copy", "reduce"])
 @pytest.mark.parametrize(
-    ("slot", "target", "count"), [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4)]
+    ("slot", "target", "count"),
+    [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4)],
 )
-def test_slots_that_are_not_there_are_refused(method: str, slot: int, target: int, count: int) -> None:
-    message = refusal(lambda: getattr(builder_of_three(), method)(0, 1, slot=slot, target=target, count=count))
+def test_slots_that_are_not_there_are_refused(
+    method: str, slot: int, target: int, count: int
+) -> None:
+    message = refusal(
+        lambda: getattr(builder_of_three(), method)(0, 1, slot=slot, target=target, count=count)
+    )
     assert "a rank has 3" in message
 
 
@@ -69,7 +82,9 @@ def test_a_transfer_of_no_slots_is_refused(count: int) -> None:
     refusal(lambda: builder_of_three().copy(0, 1, slot=0, count=count))
 
 
-@pytest.mark.parametrize(("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)])
+@pytest.mark.parametrize(
+    ("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)]
+)
 @pytest.mark.parametrize("method", ["copy", "reduce", "signal"])
 def test_ranks_that_are_not_there_are_refused(method: str, rank: Any, peer: Any) -> None:
     slot = {} if method == "signal" else {"slot": 0}
@@ -84,7 +99,9 @@ def test_a_computation_on_a_rank_that_is_not_there_is_refused(rank: Any) -> None
 
 @pytest.mark.parametrize("accessed", ["reads", "writes"])
 @pytest.mark.parametrize(("slot", "count"), [(3, 1), (99, 1), (2, 2), (-2, 1), (0, 4)])
-def test_a_computation_on_slots_that_are_not_there_is_refused(accessed: str, slot: int, count: int) -> None:
+def test_a_computation_on_slots_that_are_not_there_is_refused(
+    accessed: str, slot: int, count: int
+) -> None:
     """The compiled kernels check no index: this would write to memory that is somebody else's."""
     builder = builder_of_three()
     refusal(lambda: builder.compute(2, 1.0, count=count, **{accessed: slot}))
@@ -146,11 +163,18 @@ def test_operations_to_wait_for_in_another_shape_are_refused(after: Any) -> None
     "call",
     [
         pytest.param(lambda builder: builder.copy(0, 1, slot=0, after=[7]), id="a later operation"),
-        pytest.param(lambda builder: builder.signal(0, 1, after=[-2]), id="an operation before the first"),
-        pytest.param(lambda builder: builder.compute(0, 1.0, after=[7]), id="a computation after a later one"),
+        pytest.param(
+            lambda builder: builder.signal(0, 1, after=[-2]), id="an operation before the first"
+        ),
+        pytest.param(
+            lambda builder: builder.compute(0, 1.0, after=[7]), id="a computation after a later one"
+        ),
         pytest.param(lambda builder: builder.compute(0, -1.0, lane=5), id="negative time"),
         pytest.param(lambda builder: builder.signal(0, 9), id="an unknown rank"),
-        pytest.param(lambda builder: builder.inline(three_rank_child(), ranks=[0, 1, 9]), id="a child too far out"),
+        pytest.param(
+            lambda builder: builder.inline(three_rank_child(), ranks=[0, 1, 9]),
+            id="a child too far out",
+        ),
     ],
 )
 def test_a_refused_call_leaves_nothing_behind(call: Callable[[ScheduleBuilder], object]) -> None:
@@ -172,7 +196,9 @@ def test_a_buffer_has_bytes(nbytes: float) -> None:
     assert f"nbytes is {nbytes}" in refusal(lambda: ScheduleBuilder(2, nbytes))
 
 
-@pytest.mark.parametrize("slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1])
+@pytest.mark.parametrize(
+    "slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1]
+)
 def test_shares_that_do_not_add_up_are_refused(slots: Any) -> None:
     refusal(lambda: ScheduleBuilder(2, 1.0, slots=slots))
 

@@ -58,7 +58,9 @@ def builder_of_three() -> ScheduleBuilder:
     ],
 )
 @pytest.mark.parametrize("what", CALLS)
-def test_a_number_that_is_not_whole_is_refused_by_its_name(what: str, value: Any, shown: str) -> None:
+def test_a_number_that_is_not_whole_is_refused_by_its_name(
+    what: str, value: Any, shown: str
+) -> None:
     builder = builder_of_three()
     message = refusal(lambda: CALLS[what](builder, value))
     assert message == f"{what.partition(' ')[0]} is {shown}: expected a whole number, like 1"
@@ -84,7 +86,11 @@ def test_a_float_that_is_whole_counts_as_the_number(what: str) -> None:
 
 def test_narrow_integers_do_not_overflow() -> None:
     builder = ScheduleBuilder(120, 1.0, slots=4)
-    builder.copy(np.array([100], dtype=np.int8), np.array([101], dtype=np.int8), slot=np.array([3], dtype=np.int8))
+    builder.copy(
+        np.array([100], dtype=np.int8),
+        np.array([101], dtype=np.int8),
+        slot=np.array([3], dtype=np.int8),
+    )
     assert builder.build().predecessors(0).tolist() == []
     assert builder.build().source.tolist() == [3]
 

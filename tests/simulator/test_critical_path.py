@@ -26,9 +26,13 @@ def nonzero(path: list[Segment]) -> dict[str, float]:
 
 
 def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
-    """The segments from the end to the start, without those of no time: part, seconds, operation, whether another one
-    waited for it."""
-    return [(s.part, s.seconds, s.operation, s.waiter != s.operation) for s in critical_path(timeline) if s.seconds]
+    """The segments from the end to the start, without those of no time: part, seconds, operation,
+    whether another one waited for it."""
+    return [
+        (s.part, s.seconds, s.operation, s.waiter != s.operation)
+        for s in critical_path(timeline)
+        if s.seconds
+    ]
 
 
 # Parts, by hand.
@@ -89,7 +93,8 @@ def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
 
 
 def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
-    # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is all that counts.
+    # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is
+    # all that counts.
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=20.0)
     schedule.signal(0, 2, nbytes=10.0)
@@ -98,7 +103,8 @@ def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
 
 
 def test_reductions_queue_for_the_receiver() -> None:
-    # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of merging.
+    # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of
+    # merging.
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
     timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
@@ -143,11 +149,18 @@ def test_the_path_goes_through_the_slowest_of_several_media() -> None:
     bus, port = builder.medium("bus", 4.0, gap=3.0), builder.medium("port", 2.0)
     builder.link("a", "b", bandwidth=8.0, media=(bus, port))
     topology = builder.build(ends)
-    # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the port.
-    assert nonzero(critical_path(simulate(messages(4.0), topology))) == {"serialisation": 1, "gap": 3}
+    # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the
+    # port.
+    assert nonzero(critical_path(simulate(messages(4.0), topology))) == {
+        "serialisation": 1,
+        "gap": 3,
+    }
     assert nonzero(critical_path(simulate(messages(40.0), topology))) == {"serialisation": 20}
     # Both: the large one waits 4 s for the bus, though the port is free at 2.
-    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {"serialisation": 20 + 1, "gap": 3}
+    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {
+        "serialisation": 20 + 1,
+        "gap": 3,
+    }
 
 
 def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
@@ -162,7 +175,10 @@ def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
 
 
 def test_no_time_has_no_path() -> None:
-    assert critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))) == []
+    assert (
+        critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0)))
+        == []
+    )
     instant = simulate(messages(5.0), shapes.line(2, bandwidth=float("inf")))
     assert critical_path(instant) == []
     assert set(parts([])) == set(PARTS)
@@ -180,7 +196,9 @@ def test_a_ring_waits_for_2p_minus_2_latencies_and_as_many_chunks(ranks: int) ->
     worths = sensitivities(timeline)
     assert worths.latency.sum() == 2 * (ranks - 1)
     assert worths.gap.sum() == 2 * (ranks - 1)
-    assert worths.inverse_bandwidth.sum() == pytest.approx(2 * (ranks - 1) * nbytes / ranks, rel=1e-12)
+    assert worths.inverse_bandwidth.sum() == pytest.approx(
+        2 * (ranks - 1) * nbytes / ranks, rel=1e-12
+    )
     assert worths.reduction.sum() == pytest.approx((ranks - 1) * nbytes / ranks, rel=1e-12)
     assert worths.copy.sum() == 0
 

@@ -1,4 +1,5 @@
-"""Laws of the critical path: it adds up to the makespan, and its derivatives are finite differences."""
+"""Laws of the critical path: it adds up to the makespan, and its derivatives are finite
+differences."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -30,15 +31,22 @@ from topologies import shapes
 from topologies._compile import compiled
 from topologies.topology import Floats, Topology
 
-SHAPES: list[Callable[..., Topology]] = [shape for name, shape in shapes.SHAPES.items() if name != "hypercube"]
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+SHAPES: list[Callable[..., Topology]] = [
+    shape for name, shape in shapes.SHAPES.items() if name != "hypercube"
+]
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 
 
 def without_ties(topology: Topology, seed: int) -> Topology:
-    """The same machine with parameters among which there are no ties; to copy takes about as long as to reduce."""
+    """The same machine with parameters among which there are no ties; to copy takes about as long
+    as to reduce."""
     rng = np.random.default_rng(seed)
     changed = irregular(topology, rng)
-    return replace(changed, copy=topology.reduction * rng.uniform(0.5, 1.5, len(topology.reduction)))
+    return replace(
+        changed, copy=topology.reduction * rng.uniform(0.5, 1.5, len(topology.reduction))
+    )
 
 
 @cache
@@ -48,11 +56,15 @@ def built(name: str, ranks: int, nbytes: float) -> Schedule:
 
 def check_sums(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     algorithm = find(name)
-    regular = shape(ranks + algorithm.servers, bandwidth=1e9, latency=1e-6, gap=3e-7, reduction=2e-10)
+    regular = shape(
+        ranks + algorithm.servers, bandwidth=1e9, latency=1e-6, gap=3e-7, reduction=2e-10
+    )
     for topology in (regular, without_ties(regular, ranks)):
         timeline = simulate(built(name, ranks, 1e5), topology)
         path = critical_path(timeline)
-        assert fsum(segment.seconds for segment in path) == pytest.approx(timeline.makespan, rel=1e-12)
+        assert fsum(segment.seconds for segment in path) == pytest.approx(
+            timeline.makespan, rel=1e-12
+        )
         assert all(segment.seconds >= 0 for segment in path)
         assert fsum(parts(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
         assert fsum(worth(path).values()) == pytest.approx(timeline.makespan, rel=1e-12)
@@ -107,7 +119,9 @@ SCHEDULES = Mixture(some(0, 4), some(0, 2))
 
 def drawn(random: Random, ranks: int, *, zeros: bool) -> tuple[Schedule, Topology]:
     """With or without ties of all sorts."""
-    return random_schedule(random, ranks, SCHEDULES), random_machine(random, ranks, SOME_ZEROS if zeros else NO_TIES)
+    return random_schedule(random, ranks, SCHEDULES), random_machine(
+        random, ranks, SOME_ZEROS if zeros else NO_TIES
+    )
 
 
 RULES = ("fifo", "store-and-forward", "fair")
@@ -116,11 +130,19 @@ RULES = ("fifo", "store-and-forward", "fair")
 def under(rule: str, schedule: Schedule, topology: Topology) -> Timeline:
     """The reference engine under one of the rules of time."""
     sharing: Sharing = "fair" if rule == "fair" else "fifo"
-    return simulate(schedule, topology, "reference", sharing=sharing, store_and_forward=rule == "store-and-forward")
+    return simulate(
+        schedule,
+        topology,
+        "reference",
+        sharing=sharing,
+        store_and_forward=rule == "store-and-forward",
+    )
 
 
 @given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
-def test_the_path_of_any_schedule_adds_up_to_its_makespan(seed: int, ranks: int, zeros: bool, rule: str) -> None:
+def test_the_path_of_any_schedule_adds_up_to_its_makespan(
+    seed: int, ranks: int, zeros: bool, rule: str
+) -> None:
     random = Random(seed)
     timeline = under(rule, *drawn(random, ranks, zeros=zeros))
     path = critical_path(timeline)
@@ -137,7 +159,9 @@ def assert_same(one: Path, other: Path) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.booleans(), st.sampled_from(RULES))
-def test_the_walk_is_the_same_compiled_or_not(seed: int, ranks: int, zeros: bool, rule: str) -> None:
+def test_the_walk_is_the_same_compiled_or_not(
+    seed: int, ranks: int, zeros: bool, rule: str
+) -> None:
     random = Random(seed)
     timeline = under(rule, *drawn(random, ranks, zeros=zeros))
     with patch("simulator.critical_path.kernel", lambda function, _: function):
@@ -151,7 +175,8 @@ def test_the_walk_is_the_same_compiled_or_not(seed: int, ranks: int, zeros: bool
 
 @given(st.integers(0, 2**32), st.integers(2, 5), st.sampled_from(RULES))
 def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: str) -> None:
-    """What an operation on the path does is done by the time that the segments after it have counted down to."""
+    """What an operation on the path does is done by the time that the segments after it have
+    counted down to."""
     random = Random(seed)
     timeline = under(rule, *drawn(random, ranks, zeros=True))
     now = timeline.makespan
@@ -167,7 +192,11 @@ def test_the_path_goes_back_in_time_without_a_gap(seed: int, ranks: int, rule: s
 def test_amounts_times_parameters_are_the_seconds(seed: int, ranks: int) -> None:
     random = Random(seed)
     timeline = simulate(*drawn(random, ranks, zeros=True), "reference")
-    topology, worths, path = timeline.routed.topology, sensitivities(timeline), critical_path(timeline)
+    topology, worths, path = (
+        timeline.routed.topology,
+        sensitivities(timeline),
+        critical_path(timeline),
+    )
     seconds = {
         "latency": worths.latency @ topology.latency,
         "gap": worths.gap @ topology.medium_gap,
@@ -204,26 +233,36 @@ def nudged(topology: Topology) -> Iterator[tuple[str, int, Topology]]:
 
 
 def check_differences(schedule: Schedule, topology: Topology, rule: str = "fifo") -> int:
-    """Compare with finite differences wherever the order of service stays; returns how many there were."""
+    """Compare with finite differences wherever the order of service stays; returns how many there
+    were."""
     timeline = under(rule, schedule, topology)
     worths, compared = sensitivities(timeline), 0
     for name, index, machine in nudged(topology):
         other = under(rule, schedule, machine)
-        if (other.node_cause != timeline.node_cause).any() or np.argmax(other.finish) != np.argmax(timeline.finish):
+        if (other.node_cause != timeline.node_cause).any() or np.argmax(other.finish) != np.argmax(
+            timeline.finish
+        ):
             continue
         difference = (other.makespan - timeline.makespan) / STEP
-        assert getattr(worths, name)[index] == pytest.approx(difference, rel=1e-5, abs=1e-5), (name, index)
+        assert getattr(worths, name)[index] == pytest.approx(difference, rel=1e-5, abs=1e-5), (
+            name,
+            index,
+        )
         compared += 1
     return compared
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(RULES[:2]))
-def test_sensitivities_are_the_differences_of_the_makespan(seed: int, ranks: int, rule: str) -> None:
+def test_sensitivities_are_the_differences_of_the_makespan(
+    seed: int, ranks: int, rule: str
+) -> None:
     random = Random(seed)
     schedule, topology = drawn(random, ranks, zeros=False)
     everything = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
-    assert check_differences(schedule, topology, rule) >= everything - 2, "there are hardly ever near ties"
+    assert check_differences(schedule, topology, rule) >= everything - 2, (
+        "there are hardly ever near ties"
+    )
 
 
 def check_sensitivities(name: str, shape: Callable[..., Topology], ranks: int) -> None:
@@ -243,5 +282,7 @@ def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(na
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SIMPLE)
-def test_sensitivities_of_every_algorithm_are_those_on_every_shape(name: str, shape: Callable[..., Topology]) -> None:
+def test_sensitivities_of_every_algorithm_are_those_on_every_shape(
+    name: str, shape: Callable[..., Topology]
+) -> None:
     check_sensitivities(name, shape, 5)

@@ -24,7 +24,8 @@ from topologies.topology import Topology
 Cell = tuple[int, int]
 Term = tuple[Any, Any]
 Value = frozenset[tuple[Term, int]]
-"""What was added up: which inputs and results of computations, how often; the same from the same."""
+"""What was added up: which inputs and results of computations, how often; the same from the
+same."""
 
 
 @dataclass
@@ -53,7 +54,9 @@ class Replay:
 def replay(schedule: Schedule, timeline: Timeline) -> Replay:
     state = Replay()
     content: dict[Cell, Counter[Term]] = {
-        (rank, slot): Counter({(rank, slot): 1}) for rank in range(schedule.ranks) for slot in range(schedule.slots)
+        (rank, slot): Counter({(rank, slot): 1})
+        for rank in range(schedule.ranks)
+        for slot in range(schedule.slots)
     }
 
     def value(cell: Cell) -> Value:
@@ -75,9 +78,13 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
             if schedule.target[i] >= 0:
                 state.uses.setdefault(goal, []).extend((begin, end))
                 if schedule.kind[i] == COMPUTE:
-                    content[goal] = Counter({("f", value(origin) if schedule.source[i] >= 0 else (i, j)): 1})
+                    content[goal] = Counter(
+                        {("f", value(origin) if schedule.source[i] >= 0 else (i, j)): 1}
+                    )
                 else:
-                    content[goal] = content[origin] + (content[goal] if schedule.reduces[i] else Counter())
+                    content[goal] = content[origin] + (
+                        content[goal] if schedule.reduces[i] else Counter()
+                    )
                 if goal in state.held:
                     old = state.held[goal]
                     old.end = end if old.read or schedule.reduces[i] else old.begin
@@ -85,7 +92,9 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
     return state
 
 
-def expected(schedule: Schedule, timeline: Timeline, state: Replay, time: float) -> tuple[float, float, list[float]]:
+def expected(
+    schedule: Schedule, timeline: Timeline, state: Replay, time: float
+) -> tuple[float, float, list[float]]:
     """Bytes resident in all, bytes redundant in all, and bytes resident on each rank."""
     size = schedule.shares * schedule.nbytes_total
     own = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
@@ -99,7 +108,8 @@ def expected(schedule: Schedule, timeline: Timeline, state: Replay, time: float)
     live = {
         version.value: size[version.cell[1]]
         for version in state.versions
-        if version.cell in held and version.begin <= time < min(version.end, state.last_read.get(version.value, np.inf))
+        if version.cell in held
+        and version.begin <= time < min(version.end, state.last_read.get(version.value, np.inf))
     }
     return sum(resident), sum(resident) - sum(live.values()), resident
 
@@ -108,11 +118,16 @@ def random_machine(random: Random, ranks: int) -> Topology:
     """A tree of devices and switches with irregular parameters."""
     builder = TopologyBuilder("random")
     names = [
-        builder.device(f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3)))
+        builder.device(
+            f"d{k}", reduction=random.choice((0.0, random.random())), copy=random.choice((0.0, 0.3))
+        )
         for k in range(ranks + random.randint(0, 2))
     ]
     for k in range(1, len(names)):
-        bandwidth, latency = random.choice((1.0, 2.0, float("inf"))), random.choice((0.0, 1.0, random.random()))
+        bandwidth, latency = (
+            random.choice((1.0, 2.0, float("inf"))),
+            random.choice((0.0, 1.0, random.random())),
+        )
         builder.connect(names[random.randrange(k)], names[k], bandwidth=bandwidth, latency=latency)
     return builder.build(names[:ranks])
 
@@ -125,14 +140,22 @@ def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -
         one, other = random.randrange(ranks + servers), random.randrange(ranks + servers)
         after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
         slot, target = random.sample(range(slots), 2)
-        count = 2 if one != other and max(slot, target) + 2 <= slots and random.random() < 0.5 else 1
+        count = (
+            2 if one != other and max(slot, target) + 2 <= slots and random.random() < 0.5 else 1
+        )
         match random.randrange(5):
             case 0 | 1:
                 builder.copy(one, other, slot=slot, target=target, count=count, after=after)
             case 2 | 3:
                 builder.reduce(one, other, slot=slot, target=target, count=count, after=after)
             case _:
-                builder.compute(one, random.random(), reads=slot, writes=random.choice((-1, target)), after=after)
+                builder.compute(
+                    one,
+                    random.random(),
+                    reads=slot,
+                    writes=random.choice((-1, target)),
+                    after=after,
+                )
     return builder.build()
 
 
@@ -154,7 +177,9 @@ def check_against_replay(schedule: Schedule, topology: Topology) -> None:
 @given(st.integers(0, 2**32), st.integers(2, 4))
 def test_among_buffers_memory_is_what_a_replay_of_the_events_says(seed: int, ranks: int) -> None:
     random = Random(seed)
-    check_against_replay(random_schedule(random, ranks, scratch=0, servers=0), random_machine(random, ranks))
+    check_against_replay(
+        random_schedule(random, ranks, scratch=0, servers=0), random_machine(random, ranks)
+    )
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 1))
@@ -166,7 +191,9 @@ def test_with_scratch_and_servers_memory_is_what_a_replay_of_the_events_says(
     check_against_replay(schedule, random_machine(random, ranks + servers))
 
 
-@pytest.mark.parametrize("name", sorted(name for name in algorithms() if name not in ("sharp", "nvls")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in algorithms() if name not in ("sharp", "nvls"))
+)
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])
 def test_every_algorithm_needs_what_a_replay_of_the_events_says(name: str, ranks: int) -> None:
     algorithm = find(name)
@@ -189,7 +216,9 @@ def test_nothing_less_than_the_workers_buffers_is_ever_resident(
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 2), st.integers(0, 1))
-def test_no_more_is_live_than_is_resident(seed: int, ranks: int, scratch: int, servers: int) -> None:
+def test_no_more_is_live_than_is_resident(
+    seed: int, ranks: int, scratch: int, servers: int
+) -> None:
     random = Random(seed)
     schedule = random_schedule(random, ranks, scratch=scratch, servers=servers)
     found = memory(schedule, random_machine(random, ranks + servers))

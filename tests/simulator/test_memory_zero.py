@@ -13,7 +13,8 @@ from topologies.shapes import star
 
 
 def test_a_computation_on_zero_writes_a_new_value() -> None:
-    """Rank 1 is a switch, which begins with zeros; rank 0 computes on the zero that it gets, into its other slot."""
+    """Rank 1 is a switch, which begins with zeros; rank 0 computes on the zero that it gets, into
+    its other slot."""
     builder = ScheduleBuilder(1, 2.0, slots=2, switches=1)
     got = builder.copy(1, 0, slot=0)
     builder.compute(0, 1.0, reads=0, writes=1, after=got)
@@ -29,7 +30,11 @@ def test_values_of_computations_differ_from_all_that_they_read() -> None:
     values = np.array([0, 1, 2, 2**63, 2**64 - 1], dtype=np.uint64)
     many = len(values)
     cells, order = np.arange(many, dtype=np.int32), np.arange(many, dtype=np.int32)
-    zeros, ones, times = np.zeros(many, np.int8), np.ones(many, np.int32), np.arange(many, dtype=np.float64)
+    zeros, ones, times = (
+        np.zeros(many, np.int8),
+        np.ones(many, np.int32),
+        np.arange(many, dtype=np.float64),
+    )
     lifetimes: Any = _kernels.lifetimes
     with np.errstate(over="ignore"):
         cell, value, *_ = lifetimes(

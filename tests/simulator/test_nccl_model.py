@@ -53,7 +53,9 @@ def ways(job: Job) -> list[tuple[str, str]]:
     return [(name, protocol) for name in names for protocol in PROTOCOLS]
 
 
-@pytest.mark.parametrize(("ranks", "ring", "tree"), [(16, 46.8, 30.4), (32, 92.4, 40.4), (64, 183.6, 50.4)])
+@pytest.mark.parametrize(
+    ("ranks", "ring", "tree"), [(16, 46.8, 30.4), (32, 92.4, 40.4), (64, 183.6, 50.4)]
+)
 def test_latencies_of_short_messages_on_nodes_of_four(ranks: int, ring: float, tree: float) -> None:
     job = all_reduce(ranks, ranks // 4)
     assert latency(job, "ring", "LL") == pytest.approx(ring * MICRO)
@@ -69,20 +71,30 @@ def test_times_by_hand() -> None:
     assert seconds(all_reduce(16, 4), "tree", "LL", 2**20) == pytest.approx(tree)
     inside = all_reduce(8, 1, channels("ampere", 240e9))
     assert inside.channels.count == 12
-    assert seconds(inside, "ring", "LL128", 1e6) == pytest.approx(40.6 * MICRO + 1e6 / (0.92 * 240e9 * 8 / 14))
+    assert seconds(inside, "ring", "LL128", 1e6) == pytest.approx(
+        40.6 * MICRO + 1e6 / (0.92 * 240e9 * 8 / 14)
+    )
     capped = all_reduce(16, 4, channels("volta", 24e9))
     assert bandwidth(capped, "tree", "Simple") == pytest.approx(2 * 10e9 / 2)
 
 
 def test_latencies_of_other_settings() -> None:
     amd = Channels("ampere", 1e10, 1e10, 4, cpu="amd")
-    assert latency(Job("all_gather", 8, 2, amd), "ring", "Simple") == pytest.approx((8.4 + 6 * 6 + 14) * MICRO)
+    assert latency(Job("all_gather", 8, 2, amd), "ring", "Simple") == pytest.approx(
+        (8.4 + 6 * 6 + 14) * MICRO
+    )
     assert latency(all_reduce(4, 4), "ring", "LL") == pytest.approx((6.6 + 6 * 5) * MICRO)
     nic = Channels("hopper", 1e10, 1e10, 4, nic=MICRO)
-    assert latency(all_reduce(16, 4, nic), "tree", "Simple") == pytest.approx((8.4 + 2 * (12 + 2 * 16)) * MICRO)
-    assert latency(all_reduce(16, 4, nic), "tree", "LL") == pytest.approx((6.8 + 2 * (1.8 + 2 * 6)) * MICRO)
+    assert latency(all_reduce(16, 4, nic), "tree", "Simple") == pytest.approx(
+        (8.4 + 2 * (12 + 2 * 16)) * MICRO
+    )
+    assert latency(all_reduce(16, 4, nic), "tree", "LL") == pytest.approx(
+        (6.8 + 2 * (1.8 + 2 * 6)) * MICRO
+    )
     pci = Channels("hopper", 1e10, 1e10, 4, inside="pci")
-    assert latency(all_reduce(4, 1, pci), "ring", "Simple") == pytest.approx((8.4 + 6 * 5.7) * MICRO)
+    assert latency(all_reduce(4, 1, pci), "ring", "Simple") == pytest.approx(
+        (8.4 + 6 * 5.7) * MICRO
+    )
     assert choice(all_reduce(4, 1, pci), 2**20).protocol != "LL128"
 
 
@@ -105,7 +117,9 @@ def test_latencies_of_other_settings() -> None:
         (Channels("blackwell", 90e9, 90e9, 5), 2, "tree Simple", 5 * 42.8e9 / 2),
     ],
 )
-def test_bandwidths_of_nodes_of_eight(have: Channels, nodes: int, how: str, expected: float) -> None:
+def test_bandwidths_of_nodes_of_eight(
+    have: Channels, nodes: int, how: str, expected: float
+) -> None:
     assert bandwidth(all_reduce(8 * nodes, nodes, have), *how.split()) == pytest.approx(expected)
 
 
@@ -119,7 +133,9 @@ def test_a_broadcast_pays_for_one_step_if_channels_are_alike(alike: bool, expect
 def test_a_ring_of_older_gpus_pays_more_on_its_plateau() -> None:
     for generation, more in (("volta", 1.9), ("ampere", 1.4)):
         job = all_reduce(16, 4, Channels(generation, 1e10, 1e10, 2))
-        short, long = (seconds(job, "ring", "Simple", size) - size / (2e10 * 16 / 30) for size in (2047, 2048))
+        short, long = (
+            seconds(job, "ring", "Simple", size) - size / (2e10 * 16 / 30) for size in (2047, 2048)
+        )
         assert long / short == pytest.approx(more)
 
 
@@ -138,7 +154,9 @@ def test_trees_are_worst_between_64_kib_and_2_mib() -> None:
 @given(jobs(), st.floats(0, 1e12), st.floats(1, 1e3))
 def test_a_ring_takes_longer_for_more(job: Job, nbytes: float, more: float) -> None:
     for protocol in PROTOCOLS:
-        assert seconds(job, "ring", protocol, nbytes * more) >= seconds(job, "ring", protocol, nbytes)
+        assert seconds(job, "ring", protocol, nbytes * more) >= seconds(
+            job, "ring", protocol, nbytes
+        )
 
 
 @given(jobs(), st.floats(1, 1e12))
@@ -173,7 +191,9 @@ def test_nothing_takes_the_latency(job: Job) -> None:
 
 
 @given(st.sampled_from(GENERATIONS), st.floats(1e6, 1e13), st.floats(1, 10), st.floats(0, 1e10))
-def test_faster_links_are_never_slower(generation: str, rate: float, more: float, nbytes: float) -> None:
+def test_faster_links_are_never_slower(
+    generation: str, rate: float, more: float, nbytes: float
+) -> None:
     slow, fast = (all_reduce(16, 4, channels(generation, rate * factor)) for factor in (1, more))
     assert slow.channels.count * slow.channels.node == pytest.approx(rate)
     for how in ways(slow):
@@ -184,7 +204,10 @@ def test_faster_links_are_never_slower(generation: str, rate: float, more: float
     ("wrong", "says"),
     [
         (lambda: channels("kepler", 1e9), "'kepler' is no generation: expected volta, ampere"),
-        (lambda: channels("volta", 0.0), r"bandwidth inside nodes 0\.0: expected at least 1 byte/s"),
+        (
+            lambda: channels("volta", 0.0),
+            r"bandwidth inside nodes 0\.0: expected at least 1 byte/s",
+        ),
         (lambda: channels("volta", float("nan")), "nan: expected"),
         (lambda: channels("volta", float("inf")), "inf: expected"),
         (lambda: Channels("volta", 1e9, 1e9, 0), "0 channels: expected at least 1"),
@@ -195,12 +218,24 @@ def test_faster_links_are_never_slower(generation: str, rate: float, more: float
         (lambda: all_reduce(1, 1), "1 ranks: expected at least 2"),
         (lambda: all_reduce(4, 0), "0 nodes: expected from 1 to the 4 ranks"),
         (lambda: all_reduce(4, 5), "5 nodes: expected from 1 to the 4 ranks"),
-        (lambda: seconds(all_reduce(4, 1), "nvls", "LL", 1), "'nvls' is no algorithm: expected ring, tree"),
-        (lambda: seconds(all_reduce(4, 1), "ring", "eager", 1), "'eager' is no protocol: expected LL, LL128, Simple"),
+        (
+            lambda: seconds(all_reduce(4, 1), "nvls", "LL", 1),
+            "'nvls' is no algorithm: expected ring, tree",
+        ),
+        (
+            lambda: seconds(all_reduce(4, 1), "ring", "eager", 1),
+            "'eager' is no protocol: expected LL, LL128, Simple",
+        ),
         (lambda: seconds(all_reduce(4, 1), "ring", "LL", -1), "-1 bytes: expected at least 0"),
         (lambda: seconds(all_reduce(4, 1), "ring", "LL", float("inf")), "inf bytes"),
-        (lambda: seconds(Job("broadcast", 4, 1, FIVE), "tree", "LL", 1), "'tree' is no algorithm: expected ring$"),
-        (lambda: choice(Job("broadcast", 4, 1, FIVE), 1, ["tree"]), "nothing of tree, LL, LL128, Simple is enabled"),
+        (
+            lambda: seconds(Job("broadcast", 4, 1, FIVE), "tree", "LL", 1),
+            "'tree' is no algorithm: expected ring$",
+        ),
+        (
+            lambda: choice(Job("broadcast", 4, 1, FIVE), 1, ["tree"]),
+            "nothing of tree, LL, LL128, Simple is enabled",
+        ),
     ],
 )
 def test_mistakes_are_answered_in_one_line(wrong: object, says: str) -> None:

@@ -1,4 +1,5 @@
-"""A profile changes what links cost, keeps the fastest protocol, and adds what software does first."""
+"""A profile changes what links cost, keeps the fastest protocol, and adds what software does
+first."""
 
 from dataclasses import replace
 
@@ -14,7 +15,11 @@ from topologies.shapes import nodes, ring
 from topologies.topology import Topology
 
 RING = find("ring")
-LL = Protocol("LL", {"node": Cost(1e-6, 0.0, 4e9), "network": Cost(2e-6, 0.0, 2e9)}, {"tree": {"network": 3.0}})
+LL = Protocol(
+    "LL",
+    {"node": Cost(1e-6, 0.0, 4e9), "network": Cost(2e-6, 0.0, 2e9)},
+    {"tree": {"network": 3.0}},
+)
 SIMPLE = Protocol("Simple", {"node": Cost(5e-6, 1e-6, 100e9), "network": Cost(9e-6, 0.0, 50e9)})
 
 
@@ -66,8 +71,11 @@ def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
 
 
 def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
-    """Links inside nodes are paced by the network as it is without crowding, however many nodes there are."""
-    profile = Profile("x", "nodes", 0.0, (SIMPLE,), {"network": Crowding(2.0, 0.0, 1.0)}, paced=True)
+    """Links inside nodes are paced by the network as it is without crowding, however many nodes
+    there are."""
+    profile = Profile(
+        "x", "nodes", 0.0, (SIMPLE,), {"network": Crowding(2.0, 0.0, 1.0)}, paced=True
+    )
     for count, between in ((2, 50e9), (8, 12.5e9)):
         found = profile.apply(machine(4 * count), SIMPLE, "ring")
         assert links(found, "network")[2] == {between}
@@ -75,7 +83,8 @@ def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
 
 
 def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
-    """As measured where it was; half way, by the logarithm, half of each neighbour or more; far away nothing."""
+    """As measured where it was; half way, by the logarithm, half of each neighbour or more; far
+    away nothing."""
     own = (Apart(2.0, np.log(3.0), 0.0), Apart(8.0, np.log(3.0), np.log(2.0)))
     crowding = Crowding(2.0, 1.0, 0.0, own)
     assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])
@@ -98,7 +107,9 @@ def test_ranks_of_a_node_share_its_ports_or_have_their_own() -> None:
 
 def test_ports_of_many_ranks_make_no_link_inside_a_node_faster() -> None:
     crowding = {"network": Crowding(1.0, shared=-1.0)}
-    links_of_gpus = Protocol("Simple", {"node": Cost(1e-6, 0.0, 50e9), "network": Cost(2e-6, 0.0, 20e9)})
+    links_of_gpus = Protocol(
+        "Simple", {"node": Cost(1e-6, 0.0, 50e9), "network": Cost(2e-6, 0.0, 20e9)}
+    )
     profile = Profile("x", "nodes", 0.0, (links_of_gpus,), crowding, paced=True)
     for per_node, between, inside in ((2, 40e9, 40e9), (4, 80e9, 50e9), (8, 160e9, 50e9)):
         found = profile.apply(machine(2 * per_node, per_node), links_of_gpus, "ring")
@@ -107,8 +118,18 @@ def test_ports_of_many_ranks_make_no_link_inside_a_node_faster() -> None:
 
 
 def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
-    profile = Profile("x", "nodes", 1e-6, (LL,), slower={"pairwise": {"network": 4.0}}, launches={"pairwise": 5e-6})
-    assert [beside(profile, name, 64.0) for name in ("pairwise", "shift")] == [{"launch": 5e-6}, {"launch": 1e-6}]
+    profile = Profile(
+        "x",
+        "nodes",
+        1e-6,
+        (LL,),
+        slower={"pairwise": {"network": 4.0}},
+        launches={"pairwise": 5e-6},
+    )
+    assert [beside(profile, name, 64.0) for name in ("pairwise", "shift")] == [
+        {"launch": 5e-6},
+        {"launch": 1e-6},
+    ]
     assert links(profile.apply(machine(), LL, "pairwise"), "network")[2] == {5e8}
     assert links(profile.apply(machine(), LL, "pairwise"), "node")[2] == {4e9}
     assert links(profile.apply(machine(), LL, "ring"), "network")[2] == {2e9}
@@ -120,7 +141,9 @@ def test_the_fastest_protocol_is_kept() -> None:
     large = profile.simulate(schedule.scaled(2.0**30), machine(), RING)
     assert (small.protocol, large.protocol) == ("LL", "Simple")
     for run, protocol, nbytes in ((small, LL, 64.0), (large, SIMPLE, 2.0**30)):
-        alone = simulate(schedule.scaled(nbytes), profile.apply(machine(), protocol, "ring", nbytes))
+        alone = simulate(
+            schedule.scaled(nbytes), profile.apply(machine(), protocol, "ring", nbytes)
+        )
         assert run.timeline.makespan == alone.makespan
         assert run.seconds == 3e-6 + alone.makespan
 
@@ -142,7 +165,10 @@ def test_memory_is_slower_beyond_the_cache() -> None:
 
 
 def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks() -> None:
-    scratch, nbytes = np.array([0.0, 1.0, 1.0, 2.0, 2.0]), np.array([2.0**30, 2.0**24, 2.0**26, 2.0**19, 2.0**20])
+    scratch, nbytes = (
+        np.array([0.0, 1.0, 1.0, 2.0, 2.0]),
+        np.array([2.0**30, 2.0**24, 2.0**26, 2.0**19, 2.0**20]),
+    )
     found = Memory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
     assert found.tolist() == [0.0, 0.0, 5.0 * 2**26, 0.0, 3.0 * 2**21]
 
@@ -152,7 +178,11 @@ def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
     profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
     assert beside(profile, "ring", 100.0) == {"launch": 1e-6, "copy to merge": 200.0}
     large = 2.0**26
-    assert beside(profile, "ring", large) == {"launch": 1e-6, "copy to merge": 2 * large, "fresh memory": 5 * large}
+    assert beside(profile, "ring", large) == {
+        "launch": 1e-6,
+        "copy to merge": 2 * large,
+        "fresh memory": 5 * large,
+    }
     assert beside(profile, "ring_all_gather", large) == {"launch": 1e-6}
 
 
@@ -165,8 +195,17 @@ def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
 
 def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -> None:
     memory = Memory(fresh=4.0, back=1.0, pinned=8.0)
-    scratch, joined, nbytes = np.array([0.0, 1.0, 1.0, 2.0]), np.array([0.0, 0.0, 2.0, 0.0]), 2.0**26
-    assert memory._replace(fresh=0.0).allocate(scratch, nbytes, joined).tolist() == [0.0, 8.0, 5 * 8.0, 8.0]
+    scratch, joined, nbytes = (
+        np.array([0.0, 1.0, 1.0, 2.0]),
+        np.array([0.0, 0.0, 2.0, 0.0]),
+        2.0**26,
+    )
+    assert memory._replace(fresh=0.0).allocate(scratch, nbytes, joined).tolist() == [
+        0.0,
+        8.0,
+        5 * 8.0,
+        8.0,
+    ]
     below = memory._replace(mapped=2.0**27)
     assert below.allocate(scratch, nbytes, joined).tolist() == [0.0, 0.0, 0.0, nbytes * 2 + 8 / 4]
     assert below._replace(back=5.0).allocate(2.0, nbytes) == nbytes * 10 + 8
@@ -174,21 +213,29 @@ def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -
 
 
 def test_long_exchanges_between_nodes_take_longer() -> None:
-    """4 ranks, one a node: two steps of V; the bytes after the first half mebibyte count, as 1/β does on 4."""
+    """4 ranks, one a node: two steps of V; the bytes after the first half mebibyte count, as 1/β
+    does on 4."""
     doubling, nbytes = find("recursive_doubling"), 2.0**20
     flat = Protocol("flat", {"network": Cost(2e-6, 0.0, 1e9), "node": Cost(1e-6, 0.0, 1e10)})
     plain = Profile("x", "nodes", 0.0, (flat,), {"network": Crowding(2.0, 0.0, 1.0)})
     slow = replace(plain, exchanges=Exchanges(1e-9, 2.0**19))
-    for algorithm, machine_, more in ((doubling, machine(4, 1), 2 * 2**19 * 1e-9 * 2), (doubling, machine(4, 4), 0.0)):
+    for algorithm, machine_, more in (
+        (doubling, machine(4, 1), 2 * 2**19 * 1e-9 * 2),
+        (doubling, machine(4, 4), 0.0),
+    ):
         schedule = algorithm.build(4, nbytes)
         times = [one.simulate(schedule, machine_, algorithm).seconds for one in (plain, slow)]
         assert times[1] - times[0] == pytest.approx(more, rel=1e-9)
     ring = RING.build(4, 8 * nbytes)
-    assert slow.simulate(ring, machine(4, 1), RING).seconds == plain.simulate(ring, machine(4, 1), RING).seconds
+    assert (
+        slow.simulate(ring, machine(4, 1), RING).seconds
+        == plain.simulate(ring, machine(4, 1), RING).seconds
+    )
 
 
 def test_a_machine_without_such_links_is_refused() -> None:
     with pytest.raises(
-        InputError, match=r"^ring has links of kind link, which x knows nothing of: it is of nodes:per_node=4$"
+        InputError,
+        match=r"^ring has links of kind link, which x knows nothing of: it is of nodes:per_node=4$",
     ):
         Profile("x", "nodes:per_node=4", 0.0, (LL,)).apply(ring(4, bandwidth=1e9), LL)

@@ -1,4 +1,5 @@
-"""Ready signals before every transfer: when they are posted, what they cost, and that nothing else changes."""
+"""Ready signals before every transfer: when they are posted, what they cost, and that nothing else
+changes."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def released(schedule: Schedule, signal: int) -> int:
 
 
 @given(*cases)
-def test_every_transfer_waits_for_one_signal_of_its_own_from_its_receiver(name: str, ranks: int) -> None:
+def test_every_transfer_waits_for_one_signal_of_its_own_from_its_receiver(
+    name: str, ranks: int
+) -> None:
     plain = find(name).build(ranks, 1e6)
     ready = rendezvous(plain)
     found = signals(ready)
@@ -65,14 +68,18 @@ def test_nothing_else_changes(name: str, ranks: int) -> None:
     number = dict(enumerate(rest.tolist()))
     for operation in range(len(plain)):
         waits = set(ready.predecessors(number[operation]).tolist())
-        assert {number[j] for j in plain.predecessors(operation).tolist()} == waits - set(signals(ready))
+        assert {number[j] for j in plain.predecessors(operation).tolist()} == waits - set(
+            signals(ready)
+        )
     assert np.all(ready.indices < np.repeat(np.arange(len(ready)), np.diff(ready.indptr)))
     if not plain.switches:
         semantics.check(ready, find(name).collective)
 
 
 @given(*cases, st.floats(0, 1e-2))
-def test_no_message_is_faster_and_none_takes_more_than_twice_the_latency(name: str, ranks: int, latency: float) -> None:
+def test_no_message_is_faster_and_none_takes_more_than_twice_the_latency(
+    name: str, ranks: int, latency: float
+) -> None:
     plain = find(name).build(ranks, 1e6)
     machine = star(plain.ranks, bandwidth=float("inf"), latency=latency)
     if not plain.switches:
@@ -84,7 +91,10 @@ def test_one_message_by_hand() -> None:
     # 1 s to say ready, 1 s on the way, 8 bytes at 2 bytes/s.
     message = ScheduleBuilder(2, 8.0)
     message.copy(0, 1, slot=0)
-    assert simulate(rendezvous(message.build()), star(2, bandwidth=2.0, latency=0.5)).makespan == 1 + 1 + 4
+    assert (
+        simulate(rendezvous(message.build()), star(2, bandwidth=2.0, latency=0.5)).makespan
+        == 1 + 1 + 4
+    )
 
 
 def test_a_receive_is_posted_when_what_was_received_before_has_arrived() -> None:
@@ -105,17 +115,24 @@ def test_a_receive_waits_until_its_rank_needs_what_it_overwrites_no_more() -> No
     program = ScheduleBuilder(2, 1.0)
     program.compute(1, 5.0, reads=0)
     program.copy(0, 1, slot=0)
-    assert simulate(rendezvous(program.build()), star(2, bandwidth=1.0, latency=0.5)).makespan == 5 + 1 + 1 + 1
+    assert (
+        simulate(rendezvous(program.build()), star(2, bandwidth=1.0, latency=0.5)).makespan
+        == 5 + 1 + 1 + 1
+    )
 
 
 def test_a_receive_does_not_wait_for_an_earlier_step_that_comes_later_in_the_schedule() -> None:
-    """Rank 2 receives what rank 1 has passed on, then what rank 0 could have sent at once: both are posted at once."""
+    """Rank 2 receives what rank 1 has passed on, then what rank 0 could have sent at once: both are
+    posted at once."""
     program = ScheduleBuilder(3, 2.0, slots=2)
     program.copy(0, 1, slot=0)
     program.copy(1, 2, slot=0)
     program.copy(0, 2, slot=1)
     ready = rendezvous(program.build())
-    assert simulate(ready, star(3, bandwidth=1.0, latency=0.5)).ready[signals(ready)].tolist() == [0.0] * 3
+    assert (
+        simulate(ready, star(3, bandwidth=1.0, latency=0.5)).ready[signals(ready)].tolist()
+        == [0.0] * 3
+    )
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -1,4 +1,5 @@
-"""What is read off a schedule, and that its kernels give the same as Python and as compiled code."""
+"""What is read off a schedule, and that its kernels give the same as Python and as compiled
+code."""
 
 from __future__ import annotations
 
@@ -27,7 +28,20 @@ from topologies.errors import InputError
 from topologies.shapes import star
 
 COLUMNS = (
-    *("kind", "rank", "peer", "source", "target", "count", "reduces", "seconds", "lane", "phase", "indptr", "indices"),
+    *(
+        "kind",
+        "rank",
+        "peer",
+        "source",
+        "target",
+        "count",
+        "reduces",
+        "seconds",
+        "lane",
+        "phase",
+        "indptr",
+        "indices",
+    ),
     "shares",
 )
 
@@ -38,7 +52,9 @@ def schedules(draw: st.DrawFn) -> Schedule:
     ranks, slots = draw(st.integers(2, 5)), draw(st.integers(1, 4))
     builder = ScheduleBuilder(ranks, 64.0, slots=slots, scratch=draw(st.integers(0, 2)))
     rank, slot = st.integers(0, ranks - 1), st.integers(0, slots - 1)
-    for kind in draw(st.lists(st.sampled_from(("copy", "reduce", "signal", "compute")), max_size=15)):
+    for kind in draw(
+        st.lists(st.sampled_from(("copy", "reduce", "signal", "compute")), max_size=15)
+    ):
         after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
         one, other = draw(rank), draw(rank)
         if kind == "signal":
@@ -54,7 +70,9 @@ def schedules(draw: st.DrawFn) -> Schedule:
 def graph_of(schedule: Schedule) -> nx.DiGraph[int]:
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(schedule)))
-    graph.add_edges_from((int(before), i) for i in range(len(schedule)) for before in schedule.predecessors(i))
+    graph.add_edges_from(
+        (int(before), i) for i in range(len(schedule)) for before in schedule.predecessors(i)
+    )
     return graph
 
 
@@ -71,7 +89,9 @@ def test_steps_are_the_transfers_on_the_longest_chain(schedule: Schedule) -> Non
     remote = set(transfers(schedule))
     graph = graph_of(schedule)
     for i in nx.topological_sort(graph):
-        deepest[i] = (i in remote) + max((deepest[before] for before in graph.predecessors(i)), default=0)
+        deepest[i] = (i in remote) + max(
+            (deepest[before] for before in graph.predecessors(i)), default=0
+        )
     assert schedule.steps == max(deepest, default=0)
 
 
@@ -96,7 +116,11 @@ def test_what_two_ranks_send_to_each_other_in_a_step_is_exchanged(
     remote, graph = set(transfers(schedule)), graph_of(schedule)
     for i in nx.topological_sort(graph):
         before[i] = max((before[j] + (j in remote) for j in graph.predecessors(i)), default=0)
-    sent = {(before[i], schedule.rank[i], schedule.peer[i]) for i in remote if schedule.nbytes[i] > beyond}
+    sent = {
+        (before[i], schedule.rank[i], schedule.peer[i])
+        for i in remote
+        if schedule.nbytes[i] > beyond
+    }
     longest: dict[int, float] = {}
     for i in remote:
         step, rank, peer = before[i], schedule.rank[i], schedule.peer[i]
@@ -107,7 +131,10 @@ def test_what_two_ranks_send_to_each_other_in_a_step_is_exchanged(
 
 def test_halving_and_doubling_exchange_and_rings_do_not() -> None:
     node = np.arange(16, dtype=np.int32)
-    exchanged = {name: algorithms()[name].build(8, 64.0).exchanged(8.0, node).tolist() for name in algorithms()}
+    exchanged = {
+        name: algorithms()[name].build(8, 64.0).exchanged(8.0, node).tolist()
+        for name in algorithms()
+    }
     assert exchanged["halving_doubling"] == [32, 16, 16, 32]
     assert exchanged["recursive_doubling"] == [64, 64, 64]
     assert exchanged["neighbor_exchange"] == [16, 16, 16]
@@ -159,7 +186,9 @@ def test_messages_without_slots_keep_their_size() -> None:
 
 def test_scaling_there_and_back_is_scaling_once() -> None:
     schedule = ring_all_reduce(7, 1e6)
-    np.testing.assert_allclose(schedule.scaled(3.0).scaled(1e9).nbytes, schedule.scaled(1e9).nbytes, rtol=1e-14)
+    np.testing.assert_allclose(
+        schedule.scaled(3.0).scaled(1e9).nbytes, schedule.scaled(1e9).nbytes, rtol=1e-14
+    )
 
 
 def test_equal_messages_stay_equal_when_scaled() -> None:
@@ -189,10 +218,13 @@ Kernel = Callable[..., Any]
 
 
 def both_ways(function: Kernel, operations: int = 0) -> Kernel:
-    """A kernel that runs as Python and compiled, on copies of its arguments, and fails where they differ."""
+    """A kernel that runs as Python and compiled, on copies of its arguments, and fails where they
+    differ."""
 
     def run(*args: Any) -> Any:
-        first, second = ([arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args] for _ in range(2))
+        first, second = (
+            [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args] for _ in range(2)
+        )
         with np.errstate(over="ignore"):
             plain, fast = function(*first), compiled(function)(*second)
         _assert_same(function.__name__, plain, fast)
@@ -240,7 +272,9 @@ def use_everything(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7])
-@pytest.mark.parametrize("name", [n for n, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches])
+@pytest.mark.parametrize(
+    "name", [n for n, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches]
+)
 def test_kernels_give_the_same_compiled_or_not(name: str, ranks: int) -> None:
     with checking_kernels():
         schedule = algorithms()[name].build(ranks, 840.0)
@@ -258,7 +292,9 @@ def test_every_kernel_was_compared() -> None:
     with checking_kernels():
         use_everything(ring_all_reduce(3, 3.0))
     kernels = {
-        name for name, value in vars(_kernels).items() if callable(value) and value.__module__ == _kernels.__name__
+        name
+        for name, value in vars(_kernels).items()
+        if callable(value) and value.__module__ == _kernels.__name__
     }
     assert kernels == _USED
 

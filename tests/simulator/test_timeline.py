@@ -21,14 +21,17 @@ from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.topology import Topology
 
-NAMES = tuple(name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches)
+NAMES = tuple(
+    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+)
 
 
 def pair_of_messages() -> Timeline:
-    """Ranks 1 and 2 send 6 bytes each to rank 0 through a star of 2 B/s, 1 s of latency and 1 s of gap a link.
+    """Ranks 1 and 2 send 6 bytes each to rank 0 through a star of 2 B/s, 1 s of latency and 1 s of
+    gap a link.
 
-    Both hold their uplinks from 0 to 4; their heads are at the switch at 1; the downlink holds one from 1 to 5, the
-    other from 5 to 9, and the last byte arrives at 10.
+    Both hold their uplinks from 0 to 4; their heads are at the switch at 1; the downlink holds one
+    from 1 to 5, the other from 5 to 9, and the last byte arrives at 10.
     """
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal([1, 2], [0, 0], nbytes=6.0)
@@ -48,7 +51,12 @@ def test_hops_are_listed_by_operation_and_link() -> None:
     operation, link, node = timeline.hops
     names = timeline.routed.topology.medium_names
     assert operation.tolist() == [0, 0, 1, 1]
-    assert [names[k] for k in link] == ["gpu1->switch", "switch->gpu0", "gpu2->switch", "switch->gpu0"]
+    assert [names[k] for k in link] == [
+        "gpu1->switch",
+        "switch->gpu0",
+        "gpu2->switch",
+        "switch->gpu0",
+    ]
     assert node.tolist() == [0, 1, 2, 3]
 
 
@@ -70,8 +78,11 @@ def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
     schedule.signal([0, 1], [1, 0], nbytes=8.0)
     timeline = simulate(schedule.build(), builder.build(ends))
     held = timeline.occupancy
-    rows = list(zip(held.operation.tolist(), held.medium.tolist(), held.start, held.seconds, strict=True))
-    # Media: a->b, b->a, bus. The first holds its wire for 2 s, the bus for 2 + 8 s; then the second.
+    rows = list(
+        zip(held.operation.tolist(), held.medium.tolist(), held.start, held.seconds, strict=True)
+    )
+    # Media: a->b, b->a, bus. The first holds its wire for 2 s, the bus for 2 + 8 s; then the
+    # second.
     assert rows == [(0, 0, 0.0, 2.0), (0, 2, 0.0, 10.0), (1, 1, 10.0, 2.0), (1, 2, 10.0, 10.0)]
     assert timeline.medium_bytes().tolist() == [8, 8, 16]
     assert timeline.utilisation().tolist() == [0.1, 0.1, 1.0]
@@ -80,7 +91,11 @@ def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
 def test_a_crossing_is_of_the_medium_that_is_held_longest() -> None:
     builder = TopologyBuilder("buses")
     names = [builder.device(name) for name in ("a", "b")]
-    media = builder.medium("quick", 4.0), builder.medium("slow", 1.0, gap=1.0), builder.medium("middling", 2.0)
+    media = (
+        builder.medium("quick", 4.0),
+        builder.medium("slow", 1.0, gap=1.0),
+        builder.medium("middling", 2.0),
+    )
     builder.link(*names, bandwidth=8.0, media=media)
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=8.0)
@@ -123,7 +138,9 @@ def test_local_work_and_computations_occupy_no_medium() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7])
 def test_in_a_ring_without_latency_every_port_that_is_used_is_busy_all_the_time(ranks: int) -> None:
-    timeline = simulate(find("ring").build(ranks, 4096.0 * ranks), shapes.ring(ranks, bandwidth=2.0))
+    timeline = simulate(
+        find("ring").build(ranks, 4096.0 * ranks), shapes.ring(ranks, bandwidth=2.0)
+    )
     used = timeline.medium_bytes() > 0
     assert used.sum() == ranks, "one direction of the wires"
     assert timeline.utilisation()[used].tolist() == [1.0] * ranks
@@ -139,15 +156,25 @@ def check_ends(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     last = np.append(first[1:], True)
     topology, nbytes = timeline.routed.topology, schedule.nbytes
     assert nbytes[operation[first]].sum() == pytest.approx(schedule.volume, rel=1e-12)
-    assert (topology.source[link[first]] == topology.placement[schedule.rank[operation[first]]]).all()
+    assert (
+        topology.source[link[first]] == topology.placement[schedule.rank[operation[first]]]
+    ).all()
     assert (topology.target[link[last]] == topology.placement[schedule.peer[operation[last]]]).all()
 
 
-SOME: tuple[Callable[..., Topology], ...] = (shapes.ring, shapes.star, shapes.full_mesh, shapes.bus, shapes.tree)
+SOME: tuple[Callable[..., Topology], ...] = (
+    shapes.ring,
+    shapes.star,
+    shapes.full_mesh,
+    shapes.bus,
+    shapes.tree,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_byte_leaves_over_an_injection_link_and_arrives_over_an_ejection_link(name: str) -> None:
+def test_every_byte_leaves_over_an_injection_link_and_arrives_over_an_ejection_link(
+    name: str,
+) -> None:
     for shape, ranks in zip(SOME, (2, 5, 8, 3, 4), strict=True):
         check_ends(name, shape, ranks)
 
@@ -156,7 +183,9 @@ def test_every_byte_leaves_over_an_injection_link_and_arrives_over_an_ejection_l
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SOME)
 @pytest.mark.parametrize("ranks", [2, 5, 8])
-def test_every_byte_leaves_and_arrives_so_on_every_shape(name: str, shape: Callable[..., Topology], ranks: int) -> None:
+def test_every_byte_leaves_and_arrives_so_on_every_shape(
+    name: str, shape: Callable[..., Topology], ranks: int
+) -> None:
     check_ends(name, shape, ranks)
 
 
@@ -166,7 +195,9 @@ def test_behind_a_switch_the_injection_links_carry_the_volume(name: str) -> None
     schedule = algorithm.build(6, 960.0)
     topology = shapes.star(6 + algorithm.servers, bandwidth=3.0)
     carried = simulate(schedule, topology).medium_bytes()
-    injected = [carried[k] for k in range(len(carried)) if topology.medium_names[k].endswith("->switch")]
+    injected = [
+        carried[k] for k in range(len(carried)) if topology.medium_names[k].endswith("->switch")
+    ]
     assert injected == pytest.approx(schedule.sent().tolist())
     assert sum(injected) == pytest.approx(schedule.volume, rel=1e-12)
     assert carried.sum() == pytest.approx(2 * schedule.volume), "every byte crosses two links"
@@ -176,7 +207,9 @@ def test_behind_a_switch_the_injection_links_carry_the_volume(name: str) -> None
 
 
 def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
-    return random_schedule(random, ranks, IRREGULAR_SCHEDULE), random_machine(random, ranks, IRREGULAR_MACHINE)
+    return random_schedule(random, ranks, IRREGULAR_SCHEDULE), random_machine(
+        random, ranks, IRREGULAR_MACHINE
+    )
 
 
 def run(random: Random, ranks: int) -> Timeline:
@@ -193,7 +226,9 @@ def run_under_any_rule(random: Random, ranks: int) -> Timeline:
     return simulate(schedule, topology, "reference", store_and_forward=random.random() < 0.5)
 
 
-timelines_under_any_rule = st.builds(run_under_any_rule, st.randoms(use_true_random=False), st.integers(2, 5))
+timelines_under_any_rule = st.builds(
+    run_under_any_rule, st.randoms(use_true_random=False), st.integers(2, 5)
+)
 
 
 def overlaps(spans: list[tuple[float, float]]) -> bool:
@@ -210,7 +245,9 @@ def test_an_operation_is_ready_when_its_last_predecessor_is_finished(timeline: T
 
 
 @given(timelines_under_any_rule)
-def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_later(timeline: Timeline) -> None:
+def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_later(
+    timeline: Timeline,
+) -> None:
     assert (timeline.start >= timeline.ready).all()
     assert (timeline.finish >= timeline.start).all()
     assert timeline.makespan == max(timeline.finish)
@@ -226,7 +263,8 @@ def test_no_medium_is_held_by_two_at_once(timeline: Timeline) -> None:
 
 @given(timelines)
 def test_no_medium_and_no_lane_is_left_idle_by_who_waits_for_it(timeline: Timeline) -> None:
-    """A node starts when it arrives, unless a cause is given: and then exactly when the cause lets go."""
+    """A node starts when it arrives, unless a cause is given: and then exactly when the cause lets
+    go."""
     schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
     released: dict[int, set[float]] = {}
     for i in range(len(schedule)):
@@ -244,7 +282,9 @@ def test_no_medium_and_no_lane_is_left_idle_by_who_waits_for_it(timeline: Timeli
         for hop in range(max(len(links), 1)):
             node, cause = first + hop, int(timeline.node_cause[first + hop])
             arrival = (
-                timeline.ready[i] if hop == 0 else timeline.node_start[node - 1] + topology.latency[links[hop - 1]]
+                timeline.ready[i]
+                if hop == 0
+                else timeline.node_start[node - 1] + topology.latency[links[hop - 1]]
             )
             if cause < 0:
                 assert timeline.node_start[node] == arrival
@@ -277,8 +317,12 @@ def test_a_lane_does_one_thing_at_a_time(timeline: Timeline) -> None:
     schedule = timeline.schedule
     for rank in range(schedule.ranks):
         for lane in range(schedule.lanes):
-            mine = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.rank == rank) & (schedule.lane == lane))
-            spans = [(timeline.start[i], timeline.finish[i]) for i in mine if schedule.seconds[i] > 0]
+            mine = np.flatnonzero(
+                (schedule.kind == COMPUTE) & (schedule.rank == rank) & (schedule.lane == lane)
+            )
+            spans = [
+                (timeline.start[i], timeline.finish[i]) for i in mine if schedule.seconds[i] > 0
+            ]
             assert not overlaps(spans)
             assert all(
                 end - start == pytest.approx(schedule.seconds[i])
@@ -295,7 +339,10 @@ def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
         for i in np.flatnonzero((schedule.kind == TRANSFER) & (schedule.peer == rank)):
             last = int(routed.node_indptr[i + 1]) - 1
             hops = len(routed.hops(int(i)))
-            if last - int(routed.node_indptr[i]) == hops and timeline.finish[i] > timeline.node_start[last]:
+            if (
+                last - int(routed.node_indptr[i]) == hops
+                and timeline.finish[i] > timeline.node_start[last]
+            ):
                 spans.append((float(timeline.node_start[last]), float(timeline.finish[i])))
         assert not overlaps(spans)
 
@@ -306,7 +353,9 @@ def test_a_medium_is_never_busier_than_all_the_time(timeline: Timeline) -> None:
 
 
 @given(timelines_under_any_rule)
-def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(timeline: Timeline) -> None:
+def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(
+    timeline: Timeline,
+) -> None:
     held, schedule, routed = timeline.occupancy, timeline.schedule, timeline.routed
     assert (held.start >= timeline.ready[held.operation]).all()
     assert (held.start + held.seconds <= timeline.finish[held.operation] + 1e-9).all()
@@ -323,4 +372,6 @@ def test_a_machine_that_is_twice_as_slow_takes_twice_as_long(random: Random, ran
     schedule, topology = drawn(random, ranks)
     busy = replace(schedule, seconds=schedule.seconds * 2)
     once = simulate(schedule, topology, "reference").finish
-    assert simulate(busy, twice_as_slow(topology), "reference").finish.tolist() == (2 * once).tolist()
+    assert (
+        simulate(busy, twice_as_slow(topology), "reference").finish.tolist() == (2 * once).tolist()
+    )

@@ -18,10 +18,13 @@ Pair = tuple[int, int]
 
 @st.composite
 def crowds(draw: st.DrawFn) -> list[tuple[str, str, float, float, int, bool]]:
-    """Groups of devices that are alike: a prefix of the names, kind, γ, copy, node and in_network."""
+    """Groups of devices that are alike: a prefix of the names, kind, γ, copy, node and
+    in_network."""
     kinds = st.sampled_from(("gpu", "cpu", "nic", "pcie switch"))
     group = st.tuples(kinds, SECONDS, SECONDS, st.integers(-1, 3), st.booleans())
-    return [(f"g{number}.", *drawn) for number, drawn in enumerate(draw(st.lists(group, max_size=4)))]
+    return [
+        (f"g{number}.", *drawn) for number, drawn in enumerate(draw(st.lists(group, max_size=4)))
+    ]
 
 
 @given(crowds(), st.lists(st.integers(0, 5), min_size=4, max_size=4))
@@ -31,7 +34,9 @@ def test_devices_are_device_after_device(
     at_once, one_by_one = TopologyBuilder("same"), TopologyBuilder("same")
     for (prefix, kind, reduction, copy, node, in_network), size in zip(crowd, sizes, strict=False):
         names, first = [f"{prefix}{number}" for number in range(size)], len(at_once)
-        given = at_once.devices(names, kind, reduction=reduction, copy=copy, node=node, in_network=in_network)
+        given = at_once.devices(
+            names, kind, reduction=reduction, copy=copy, node=node, in_network=in_network
+        )
         assert given.tolist() == list(range(first, first + size))
         for name in names:
             assert name == one_by_one.device(
@@ -88,7 +93,10 @@ def test_a_wire_for_each_pair_is_a_connection_for_each(
 
 @given(meshes(), BANDWIDTHS, SECONDS, SECONDS)
 def test_one_figure_is_every_links(
-    mesh: tuple[int, list[tuple[Pair, float, float, float]]], bandwidth: float, latency: float, gap: float
+    mesh: tuple[int, list[tuple[Pair, float, float, float]]],
+    bandwidth: float,
+    latency: float,
+    gap: float,
 ) -> None:
     count, links = mesh
     names = [f"d{number}" for number in range(count)]
@@ -96,14 +104,18 @@ def test_one_figure_is_every_links(
     ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2).T
     one.wire(*ends, bandwidth=bandwidth, latency=latency, gap=gap)
     size = len(links)
-    many.wire(*ends, bandwidth=[bandwidth] * size, latency=np.full(size, latency), gap=(gap,) * size)
+    many.wire(
+        *ends, bandwidth=[bandwidth] * size, latency=np.full(size, latency), gap=(gap,) * size
+    )
     same(one.build(names), many.build(names))
 
 
 def test_ends_of_wires_are_broadcast_and_their_figures_follow_row_by_row() -> None:
     """Two leaves and three spines: leaf 0 to each spine, then leaf 1."""
     builder = with_devices("l0", "l1", "s0", "s1", "s2")
-    builder.wire(np.array([[0], [1]]), np.array([2, 3, 4]), bandwidth=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    builder.wire(
+        np.array([[0], [1]]), np.array([2, 3, 4]), bandwidth=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    )
     topology = builder.build([])
     assert topology.source.tolist() == [0, 2, 0, 3, 0, 4, 1, 2, 1, 3, 1, 4]
     assert topology.target.tolist() == [2, 0, 3, 0, 4, 0, 2, 1, 3, 1, 4, 1]
@@ -196,7 +208,9 @@ def test_build_takes_the_columns_over() -> None:
         lambda builder: builder.medium("bus", 1.0),
     ],
 )
-def test_what_is_added_later_is_in_the_next_topology_only(add: Callable[[TopologyBuilder], object]) -> None:
+def test_what_is_added_later_is_in_the_next_topology_only(
+    add: Callable[[TopologyBuilder], object],
+) -> None:
     late, early = with_devices("a", "b", "x"), with_devices("a", "b", "x")
     for builder in (late, early):
         builder.link("a", "b", bandwidth=1.0, latency=3.0)

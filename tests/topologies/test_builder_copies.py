@@ -20,21 +20,32 @@ def nodes(draw: st.DrawFn) -> Topology:
     builder = TopologyBuilder("node")
     kinds, flags = st.sampled_from(("gpu", "nic")), st.booleans()
     names = [
-        builder.device(f"d{number}", draw(kinds), reduction=draw(SECONDS), in_network=draw(flags), node=7)
+        builder.device(
+            f"d{number}", draw(kinds), reduction=draw(SECONDS), in_network=draw(flags), node=7
+        )
         for number in range(count)
     ]
     pairs = [(one, other) for one in names for other in names if one != other]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=6)) if pairs else []:
         kind = draw(st.sampled_from(("nvlink", "pcie")))
         builder.link(
-            *ends, bandwidth=draw(BANDWIDTHS), latency=draw(SECONDS), gap=draw(SECONDS), kind=kind, assumed=draw(flags)
+            *ends,
+            bandwidth=draw(BANDWIDTHS),
+            latency=draw(SECONDS),
+            gap=draw(SECONDS),
+            kind=kind,
+            assumed=draw(flags),
         )
     return builder.build(names)
 
 
 @given(nodes(), st.integers(0, 4), st.integers(0, 3))
-def test_copies_are_the_same_devices_and_links_again_and_again(node: Topology, count: int, before: int) -> None:
-    at_once, one_by_one = (with_devices(*(f"s{number}" for number in range(before))) for _ in range(2))
+def test_copies_are_the_same_devices_and_links_again_and_again(
+    node: Topology, count: int, before: int
+) -> None:
+    at_once, one_by_one = (
+        with_devices(*(f"s{number}" for number in range(before))) for _ in range(2)
+    )
     starts = at_once.copies(node, count)
     size = len(node.device_names)
     assert starts.tolist() == [before + size * copy for copy in range(count)]
@@ -79,10 +90,15 @@ def test_copies_of_copies_are_copies() -> None:
     topology = hall.build([])
     assert topology.device_names[-1] == "rack1.node1.switch"
     assert topology.links == 8
-    assert topology.medium_names[-2:] == ("rack1.node1.gpu->rack1.node1.switch", "rack1.node1.switch->rack1.node1.gpu")
+    assert topology.medium_names[-2:] == (
+        "rack1.node1.gpu->rack1.node1.switch",
+        "rack1.node1.switch->rack1.node1.gpu",
+    )
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")])
+@pytest.mark.parametrize(
+    "shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")]
+)
 def test_every_shape_without_shared_media_can_be_copied(shape: str) -> None:
     part = replace(SHAPES[shape](4, bandwidth=1e9, latency=1e-6), paths="first")
     builder = TopologyBuilder("pod")
@@ -96,4 +112,6 @@ def test_every_shape_without_shared_media_can_be_copied(shape: str) -> None:
 
 
 def test_a_topology_with_shared_media_is_not_copied() -> None:
-    assert "bus has shared media (bus)" in refusal(lambda: TopologyBuilder("two").copies(bus(3, bandwidth=1.0), 2))
+    assert "bus has shared media (bus)" in refusal(
+        lambda: TopologyBuilder("two").copies(bus(3, bandwidth=1.0), 2)
+    )

@@ -13,7 +13,11 @@ from topologies.builder import KINDS, TopologyBuilder
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
     for figures in (bandwidth, [1e9, bandwidth, 1e9]):
-        message = refusal(lambda figures=figures: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=figures))
+        message = refusal(
+            lambda figures=figures: with_devices(*"abcd").wire(
+                [0, 1, 2], [1, 2, 3], bandwidth=figures
+            )
+        )
         assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
 
 
@@ -23,7 +27,9 @@ def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
     for figures in (seconds, [0.0, seconds, 1.0]):
         options: dict[str, Any] = {what: figures}
         message = refusal(
-            lambda options=options: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], bandwidth=1e9, **options)
+            lambda options=options: with_devices(*"abcd").wire(
+                [0, 1, 2], [1, 2, 3], bandwidth=1e9, **options
+            )
         )
         assert message == f"{what} is {seconds}s: it is at least 0s"
 
@@ -41,9 +47,16 @@ def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]
 
 @pytest.mark.parametrize(
     ("one", "other", "name"),
-    [([0], [0], "a->a"), ([0, 0], [1, 1], "a->b"), ([0, 1], [1, 0], "a->b"), ([1, 2, 1], [2, 0, 2], "b->c")],
+    [
+        ([0], [0], "a->a"),
+        ([0, 0], [1, 1], "a->b"),
+        ([0, 1], [1, 0], "a->b"),
+        ([1, 2, 1], [2, 0, 2], "b->c"),
+    ],
 )
-def test_a_wire_that_is_there_twice_or_leads_nowhere_is_refused(one: list[int], other: list[int], name: str) -> None:
+def test_a_wire_that_is_there_twice_or_leads_nowhere_is_refused(
+    one: list[int], other: list[int], name: str
+) -> None:
     builder = with_devices("a", "b", "c")
     builder.wire(one, other, bandwidth=1.0)
     assert f"link {name} is there twice or leads nowhere" in refusal(lambda: builder.build([]))
@@ -57,8 +70,12 @@ def test_a_wire_over_a_link_is_refused() -> None:
 
 
 def test_devices_that_are_there_twice_are_refused() -> None:
-    assert "device 'b' is there twice" in refusal(lambda: with_devices("a").devices(["b", "c", "b"], "gpu"))
-    assert "device 'a' is there twice" in refusal(lambda: with_devices("a").devices(["b", "a"], "gpu"))
+    assert "device 'b' is there twice" in refusal(
+        lambda: with_devices("a").devices(["b", "c", "b"], "gpu")
+    )
+    assert "device 'a' is there twice" in refusal(
+        lambda: with_devices("a").devices(["b", "a"], "gpu")
+    )
     builder = with_devices("node0.gpu", "x")
     assert "device 'node0.gpu' is there twice" in refusal(lambda: builder.copies(pair(), 1))
     once = TopologyBuilder("once")
@@ -67,7 +84,9 @@ def test_devices_that_are_there_twice_are_refused() -> None:
 
 
 def test_a_copy_of_the_device_before_it_is_refused() -> None:
-    assert "device 'node0.gpu' is there twice" in refusal(lambda: with_devices("node0.gpu").copies(pair(), 1))
+    assert "device 'node0.gpu' is there twice" in refusal(
+        lambda: with_devices("node0.gpu").copies(pair(), 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +105,9 @@ def test_refused_devices_leave_nothing_behind(call: Callable[[TopologyBuilder], 
 
 @pytest.mark.parametrize("cost", [-1e-12, NAN, INF])
 def test_merging_and_copying_cost_many_devices_zero_or_more(cost: float) -> None:
-    assert f"{cost}s/B" in refusal(lambda: with_devices().devices(["a", "b"], "gpu", reduction=cost))
+    assert f"{cost}s/B" in refusal(
+        lambda: with_devices().devices(["a", "b"], "gpu", reduction=cost)
+    )
     assert f"{cost}s/B" in refusal(lambda: with_devices().devices(["a", "b"], "gpu", copy=cost))
 
 
@@ -101,7 +122,9 @@ def crowded() -> TopologyBuilder:
 def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
     topology = crowded().build([])
     assert topology.device_kinds[-1] == f"kind{KINDS - 1}"
-    assert "'one' is one too many: a topology has at most 127 kinds" in refusal(lambda: crowded().device("d", "one"))
+    assert "'one' is one too many: a topology has at most 127 kinds" in refusal(
+        lambda: crowded().device("d", "one")
+    )
     for add in (
         lambda builder: builder.wire([0], [1], bandwidth=1.0, kind="one"),
         lambda builder: builder.link("d0", "d1", bandwidth=1.0, kind="one"),

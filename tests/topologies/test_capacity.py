@@ -19,13 +19,17 @@ SPEEDS = st.sampled_from((0.5, 1.0, 2.0, 3.0, float("inf")))
 
 @st.composite
 def machines(draw: st.DrawFn, *, ports: bool = False, shared: bool = False) -> Topology:
-    """Any links between 2 to 6 devices; injection ports; media that any links share. The first devices hold ranks."""
+    """Any links between 2 to 6 devices; injection ports; media that any links share. The first
+    devices hold ranks."""
     builder, devices = TopologyBuilder("random"), draw(st.integers(2, 6))
     names = [builder.device(f"d{k}") for k in range(devices)]
     media = [
-        builder.medium(f"m{k}", draw(SPEEDS.filter(np.isfinite))) for k in range(devices if ports or shared else 0)
+        builder.medium(f"m{k}", draw(SPEEDS.filter(np.isfinite)))
+        for k in range(devices if ports or shared else 0)
     ]
-    pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(lambda ends: ends[0] != ends[1])
+    pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(
+        lambda ends: ends[0] != ends[1]
+    )
     for one, other in draw(st.lists(pairs, unique=True, max_size=14)):
         crossed = [media[one]] if ports and draw(st.booleans()) else []
         if shared:
@@ -36,7 +40,9 @@ def machines(draw: st.DrawFn, *, ports: bool = False, shared: bool = False) -> T
 
 def every_set(topology: Topology) -> Flags:
     devices = len(topology.device_names)
-    return np.array([[subset >> d & 1 for d in range(devices)] for subset in range(2**devices)], dtype=np.bool_)
+    return np.array(
+        [[subset >> d & 1 for d in range(devices)] for subset in range(2**devices)], dtype=np.bool_
+    )
 
 
 def leaving(topology: Topology, inside: Flags) -> float:
@@ -49,7 +55,9 @@ def leaving(topology: Topology, inside: Flags) -> float:
         total += sum(topology.medium_bandwidth[k] for k in links if k not in behind)
         if behind:
             port = topology.media_of(behind[0])[1]
-            total += min(topology.medium_bandwidth[port], sum(topology.medium_bandwidth[k] for k in behind))
+            total += min(
+                topology.medium_bandwidth[port], sum(topology.medium_bandwidth[k] for k in behind)
+            )
     return total
 
 
@@ -71,8 +79,16 @@ def test_links_behind_one_port_are_as_fast_as_the_port() -> None:
 def test_a_medium_counts_once_a_group() -> None:
     bus = shapes.bus(4, bandwidth=2.0)
     into = bus.target == 4
-    assert capacities(bus, np.where(into, bus.source, -1).astype(np.int32), 4).tolist() == [2, 2, 2, 2]
-    assert capacities(bus, np.where(into, bus.source // 2, -1).astype(np.int32), 2).tolist() == [2, 2]
+    assert capacities(bus, np.where(into, bus.source, -1).astype(np.int32), 4).tolist() == [
+        2,
+        2,
+        2,
+        2,
+    ]
+    assert capacities(bus, np.where(into, bus.source // 2, -1).astype(np.int32), 2).tolist() == [
+        2,
+        2,
+    ]
     assert capacities(bus, np.where(into, 0, -1).astype(np.int32), 1).tolist() == [2]
 
 
@@ -86,7 +102,10 @@ def test_slow_links_do_not_fill_what_they_share() -> None:
 
 
 def test_no_links_carry_nothing() -> None:
-    assert capacities(shapes.bus(2, bandwidth=1.0), np.full(4, -1, dtype=np.int32), 2).tolist() == [0, 0]
+    assert capacities(shapes.bus(2, bandwidth=1.0), np.full(4, -1, dtype=np.int32), 2).tolist() == [
+        0,
+        0,
+    ]
 
 
 @given(machines(shared=True))
@@ -164,7 +183,9 @@ def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
     builder = TopologyBuilder("slow")
     names = [builder.device(f"d{k}") for k in range(6)]
     for one, other in pairwise(names):
-        builder.connect(one, other, bandwidth={"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12))
+        builder.connect(
+            one, other, bandwidth={"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12)
+        )
     assert max_flow(builder.build(names), [0], [5]).bandwidth == slow / 3
 
 
@@ -248,9 +269,13 @@ def test_a_set_that_nothing_leaves_is_the_tightest() -> None:
 
 
 @given(machines(ports=True), st.data(), st.booleans())
-def test_the_tightest_cut_is_the_tightest_of_all(topology: Topology, data: st.DataObject, reverse: bool) -> None:
+def test_the_tightest_cut_is_the_tightest_of_all(
+    topology: Topology, data: st.DataObject, reverse: bool
+) -> None:
     devices = len(topology.device_names)
-    weight = np.array(data.draw(st.lists(st.sampled_from((0.0, 1.0, 2.0)), min_size=devices, max_size=devices)))
+    weight = np.array(
+        data.draw(st.lists(st.sampled_from((0.0, 1.0, 2.0)), min_size=devices, max_size=devices))
+    )
     weight[data.draw(st.integers(0, devices - 1))] = 1.0
     sinks = data.draw(st.lists(st.integers(0, devices - 1), min_size=1, unique=True))
     if reverse and topology.shared_names:
@@ -264,12 +289,15 @@ def test_the_tightest_cut_is_the_tightest_of_all(topology: Topology, data: st.Da
     assert ratio(cut, weight) == pytest.approx(best, rel=1e-8)
     if cut is not None:
         assert not cut.inside[sinks].all()
-        assert cut.bandwidth == pytest.approx(leaving(topology, ~cut.inside if reverse else cut.inside), rel=1e-9)
+        assert cut.bandwidth == pytest.approx(
+            leaving(topology, ~cut.inside if reverse else cut.inside), rel=1e-9
+        )
 
 
 @given(machines(shared=True))
 def test_shared_media_make_a_cut_at_most_wider_than_what_it_carries(topology: Topology) -> None:
-    """The most that device 0 can send to device 1 is a linear program over the flow on every link."""
+    """The most that device 0 can send to device 1 is a linear program over the flow on every
+    link."""
     if topology.links == 0:
         return
     finite = np.isfinite(topology.medium_bandwidth)

@@ -20,7 +20,12 @@ def test_every_name_is_found_with_and_without_a_colon(name: str) -> None:
     kind = "shape" if name in SHAPES else "machine"
     for text in (name, f"{name}:"):
         blueprint = find(text)
-        assert (blueprint.text, blueprint.name, blueprint.kind, blueprint.options) == (text, name, kind, {})
+        assert (blueprint.text, blueprint.name, blueprint.kind, blueprint.options) == (
+            text,
+            name,
+            kind,
+            {},
+        )
 
 
 def test_no_shape_is_a_machine() -> None:
@@ -32,8 +37,18 @@ def test_no_shape_is_a_machine() -> None:
 @pytest.mark.parametrize(
     ("text", "near"),
     [
-        *(("hgx_h10", "hgx_h100"), ("HGX_H100", "hgx_h100"), ("Ring", "ring"), ("hgx_h100 ", "hgx_h100")),
-        *(("rnig", "ring"), ("dgxa100", "dgx_a100"), ("hgx_h10:nodes=2", "hgx_h100"), ("ring\n", "ring")),
+        *(
+            ("hgx_h10", "hgx_h100"),
+            ("HGX_H100", "hgx_h100"),
+            ("Ring", "ring"),
+            ("hgx_h100 ", "hgx_h100"),
+        ),
+        *(
+            ("rnig", "ring"),
+            ("dgxa100", "dgx_a100"),
+            ("hgx_h10:nodes=2", "hgx_h100"),
+            ("ring\n", "ring"),
+        ),
         *(("hgx_h10:oversubscription=1.5", "hgx_h100"), ("рing", "ring")),
     ],
 )
@@ -101,13 +116,21 @@ def test_options_are_figures_too(shape: str) -> None:
 @pytest.mark.parametrize("option", ["bandwidth=3GB/s", "latency=4us", "gap=5us"])
 def test_a_figure_is_not_given_twice(option: str) -> None:
     figures = Figures(bandwidth=1e9, latency=1e-6, gap=1e-6)
-    assert option.partition("=")[0] in refusal(lambda: find(f"star:{option}").build(4, figures=figures))
+    assert option.partition("=")[0] in refusal(
+        lambda: find(f"star:{option}").build(4, figures=figures)
+    )
 
 
 def test_servers_of_a_shape_are_further_ranks() -> None:
     topology = find("star").build(8, 2)
     assert names(topology) == [f"gpu{rank}" for rank in range(10)]
-    assert names(find("ring").build(4, 1, placement="3,2,1,0")) == ["gpu3", "gpu2", "gpu1", "gpu0", "gpu4"]
+    assert names(find("ring").build(4, 1, placement="3,2,1,0")) == [
+        "gpu3",
+        "gpu2",
+        "gpu1",
+        "gpu0",
+        "gpu4",
+    ]
 
 
 # Machines.
@@ -117,11 +140,20 @@ def test_servers_of_a_shape_are_further_ranks() -> None:
 def test_a_machine_has_as_many_nodes_as_the_ranks_need(name: str) -> None:
     """And no more ranks than are asked for."""
     gpus = MACHINES[name].node().ranks
-    for ranks, nodes in ((2, 1), (gpus - 1, 1), (gpus, 1), (gpus + 1, 2), (2 * gpus, 2), (2 * gpus + 1, 3)):
+    for ranks, nodes in (
+        (2, 1),
+        (gpus - 1, 1),
+        (gpus, 1),
+        (gpus + 1, 2),
+        (2 * gpus, 2),
+        (2 * gpus + 1, 3),
+    ):
         topology = find(name).build(ranks)
         assert len({node for node in topology.node.tolist() if node >= 0}) == nodes
         gpu_names = (f"node{rank // gpus}.gpu{rank % gpus}" for rank in range(ranks))
-        assert names(topology) == [gpu if nodes > 1 else gpu.removeprefix("node0.") for gpu in gpu_names]
+        assert names(topology) == [
+            gpu if nodes > 1 else gpu.removeprefix("node0.") for gpu in gpu_names
+        ]
 
 
 def test_a_machine_has_as_many_nodes_as_it_says() -> None:
@@ -131,20 +163,27 @@ def test_a_machine_has_as_many_nodes_as_it_says() -> None:
             assert (topology.ranks, topology.device_kinds.are("gpu").sum()) == (ranks, 8 * nodes)
         message = refusal(lambda nodes=nodes: find(f"dgx1:nodes={nodes}").build(8 * nodes + 1))
         assert message == (
-            f"dgx1:nodes={nodes} has {8 * nodes} GPUs, not {8 * nodes + 1}: take fewer ranks or more nodes"
+            f"dgx1:nodes={nodes} has {8 * nodes} GPUs, not {8 * nodes + 1}: take fewer ranks or "
+            f"more nodes"
         )
 
 
 def test_options_reach_the_machine() -> None:
-    topology = find("hgx_h100:nodes=3,network=leaf_spine,nics=2,port=hdr,spines=1,sharp=yes,paths=hash").build(8)
-    wanted = cluster("hgx_h100", 3, network="leaf_spine", nics=2, port="hdr", spines=1, sharp=True, paths="hash")
+    topology = find(
+        "hgx_h100:nodes=3,network=leaf_spine,nics=2,port=hdr,spines=1,sharp=yes,paths=hash"
+    ).build(8)
+    wanted = cluster(
+        "hgx_h100", 3, network="leaf_spine", nics=2, port="hdr", spines=1, sharp=True, paths="hash"
+    )
     assert topology.device_names == wanted.device_names
     assert topology.bandwidth.tolist() == wanted.bandwidth.tolist()
     assert topology.in_network.tolist() == wanted.in_network.tolist()
     assert topology.paths == "hash"
 
 
-@pytest.mark.parametrize("figures", [Figures(bandwidth=1e9), Figures(latency=0.0), Figures(gap=0.0)])
+@pytest.mark.parametrize(
+    "figures", [Figures(bandwidth=1e9), Figures(latency=0.0), Figures(gap=0.0)]
+)
 def test_a_machine_has_links_of_its_own(figures: Figures) -> None:
     message = refusal(lambda: find("dgx1").build(8, figures=figures))
     assert message == "dgx1 has links of its own: leave out --bandwidth, --latency and --gap"

@@ -56,8 +56,12 @@ def test_a_path_may_have_colons(tmp_path: Path, folder: str) -> None:
 
 def test_the_nodes_of_a_file_are_joined_as_they_are_asked_for(tmp_path: Path) -> None:
     path = written(tmp_path / "box.yaml", cluster("leonardo"))
-    topology = find(f"{path}:nodes=3,network=rails,port=hdr,oversubscription=3,paths=hash").build(12)
-    wanted = joined(cluster("leonardo"), 3, network="rails", port="hdr", oversubscription=3.0, paths="hash")
+    topology = find(f"{path}:nodes=3,network=rails,port=hdr,oversubscription=3,paths=hash").build(
+        12
+    )
+    wanted = joined(
+        cluster("leonardo"), 3, network="rails", port="hdr", oversubscription=3.0, paths="hash"
+    )
     assert topology.device_names == wanted.device_names
     assert topology.bandwidth.tolist() == wanted.bandwidth.tolist()
     assert topology.paths == "hash"
@@ -68,16 +72,18 @@ def test_a_file_has_the_ranks_that_it_has(tmp_path: Path) -> None:
     message = refusal(lambda: find(str(path)).build(5))
     assert message == f"{path} has 4 GPUs, not 5: take fewer ranks or more nodes"
     assert names(find(f"{path}:nodes=2").build(5))[-1] == "node1.gpu0"
-    assert "box.yaml has links of its own" in refusal(lambda: find(str(path)).build(4, figures=Figures(gap=0.0)))
+    assert "box.yaml has links of its own" in refusal(
+        lambda: find(str(path)).build(4, figures=Figures(gap=0.0))
+    )
 
 
 def test_a_file_without_nics_is_one_node(tmp_path: Path) -> None:
     path = written(tmp_path / "star.yaml", star(4, bandwidth=1e9))
     assert find(f"{path}:nodes=1").build(4).ranks == 4
     message = refusal(lambda: find(f"{path}:nodes=2").build(4))
-    assert (
-        message
-        == "star has no NIC to join 2 nodes by: add a nic and its link to the file (simctl topo import writes YAML)"
+    assert message == (
+        "star has no NIC to join 2 nodes by: add a nic and its link to the file (simctl topo "
+        "import writes YAML)"
     )
 
 
@@ -87,27 +93,35 @@ def test_a_port_that_nobody_names_is_marked_as_assumed(tmp_path: Path) -> None:
         topology = find(f"{path}:{options}").build(4)
         network = topology.link_kinds.are("ib") & (topology.latency > 0)
         assert set(topology.assumed[network].tolist()) == assumed
-        assert any(note.startswith("ndr assumed for the network's links") for note in topology.notes) is (
-            True in assumed
-        )
+        assert any(
+            note.startswith("ndr assumed for the network's links") for note in topology.notes
+        ) is (True in assumed)
     assert not find("leonardo:nodes=2").build(4).assumed.any()
 
 
 def test_a_file_has_the_options_of_a_network(tmp_path: Path) -> None:
     path = written(tmp_path / "box.yaml", cluster("leonardo"))
-    listed = [line.split()[0] for line in message_of(lambda: find(f"{path}:nics=2")).splitlines()[1:]]
+    listed = [
+        line.split()[0] for line in message_of(lambda: find(f"{path}:nics=2")).splitlines()[1:]
+    ]
     assert listed == [key for key in NETWORK_KEYS if key != "nics"]
 
 
-@pytest.mark.parametrize("topology", [grid(6, bandwidth=1e9), leaf_spine(8, bandwidth=1e9), star(4, bandwidth=1e9)])
+@pytest.mark.parametrize(
+    "topology", [grid(6, bandwidth=1e9), leaf_spine(8, bandwidth=1e9), star(4, bandwidth=1e9)]
+)
 def test_a_file_has_the_paths_that_it_says(tmp_path: Path, topology: Topology) -> None:
     path = written(tmp_path / "machine.yaml", topology)
     assert find(str(path)).build(4).paths == topology.paths
     assert find(f"{path}:paths=hash").build(4).paths == "hash"
 
 
-@pytest.mark.parametrize("text", ["no.yaml", "no/where", "./box", "no.yaml:nodes=2", "/", "..", "a:b/no.txt:nodes=2"])
-def test_a_path_to_nothing_is_no_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["no.yaml", "no/where", "./box", "no.yaml:nodes=2", "/", "..", "a:b/no.txt:nodes=2"]
+)
+def test_a_path_to_nothing_is_no_file(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert " is no file: name one, or a machine of simctl topo list" in refusal(lambda: find(text))
 

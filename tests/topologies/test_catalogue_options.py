@@ -77,8 +77,16 @@ def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str)
 @pytest.mark.parametrize(
     ("text", "near"),
     [
-        *(("hgx_h100:node=2", "nodes"), ("hgx_h100: nodes=2", "nodes"), ("hgx_h100:NICS=1", "nics")),
-        *(("torus:dim=2x2", "dims"), ("leaf_spine:spine=2", "spines"), ("star:latnecy=1us", "latency")),
+        *(
+            ("hgx_h100:node=2", "nodes"),
+            ("hgx_h100: nodes=2", "nodes"),
+            ("hgx_h100:NICS=1", "nics"),
+        ),
+        *(
+            ("torus:dim=2x2", "dims"),
+            ("leaf_spine:spine=2", "spines"),
+            ("star:latnecy=1us", "latency"),
+        ),
     ],
 )
 def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) -> None:
@@ -87,7 +95,9 @@ def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) ->
     if near == "nics":  # nothing in common but for the case
         assert head.startswith(f"{name} has no option 'NICS': ")
     else:
-        assert head.startswith(f"{name} has no option {option.partition('=')[0]!r}: did you mean {near!r}? ")
+        assert head.startswith(
+            f"{name} has no option {option.partition('=')[0]!r}: did you mean {near!r}? "
+        )
 
 
 @pytest.mark.parametrize("text", ["hgx_h100:nodes", "star:latency", "torus:dims,gap=1us"])
@@ -96,7 +106,9 @@ def test_an_option_without_a_value_is_told_so(text: str) -> None:
     assert f"no option {key!r}" not in message_of(lambda: find(text))
 
 
-@pytest.mark.parametrize("text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"])
+@pytest.mark.parametrize(
+    "text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"]
+)
 def test_parameters_that_are_no_options_are_none(text: str) -> None:
     assert "has no option" in message_of(lambda: find(text))
 
@@ -118,11 +130,26 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
         ("hgx_h100:nodes=²", "hgx_h100:nodes: '²' is not a whole number: write it like 4"),
         ("hgx_h100:nodes=2\n", "hgx_h100:nodes: '2\\n' is not a whole number: write it like 4"),
         ("hgx_h100:nodes=2=3", "hgx_h100:nodes: '2=3' is not a whole number: write it like 4"),
-        ("hgx_h100:nodes=1000000000", "hgx_h100:nodes: '1000000000' is not a whole number: write it like 4"),
-        (f"hgx_h100:nodes={'9' * 5000}", f"hgx_h100:nodes: '{'9' * 40}' is not a whole number: write it like 4"),
-        ("hgx_h100:oversubscription=nan", "hgx_h100:oversubscription: 'nan' is not a number: write it like 2 or 1.5"),
-        ("hgx_h100:oversubscription=-2", "hgx_h100:oversubscription: '-2' is not a number: write it like 2 or 1.5"),
-        ("hgx_h100:oversubscription=٢", "hgx_h100:oversubscription: '٢' is not a number: write it like 2 or 1.5"),
+        (
+            "hgx_h100:nodes=1000000000",
+            "hgx_h100:nodes: '1000000000' is not a whole number: write it like 4",
+        ),
+        (
+            f"hgx_h100:nodes={'9' * 5000}",
+            f"hgx_h100:nodes: '{'9' * 40}' is not a whole number: write it like 4",
+        ),
+        (
+            "hgx_h100:oversubscription=nan",
+            "hgx_h100:oversubscription: 'nan' is not a number: write it like 2 or 1.5",
+        ),
+        (
+            "hgx_h100:oversubscription=-2",
+            "hgx_h100:oversubscription: '-2' is not a number: write it like 2 or 1.5",
+        ),
+        (
+            "hgx_h100:oversubscription=٢",
+            "hgx_h100:oversubscription: '٢' is not a number: write it like 2 or 1.5",
+        ),
         ("hgx_h100:sharp=1", "hgx_h100:sharp: '1' is neither yes nor no"),
         ("hgx_h100:sharp=", "hgx_h100:sharp: '' is neither yes nor no"),
         ("grid:periodic=1", "grid:periodic: '1' is neither yes nor no"),
@@ -132,12 +159,18 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
         ("torus:dims=4x", "torus:dims: '4x' is no list of sizes: write it like 4x4x4"),
         ("torus:dims=-4x4", "torus:dims: '-4x4' is no list of sizes: write it like 4x4x4"),
         ("star:bandwidth=50", "star:bandwidth: '50' has no unit: write 50B/s or 50MB/s"),
-        ("star:bandwidth=0GB/s", "star:bandwidth: '0GB/s' is not positive: write a value from 1B/s to 1EB/s"),
+        (
+            "star:bandwidth=0GB/s",
+            "star:bandwidth: '0GB/s' is not positive: write a value from 1B/s to 1EB/s",
+        ),
         ("star:latency=-1us", "star:latency: '-1us' is negative: a time is 0s or more"),
         ("star:gap=", "star:gap: '' is not a time: write it like 25us"),
         ("star:gap=inf", "star:gap: 'inf' is not finite: write a time like 25us"),
         ("hgx_h100:nodes=2,nodes=3", "hgx_h100:nodes=2,nodes=3: nodes is given twice"),
-        ("star:gap=1us,latency=1us,gap=1us", "star:gap=1us,latency=1us,gap=1us: gap is given twice"),
+        (
+            "star:gap=1us,latency=1us,gap=1us",
+            "star:gap=1us,latency=1us,gap=1us: gap is given twice",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None:
@@ -149,7 +182,10 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
     [
         ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),
         ("hgx_h100:nodes=999999999", "nodes is 999999999: hgx_h100 comes 1 to 729444 times"),
-        ("hgx_h100:network=ring", "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly"),
+        (
+            "hgx_h100:network=ring",
+            "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly",
+        ),
         ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + NETWORKS),
         ("hgx_h100:paths=best", "paths is 'best': it is one of first, link, hash, rail"),
         ("hgx_h100:paths=", "paths is '': it is one of first, link, hash, rail"),

@@ -25,7 +25,8 @@ def wires(network: str, nodes: int, nics: int) -> int:
     """Full-duplex links of a network: of its ports, and between its switches."""
     count = nodes * nics
     if network in ("rails", "leaf_spine"):
-        rails = network == "rails"  # a leaf for every NIC of up to 32 nodes, and as many spines as a leaf has ports
+        # a leaf for every NIC of up to 32 nodes, and as many spines as a leaf has ports
+        rails = network == "rails"
         leaves = nics * ceil(nodes / 32) if rails else ceil(count / 32)
         spines = min(nodes, 32) if rails else 32
         return count + (leaves * spines if leaves > 1 else 0)
@@ -57,7 +58,9 @@ def test_two_nodes_of_every_machine_by_every_network(machine: str, network: str)
     size, nics = len(node.device_names), nics_of(node)
     assert pair.name == f"2 x {machine}"
     assert pair.ranks == 2 * node.ranks
-    assert pair.device_names[: 2 * size] == tuple(f"node{k}.{name}" for k in range(2) for name in node.device_names)
+    assert pair.device_names[: 2 * size] == tuple(
+        f"node{k}.{name}" for k in range(2) for name in node.device_names
+    )
     assert pair.device_kinds[: 2 * size] == 2 * tuple(node.device_kinds)
     assert pair.node[: 2 * size].tolist() == [0] * size + [1] * size
     assert set(pair.device_kinds[2 * size :]) == {"switch"}
@@ -74,7 +77,9 @@ def test_two_nodes_of_every_machine_by_every_network(machine: str, network: str)
 def test_nodes_keep_their_links(machine: str) -> None:
     node, trio = MACHINES[machine].node(), cluster(machine, 3)
     for column in ("latency", "assumed"):
-        assert getattr(trio, column)[: 3 * node.links].tolist() == 3 * getattr(node, column).tolist()
+        assert (
+            getattr(trio, column)[: 3 * node.links].tolist() == 3 * getattr(node, column).tolist()
+        )
     assert trio.bandwidth[: 3 * node.links].tolist() == 3 * node.bandwidth.tolist()
     assert trio.link_kinds[: 3 * node.links] == 3 * tuple(node.link_kinds)
     for one in range(0, node.ranks, 3):
@@ -85,7 +90,8 @@ def test_nodes_keep_their_links(machine: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("machine", ["dgx1", "alps"])
 def test_all_nics_are_ports_with_the_figures_of_their_kind(machine: str, network: str) -> None:
-    """α from a NIC to its switch is the port's, between switches that of a switch; β is the port's on both."""
+    """α from a NIC to its switch is the port's, between switches that of a switch; β is the port's
+    on both."""
     topology = cluster(machine, 5, network=network, port="hdr")
     nics, hdr = DEVICES_OF[machine], link_kind("hdr")
     first = 5 * MACHINES[machine].node().links
@@ -139,7 +145,13 @@ def test_notes_say_where_all_figures_come_from_once() -> None:
     notes = cluster("hgx_h100", 2).notes
     assert len(set(notes)) == len(notes)
     assert all("\n" not in note for note in notes)
-    assert {note.partition(":")[0] for note in notes} >= {"upi3", "pcie5", "nvlink4", "ndr", "network"}
+    assert {note.partition(":")[0] for note in notes} >= {
+        "upi3",
+        "pcie5",
+        "nvlink4",
+        "ndr",
+        "network",
+    }
 
 
 # Sizes.
@@ -155,23 +167,33 @@ def test_rails_have_a_leaf_for_each_nic_of_32_nodes() -> None:
 
 
 def test_rail_only_has_no_spines_and_goes_through_the_nodes() -> None:
-    """GPU 0 to GPU 5 of another node: by one of the rails near either, and by NVLink there; a leaf has all nodes."""
+    """GPU 0 to GPU 5 of another node: by one of the rails near either, and by NVLink there; a leaf
+    has all nodes."""
     topology = cluster("hgx_h100", 70, spines=0)
     assert switches(topology, "spine") == []
     assert len(switches(topology, "leaf")) == 8
     assert nx.is_strongly_connected(topology.graph)
-    names = [topology.device_names[device] for device in topology.target[list(topology.route(0, 8 * 69 + 5))]]
+    names = [
+        topology.device_names[device]
+        for device in topology.target[list(topology.route(0, 8 * 69 + 5))]
+    ]
     crossed = [name for name in names if "leaf" in name or "nvswitch" in name]
     assert len(crossed) == 2
     assert {"nvswitch" in name for name in crossed} == {False, True}
-    assert {name for name in crossed if "leaf" in name} <= {f"rail{nic}.leaf0" for nic in (0, 1, 4, 5)}
+    assert {name for name in crossed if "leaf" in name} <= {
+        f"rail{nic}.leaf0" for nic in (0, 1, 4, 5)
+    }
 
 
 @pytest.mark.parametrize("oversubscription", [1.0, 2.0, 1.5, 8.0])
-def test_uplinks_of_a_leaf_are_slower_together_by_the_oversubscription(oversubscription: float) -> None:
+def test_uplinks_of_a_leaf_are_slower_together_by_the_oversubscription(
+    oversubscription: float,
+) -> None:
     """32 ports of 50 GB/s each, however many spines there are."""
     for spines in (None, 1, 7):
-        topology = cluster("hgx_h100", 8, network="leaf_spine", oversubscription=oversubscription, spines=spines)
+        topology = cluster(
+            "hgx_h100", 8, network="leaf_spine", oversubscription=oversubscription, spines=spines
+        )
         assert len(switches(topology, "spine")) == (spines or ceil(32 / oversubscription))
         assert uplinks(topology, "leaf0") == pytest.approx(32 * 50e9 / oversubscription)
         assert uplinks(topology, "leaf1") == pytest.approx(32 * 50e9 / oversubscription)
@@ -212,7 +234,9 @@ def test_switches_reduce_with_sharp_only(network: str) -> None:
 def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -> None:
     topology = cluster("dgx_a100", 3, network=network, nics=count)
     assert nics_of(topology) == 3 * count
-    assert topology.links == 3 * MACHINES["dgx_a100"].node(nics=count).links + 2 * wires(network, 3, count)
+    assert topology.links == 3 * MACHINES["dgx_a100"].node(nics=count).links + 2 * wires(
+        network, 3, count
+    )
     assert nx.is_strongly_connected(topology.graph)
 
 
@@ -235,12 +259,14 @@ def test_four_rings_on_four_nodes_take_that_time() -> None:
 
 @pytest.mark.parametrize(("machine", "bandwidth"), [("alps", 100e9), ("leonardo", 50e9)])
 def test_two_routers_do_not_slow_four_nics_down_to_one(machine: str, bandwidth: float) -> None:
-    """Five nodes, the first with a port on another router than the last: 15 more links of each router are idle."""
+    """Five nodes, the first with a port on another router than the last: 15 more links of each
+    router are idle."""
     assert find_rings(cluster(machine, 5), 20).bandwidth == pytest.approx(bandwidth)
 
 
 def test_two_groups_have_more_than_a_cable_between_them() -> None:
-    """Half of what the 512 ports of a group do together, at the least: 31 links of a router are its group's."""
+    """Half of what the 512 ports of a group do together, at the least: 31 links of a router are its
+    group's."""
     topology = cluster("alps", 256)
     group = np.array([name.startswith("group0.") for name in topology.device_names])
     other = np.array([name.startswith("group1.") for name in topology.device_names])
@@ -278,7 +304,8 @@ def peak_of(nodes: int) -> tuple[Topology, int]:
 
 
 def test_a_link_is_a_row_of_columns_and_no_object() -> None:
-    """30 bytes a link in columns and as many while they grow; names are a string a device, four links each."""
+    """30 bytes a link in columns and as many while they grow; names are a string a device, four
+    links each."""
     topology, peak = peak_of(256)
     assert topology.ranks == 2048
     assert peak < 130 * topology.links

@@ -20,13 +20,19 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
     most = MOST_DEVICES // len(MACHINES[machine].node().device_names)
-    assert refusal(lambda: cluster(machine, nodes)) == f"nodes is {nodes}: {machine} comes 1 to {most} times"
+    assert (
+        refusal(lambda: cluster(machine, nodes))
+        == f"nodes is {nodes}: {machine} comes 1 to {most} times"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"network": "mesh"}, "network is 'mesh': it is one of rails, leaf_spine, fat_tree, dragonfly"),
+        (
+            {"network": "mesh"},
+            "network is 'mesh': it is one of rails, leaf_spine, fat_tree, dragonfly",
+        ),
         ({"port": "token-ring"}, "port is 'token-ring': it is one of "),
         ({"port": "nvlink4"}, "port is 'nvlink4': it is one of "),
         ({"paths": "best"}, "paths is 'best': it is one of first, link, hash, rail"),
@@ -42,8 +48,14 @@ def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
         ({"oversubscription": 1e-9}, "a network of .* links between switches is too large"),
         ({"spines": 2.5}, "spines must be a whole number, got 2.5"),
         ({"network": "leaf_spine", "spines": 0}, "spines must be at least 1, got 0"),
-        ({"network": "fat_tree", "spines": 2}, "a fat_tree takes no oversubscription and no spines"),
-        ({"network": "dragonfly", "oversubscription": 2.0}, "a dragonfly takes no oversubscription and no spines"),
+        (
+            {"network": "fat_tree", "spines": 2},
+            "a fat_tree takes no oversubscription and no spines",
+        ),
+        (
+            {"network": "dragonfly", "oversubscription": 2.0},
+            "a dragonfly takes no oversubscription and no spines",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
@@ -52,13 +64,23 @@ def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"network": "mesh"}, {"port": "nvlink4"}, {"paths": "best"}, {"nics": -1}, {"network": "fat_tree", "spines": 2}],
+    [
+        {"network": "mesh"},
+        {"port": "nvlink4"},
+        {"paths": "best"},
+        {"nics": -1},
+        {"network": "fat_tree", "spines": 2},
+    ],
 )
 def test_one_node_is_asked_for_as_carefully(options: dict[str, Any]) -> None:
-    assert refusal(lambda: cluster("hgx_h100", 1, **options)) == refusal(lambda: cluster("hgx_h100", 2, **options))
+    assert refusal(lambda: cluster("hgx_h100", 1, **options)) == refusal(
+        lambda: cluster("hgx_h100", 2, **options)
+    )
 
 
-@pytest.mark.parametrize("options", [{"oversubscription": -1.0}, {"oversubscription": NAN}, {"spines": -1}])
+@pytest.mark.parametrize(
+    "options", [{"oversubscription": -1.0}, {"oversubscription": NAN}, {"spines": -1}]
+)
 def test_what_no_network_takes_one_node_does_not_take_either(options: dict[str, Any]) -> None:
     refusal(lambda: cluster("hgx_h100", 1, **options))
 

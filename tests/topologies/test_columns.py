@@ -13,7 +13,9 @@ WORDS = st.lists(st.text(max_size=3), max_size=12)
 
 
 def wires(shared: tuple[str, ...] = ()) -> MediumNames:
-    return MediumNames(("a", "b", "c"), np.array([0, 1], dtype=np.int32), np.array([1, 2], dtype=np.int32), shared)
+    return MediumNames(
+        ("a", "b", "c"), np.array([0, 1], dtype=np.int32), np.array([1, 2], dtype=np.int32), shared
+    )
 
 
 @given(WORDS)
@@ -67,7 +69,10 @@ def test_a_column_is_no_key() -> None:
         hash(Words.of(["gpu"]))
 
 
-@given(st.lists(st.sampled_from(("gpu", "cpu", "nic")), max_size=12), st.sets(st.sampled_from(("gpu", "nic", "tpu"))))
+@given(
+    st.lists(st.sampled_from(("gpu", "cpu", "nic")), max_size=12),
+    st.sets(st.sampled_from(("gpu", "nic", "tpu"))),
+)
 def test_rows_that_say_one_of_some_words(words: list[str], wanted: set[str]) -> None:
     assert Words.of(words).are(*wanted).tolist() == [word in wanted for word in words]
 

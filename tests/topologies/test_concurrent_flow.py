@@ -1,4 +1,5 @@
-"""What pairs of devices can exchange at once: hand-computed, between cuts and routes, with any prices."""
+"""What pairs of devices can exchange at once: hand-computed, between cuts and routes, with any
+prices."""
 
 import numpy as np
 import pytest
@@ -104,13 +105,20 @@ def machines(draw: st.DrawFn) -> Topology:
     """Up to seven devices, all connected, with shared media; some hold ranks."""
     builder, devices = TopologyBuilder("random"), draw(st.integers(2, 7))
     names = [builder.device(f"d{k}") for k in range(devices)]
-    media = [builder.medium(f"m{k}", draw(SPEEDS.filter(np.isfinite))) for k in range(draw(st.integers(0, 2)))]
+    media = [
+        builder.medium(f"m{k}", draw(SPEEDS.filter(np.isfinite)))
+        for k in range(draw(st.integers(0, 2)))
+    ]
     ends = {(draw(st.integers(0, k - 1)), k) for k in range(1, devices)}
     pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1))
-    ends |= {(min(pair), max(pair)) for pair in draw(st.lists(pairs, max_size=5)) if pair[0] != pair[1]}
+    ends |= {
+        (min(pair), max(pair)) for pair in draw(st.lists(pairs, max_size=5)) if pair[0] != pair[1]
+    }
     for one, other in sorted(ends):
         for source, target in ((one, other), (other, one)):
-            crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
+            crossed = (
+                draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
+            )
             builder.link(names[source], names[target], bandwidth=draw(SPEEDS), media=crossed)
     return builder.build(draw(st.permutations(names))[: draw(st.integers(2, devices))])
 
@@ -126,12 +134,16 @@ def test_it_lies_between_every_cut_and_the_routes(topology: Topology, data: st.D
     for subset in range(1, 2**ranks - 1):
         inside = np.array([subset >> r & 1 for r in range(ranks)], dtype=np.bool_)
         needed = demand[inside][:, ~inside].sum()
-        width = max_flow(topology, topology.placement[inside], topology.placement[~inside]).bandwidth
+        width = max_flow(
+            topology, topology.placement[inside], topology.placement[~inside]
+        ).bandwidth
         if not topology.shared_names:
             assert seconds >= needed / width * (1 - 1e-7)
     source, target = np.divmod(np.arange(ranks**2), ranks)
     count = demand.ravel().astype(int)
-    assert seconds <= congestion(topology, np.repeat(source, count), np.repeat(target, count)) * (1 + 1e-9)
+    assert seconds <= congestion(topology, np.repeat(source, count), np.repeat(target, count)) * (
+        1 + 1e-9
+    )
 
 
 @given(machines(), st.integers(0, 2**32))

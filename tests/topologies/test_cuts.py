@@ -35,26 +35,45 @@ Shape = Callable[..., Topology]
         (shapes.bus, lambda p: 1),
     ],
 )
-def test_the_bisection_of_shapes(shape: Shape, ranks: int, expected: Callable[[int], float]) -> None:
+def test_the_bisection_of_shapes(
+    shape: Shape, ranks: int, expected: Callable[[int], float]
+) -> None:
     half = bisection(shape(ranks, bandwidth=3.0))
     assert half.bandwidth == pytest.approx(3 * expected(ranks))
     assert half.exact or ranks > 8
 
 
 @pytest.mark.parametrize(("ranks", "exact"), [(10, True), (11, False)])
-def test_with_shared_media_all_halves_of_ten_devices_are_asked_for_their_flow(ranks: int, exact: bool) -> None:
+def test_with_shared_media_all_halves_of_ten_devices_are_asked_for_their_flow(
+    ranks: int, exact: bool
+) -> None:
     assert bisection(shapes.bus(ranks, bandwidth=1.0)) == (1.0, exact)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 15, 16])
 def test_a_bisection_of_few_devices_is_exact(ranks: int) -> None:
-    for shape in (shapes.line, shapes.ring, shapes.star, shapes.full_mesh, shapes.tree, shapes.grid, shapes.torus):
+    for shape in (
+        shapes.line,
+        shapes.ring,
+        shapes.star,
+        shapes.full_mesh,
+        shapes.tree,
+        shapes.grid,
+        shapes.torus,
+    ):
         assert bisection(shape(ranks, bandwidth=1.0)).exact
 
 
 @pytest.mark.parametrize(
     ("dims", "grid", "torus"),
-    [((4, 4), 4, 8), ((2, 8), 2, 4), ((8, 8), 8, 16), ((4, 8), 4, 8), ((8, 4), 4, 8), ((4, 4, 4), 16, 32)],
+    [
+        ((4, 4), 4, 8),
+        ((2, 8), 2, 4),
+        ((8, 8), 8, 16),
+        ((4, 8), 4, 8),
+        ((8, 4), 4, 8),
+        ((4, 4, 4), 16, 32),
+    ],
 )
 def test_the_bisection_of_boxes(dims: tuple[int, ...], grid: float, torus: float) -> None:
     ranks = int(np.prod(dims))
@@ -80,7 +99,8 @@ def test_the_slower_direction_counts() -> None:
 
 
 def dealt_out(ranks: int) -> Topology:
-    """Even ranks on one switch, node 0, odd ranks on the other, node 1; a wire of 1 B/s between them."""
+    """Even ranks on one switch, node 0, odd ranks on the other, node 1; a wire of 1 B/s between
+    them."""
     builder = TopologyBuilder("dealt out")
     gpus = [builder.device(f"gpu{k}", node=k % 2) for k in range(ranks)]
     hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
@@ -92,7 +112,9 @@ def dealt_out(ranks: int) -> Topology:
 
 def test_the_best_halves_need_not_be_in_order() -> None:
     assert bisection(dealt_out(1200)) == (1, False), "by node"
-    assert bisection(replace(dealt_out(24), node=np.full(26, -1, dtype=np.int32))) == (1, False), "by the Laplacian"
+    assert bisection(replace(dealt_out(24), node=np.full(26, -1, dtype=np.int32))) == (1, False), (
+        "by the Laplacian"
+    )
 
 
 def test_the_slowest_half_is_looked_at() -> None:
@@ -136,10 +158,15 @@ def machines(draw: st.DrawFn) -> Topology:
     names = [builder.device(f"d{k}") for k in range(devices)]
     speeds = st.sampled_from((1.0, 2.0, 5.0, inf))
     media = [builder.medium("m", 1.5)] if draw(st.booleans()) else []
-    pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(lambda ends: ends[0] != ends[1])
+    pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(
+        lambda ends: ends[0] != ends[1]
+    )
     for one, other in draw(st.lists(pairs, unique=True, max_size=14)):
         builder.link(
-            names[one], names[other], bandwidth=draw(speeds), media=draw(st.sampled_from([media, []])) if media else []
+            names[one],
+            names[other],
+            bandwidth=draw(speeds),
+            media=draw(st.sampled_from([media, []])) if media else [],
         )
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
 
@@ -212,7 +239,8 @@ def test_every_device_by_itself_comes_first() -> None:
 
 
 def three_nodes() -> Topology:
-    """Nodes of two GPUs on a switch, joined by one more: devices top, then hub, gpu, gpu of each node."""
+    """Nodes of two GPUs on a switch, joined by one more: devices top, then hub, gpu, gpu of each
+    node."""
     builder = TopologyBuilder("nodes")
     top = builder.device("top", "switch")
     for node in range(3):
@@ -229,7 +257,8 @@ def test_groups_are_nodes_what_fast_links_join_and_who_shares_a_switch() -> None
     assert set(groups) == {
         (0, 1, 1, 1, 1, 1, 1, 2, 2, 2),  # nodes: 0 and 1 are one, the top switch is in none
         (0, 0, 0, 0, 1, 1, 1, 2, 2, 2),  # without the links of 1 B/s
-        (0, 1, 1, 1, 2, 2, 2, 3, 3, 3),  # without those of 2 B/s as well, or within one link of a rank
+        # without those of 2 B/s as well, or within one link of a rank
+        (0, 1, 1, 1, 2, 2, 2, 3, 3, 3),
     }
 
 
@@ -250,9 +279,13 @@ def test_groups_that_hold_together_are_those_of_networkx(topology: Topology) -> 
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(topology.device_names)))
     fast = topology.bandwidth > 1.5
-    graph.add_edges_from(zip(topology.source[fast].tolist(), topology.target[fast].tolist(), strict=True))
+    graph.add_edges_from(
+        zip(topology.source[fast].tolist(), topology.target[fast].tolist(), strict=True)
+    )
     found = components(topology, fast)
-    together = {frozenset(np.flatnonzero(found == group).tolist()) for group in range(int(found.max()) + 1)}
+    together = {
+        frozenset(np.flatnonzero(found == group).tolist()) for group in range(int(found.max()) + 1)
+    }
     assert together == set(map(frozenset, nx.connected_components(graph)))
 
 
@@ -264,7 +297,14 @@ def test_groups_of_a_long_line() -> None:
 
 def test_each_wire_of_a_tree_cuts_off_what_lies_beyond() -> None:
     beyond = tree_cuts(shapes.tree(7, bandwidth=1.0))
-    assert sorted(np.flatnonzero(row).tolist() for row in beyond) == [[1, 3, 4], [2, 5, 6], [3], [4], [5], [6]]
+    assert sorted(np.flatnonzero(row).tolist() for row in beyond) == [
+        [1, 3, 4],
+        [2, 5, 6],
+        [3],
+        [4],
+        [5],
+        [6],
+    ]
     assert len(tree_cuts(shapes.star(5, bandwidth=1.0))) == 5
 
 

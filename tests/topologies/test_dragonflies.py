@@ -33,7 +33,9 @@ def test_a_full_balanced_dragonfly_is_kims(h: int) -> None:
     a, p, groups = 2 * h, h, 2 * h * h + 1
     topology = built(join_dragonfly, a * p * groups)
     assert len(switches(topology, "router")) == a * groups
-    assert topology.links == 2 * (a * p * groups + groups * a * (a - 1) // 2 + groups * (groups - 1) // 2)
+    assert topology.links == 2 * (
+        a * p * groups + groups * a * (a - 1) // 2 + groups * (groups - 1) // 2
+    )
     degrees = dict(topology.graph.out_degree)
     assert {degrees[name] for name in switches(topology, "router")} == {p + (a - 1) + h}
     pairs = group_pairs(topology)
@@ -57,7 +59,10 @@ def test_groups_are_meshed_inside_and_joined_by_one_link_placed_evenly(
     for group in range(groups):
         inside = routers_of(topology, group)
         assert all(topology.graph.has_edge(one, other) for one, other in combinations(inside, 2))
-        outward = [sum("router" in end and end not in inside for end in topology.graph[name]) for name in inside]
+        outward = [
+            sum("router" in end and end not in inside for end in topology.graph[name])
+            for name in inside
+        ]
         assert sum(outward) == groups - 1
         assert max(outward) - min(outward) <= 1
         assert max(outward) <= global_links
@@ -65,7 +70,9 @@ def test_groups_are_meshed_inside_and_joined_by_one_link_placed_evenly(
 
 def test_links_to_the_next_groups_lie_on_the_routers_in_order() -> None:
     graph = built(join_dragonfly, 20, hosts=2, routers=2, global_links=2).graph
-    ends = [sorted(end for end in graph[f"group1.router{place}"] if "router" in end) for place in (0, 1)]
+    ends = [
+        sorted(end for end in graph[f"group1.router{place}"] if "router" in end) for place in (0, 1)
+    ]
     assert ends[0] == ["group1.router1", "group2.router1", "group3.router1"]
     assert ends[1] == ["group0.router0", "group1.router0", "group4.router0"]
 
@@ -79,18 +86,27 @@ def test_cutting_a_dragonfly_in_two_cuts_a_link_a_pair_of_groups() -> None:
 
 @pytest.mark.parametrize(("ports", "groups"), [(16, 2), (24, 3), (32, 4), (64, 8), (72, 9)])
 @pytest.mark.parametrize("cables", [1, 2, None])
-def test_cables_between_groups_are_as_many_as_asked_for(ports: int, groups: int, cables: int | None) -> None:
+def test_cables_between_groups_are_as_many_as_asked_for(
+    ports: int, groups: int, cables: int | None
+) -> None:
     """Eight global links a group: over two groups all eight, over four two to each other one."""
     most = 8 // (groups - 1)
     if cables is not None and cables > most:
-        with pytest.raises(InputError, match=f"cables must be at most {most} with {groups} groups of 8 global links"):
+        with pytest.raises(
+            InputError,
+            match=f"cables must be at most {most} with {groups} groups of 8 global links",
+        ):
             built(join_dragonfly, ports, cables=cables)
         return
     topology = built(join_dragonfly, ports, cables=cables)
     for group in range(groups):
         inside = routers_of(topology, group)
         outward = [
-            sum(out["bandwidth"] for end, out in topology.graph[name].items() if "router" in end and end not in inside)
+            sum(
+                out["bandwidth"]
+                for end, out in topology.graph[name].items()
+                if "router" in end and end not in inside
+            )
             for name in inside
         ]
         assert sum(outward) == (groups - 1) * (cables or most) * 4e9
@@ -101,7 +117,8 @@ def test_cables_between_groups_are_as_many_as_asked_for(ports: int, groups: int,
 
 
 def test_what_a_route_over_a_dragonfly_costs() -> None:
-    """On the same router; in the same group; in another one by its gateway, from a router beside it, on either side."""
+    """On the same router; in the same group; in another one by its gateway, from a router beside
+    it, on either side."""
     topology = built(join_dragonfly, 8, hosts=1, routers=4, global_links=1, global_latency=16.0)
     assert group_pairs(topology) == {("group0", "group1"): 1, ("group1", "group0"): 1}
     assert topology.graph.has_edge("group0.router0", "group1.router0")

@@ -91,7 +91,9 @@ def test_there_is_a_route_between_any_two_ports_and_none_is_longer_than_the_diam
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("ports", [[], np.zeros((0, 8))])
 def test_no_ports_are_refused(join: Join, ports: npt.ArrayLike) -> None:
-    with pytest.raises(InputError, match=r"there are no ports to join: a network has at least one$"):
+    with pytest.raises(
+        InputError, match=r"there are no ports to join: a network has at least one$"
+    ):
         join(TopologyBuilder("empty"), ports, WIRES)
 
 
@@ -148,14 +150,19 @@ def test_sizes_that_no_memory_holds_are_refused(join: Join, size: str, low: int)
     ],
 )
 def test_networks_that_no_memory_holds_are_refused(join: Join, sizes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=rf"^a network of \d+ links between switches is too large: {2**24} at most$"):
+    with pytest.raises(
+        InputError,
+        match=rf"^a network of \d+ links between switches is too large: {2**24} at most$",
+    ):
         built(join, 4, 2, **sizes)
 
 
 # Leaves and spines.
 
 
-@pytest.mark.parametrize(("ports", "size", "spines"), [(8, 2, 3), (9, 4, 2), (64, 8, 8), (5, 5, 1), (3, 10, 2)])
+@pytest.mark.parametrize(
+    ("ports", "size", "spines"), [(8, 2, 3), (9, 4, 2), (64, 8, 8), (5, 5, 1), (3, 10, 2)]
+)
 def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int) -> None:
     topology = built(join_leaf_spine, ports, ports_per_leaf=size, spines=spines)
     leaves = -(-ports // size)
@@ -163,9 +170,9 @@ def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int)
     assert switches(topology, "spine") == [f"spine{number}" for number in range(spines)]
     assert topology.links == 2 * (ports + leaves * spines)
     assert {f"spine{number}" for number in range(spines)} <= set(topology.graph["leaf0"])
-    assert [topology.graph.has_edge(f"node{port}.nic0", f"leaf{port // size}") for port in range(ports)] == [
-        True
-    ] * ports
+    assert [
+        topology.graph.has_edge(f"node{port}.nic0", f"leaf{port // size}") for port in range(ports)
+    ] == [True] * ports
 
 
 @pytest.mark.parametrize("oversubscription", [0.5, 1.0, 2.0, 3.0])
@@ -173,7 +180,9 @@ def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int)
 def test_uplinks_of_a_leaf_carry_what_its_ports_do_over_the_oversubscription(
     spines: int, oversubscription: float
 ) -> None:
-    topology = built(join_leaf_spine, 24, ports_per_leaf=6, spines=spines, oversubscription=oversubscription)
+    topology = built(
+        join_leaf_spine, 24, ports_per_leaf=6, spines=spines, oversubscription=oversubscription
+    )
     up = {out["bandwidth"] for _, spine, out in topology.graph.edges(data=True) if "spine" in spine}
     assert up == {4e9 * 6 / oversubscription / spines}
     half = below(topology, ["leaf0", "leaf1"])
@@ -183,15 +192,20 @@ def test_uplinks_of_a_leaf_carry_what_its_ports_do_over_the_oversubscription(
 
 def test_twice_the_oversubscription_is_half_the_uplink() -> None:
     once, twice = (
-        built(join_leaf_spine, 16, ports_per_leaf=4, spines=4, oversubscription=ratio) for ratio in (1.0, 2.0)
+        built(join_leaf_spine, 16, ports_per_leaf=4, spines=4, oversubscription=ratio)
+        for ratio in (1.0, 2.0)
     )
     inner = (once.source >= 16) & (once.target >= 16)
     assert np.array_equal(twice.medium_bandwidth[inner] * 2, once.medium_bandwidth[inner])
     assert np.array_equal(twice.medium_bandwidth[~inner], once.medium_bandwidth[~inner])
 
 
-@pytest.mark.parametrize(("ports", "size", "leaves"), [(2, 1, 2), (8, 2, 4), (9, 3, 3), (32, 4, 8), (33, 5, 7)])
-def test_by_default_the_switches_are_the_smallest_that_do(ports: int, size: int, leaves: int) -> None:
+@pytest.mark.parametrize(
+    ("ports", "size", "leaves"), [(2, 1, 2), (8, 2, 4), (9, 3, 3), (32, 4, 8), (33, 5, 7)]
+)
+def test_by_default_the_switches_are_the_smallest_that_do(
+    ports: int, size: int, leaves: int
+) -> None:
     topology = built(join_leaf_spine, ports)
     assert (len(switches(topology, "leaf")), len(switches(topology, "spine"))) == (leaves, size)
     assert set(topology.medium_bandwidth.tolist()) == {4e9}
@@ -234,11 +248,15 @@ def test_an_impossible_oversubscription_is_refused(join: Join, bad: float) -> No
 # Rails.
 
 
-@pytest.mark.parametrize(("nodes", "size", "spines"), [(4, 2, 3), (5, 2, 1), (32, 32, 4), (3, 8, 0)])
+@pytest.mark.parametrize(
+    ("nodes", "size", "spines"), [(4, 2, 3), (5, 2, 1), (32, 32, 4), (3, 8, 0)]
+)
 def test_every_rail_has_a_leaf_a_group(nodes: int, size: int, spines: int) -> None:
     topology = built(join_rails, nodes, 4, nodes_per_leaf=size, spines=spines)
     groups = -(-nodes // size)
-    assert switches(topology, "leaf") == [f"rail{rail}.leaf{group}" for group in range(groups) for rail in range(4)]
+    assert switches(topology, "leaf") == [
+        f"rail{rail}.leaf{group}" for group in range(groups) for rail in range(4)
+    ]
     assert topology.links == 2 * (4 * nodes + 4 * groups * spines)
     for node in range(nodes):
         for nic in range(4):
@@ -246,7 +264,9 @@ def test_every_rail_has_a_leaf_a_group(nodes: int, size: int, spines: int) -> No
 
 
 @pytest.mark.parametrize(("nodes", "unit"), [(2, 2), (32, 32), (33, 32), (64, 32)])
-def test_by_default_a_group_is_a_scalable_unit_and_its_uplinks_are_as_fast_as_ports(nodes: int, unit: int) -> None:
+def test_by_default_a_group_is_a_scalable_unit_and_its_uplinks_are_as_fast_as_ports(
+    nodes: int, unit: int
+) -> None:
     topology = built(join_rails, nodes, 2)
     assert len(switches(topology, "leaf")) == 2 * -(-nodes // unit)
     assert len(switches(topology, "spine")) == unit
@@ -254,7 +274,8 @@ def test_by_default_a_group_is_a_scalable_unit_and_its_uplinks_are_as_fast_as_po
 
 
 def test_what_a_route_over_rails_costs() -> None:
-    """Ranks 0, 1, 2 are the rails of node 0. A rail is 2α within a group, and all else is two more through a spine."""
+    """Ranks 0, 1, 2 are the rails of node 0. A rail is 2α within a group, and all else is two more
+    through a spine."""
     topology = built(join_rails, 4, 3, nodes_per_leaf=2, spines=2)
     far = distances(topology)[0].reshape(4, 3)
     assert far.tolist() == [[0, 2.5, 2.5], [2, 2.5, 2.5], [2.5, 2.5, 2.5], [2.5, 2.5, 2.5]]
@@ -275,7 +296,11 @@ def test_without_spines_other_rails_are_reached_through_the_nodes() -> None:
     gpus = np.add.outer(first, np.arange(4, dtype=np.int32))
     join_rails(builder, gpus, WIRES, spines=0)
     far = distances(builder.build(gpus.ravel()))[0].reshape(3, 4)
-    assert far.tolist() == [[0, 0.125, 0.125, 0.125], [2, 2.125, 2.125, 2.125], [2, 2.125, 2.125, 2.125]]
+    assert far.tolist() == [
+        [0, 0.125, 0.125, 0.125],
+        [2, 2.125, 2.125, 2.125],
+        [2, 2.125, 2.125, 2.125],
+    ]
 
 
 def test_without_spines_bare_ports_of_different_rails_are_apart() -> None:
@@ -286,5 +311,7 @@ def test_without_spines_bare_ports_of_different_rails_are_apart() -> None:
 
 
 def test_several_groups_need_spines() -> None:
-    with pytest.raises(InputError, match=r"without spines a rail is one leaf: nodes_per_leaf is at least 9, got 8$"):
+    with pytest.raises(
+        InputError, match=r"without spines a rail is one leaf: nodes_per_leaf is at least 9, got 8$"
+    ):
         built(join_rails, 9, 2, nodes_per_leaf=8, spines=0)

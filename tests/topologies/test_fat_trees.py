@@ -18,20 +18,34 @@ from topologies.routing import distances
 def test_a_full_fat_tree_is_al_fares(k: int) -> None:
     ports, half = k**3 // 4, k // 2
     topology = built(join_fat_tree, ports, k=k)
-    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [k * half, k * half, half**2]
+    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [
+        k * half,
+        k * half,
+        half**2,
+    ]
     assert len(topology.device_names) == ports + 5 * k**2 // 4
     assert topology.links == 2 * 3 * ports
     degrees = dict(topology.graph.out_degree)
-    assert {degrees[name] for word in ("edge", "aggregation", "core") for name in switches(topology, word)} == {k}
+    assert {
+        degrees[name]
+        for word in ("edge", "aggregation", "core")
+        for name in switches(topology, word)
+    } == {k}
     assert nx.diameter(topology.graph) == 6
     hops = 1 + (distances(topology)[0] - 2) / 0.25
-    assert Counter(hops[1:].tolist()) == +Counter({1.0: half - 1, 3.0: half**2 - half, 5.0: ports - half**2})
+    assert Counter(hops[1:].tolist()) == +Counter(
+        {1.0: half - 1, 3.0: half**2 - half, 5.0: ports - half**2}
+    )
 
 
 def test_an_aggregation_switch_has_cores_of_its_own() -> None:
     graph = built(join_fat_tree, 54, k=6).graph
     for pod in range(6):
-        assert [core for core in graph[f"pod{pod}.aggregation1"] if "core" in core] == ["core3", "core4", "core5"]
+        assert [core for core in graph[f"pod{pod}.aggregation1"] if "core" in core] == [
+            "core3",
+            "core4",
+            "core5",
+        ]
         assert [edge for edge in graph[f"pod{pod}.aggregation1"] if "core" not in edge] == [
             f"pod{pod}.edge{number}" for number in range(3)
         ]
@@ -40,7 +54,11 @@ def test_an_aggregation_switch_has_cores_of_its_own() -> None:
 @pytest.mark.parametrize("k", [4, 8])
 def test_half_of_the_pods_reach_the_cores_with_the_bandwidth_of_their_ports(k: int) -> None:
     topology = built(join_fat_tree, k**3 // 4, k=k)
-    half = {name for name in topology.device_names if name.startswith(tuple(f"pod{pod}." for pod in range(k // 2)))}
+    half = {
+        name
+        for name in topology.device_names
+        if name.startswith(tuple(f"pod{pod}." for pod in range(k // 2)))
+    }
     half |= {f"node{port}.nic0" for port in range(k**3 // 8)}
     assert across(topology, half) == k**3 / 8 * 4e9
 
@@ -72,7 +90,9 @@ def test_any_permutation_fits_if_it_is_spread_over_all_shortest_ways(k: int, por
         assert max(load.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("ports", "k"), [(1, 2), (2, 2), (3, 4), (16, 4), (17, 6), (54, 6), (55, 8), (1024, 16)])
+@pytest.mark.parametrize(
+    ("ports", "k"), [(1, 2), (2, 2), (3, 4), (16, 4), (17, 6), (54, 6), (55, 8), (1024, 16)]
+)
 def test_by_default_a_fat_tree_is_the_smallest_that_fits(ports: int, k: int) -> None:
     default, asked = built(join_fat_tree, ports), built(join_fat_tree, ports, k=k)
     assert default.device_names == asked.device_names
@@ -84,11 +104,17 @@ def test_by_default_a_fat_tree_is_the_smallest_that_fits(ports: int, k: int) -> 
 def test_pods_and_edge_switches_without_a_port_are_left_out(ports: int) -> None:
     topology = built(join_fat_tree, ports, k=4)
     edges, pods = -(-ports // 2), -(-ports // 4)
-    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [edges, 2 * pods, 4]
+    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [
+        edges,
+        2 * pods,
+        4,
+    ]
     assert topology.links == 2 * (ports + 2 * edges + 4 * pods)
 
 
 @pytest.mark.parametrize(("k", "least"), [(5, 4), (3, 4), (2, 4), (7, 4)])
 def test_an_odd_or_small_k_is_refused(k: int, least: int) -> None:
-    with pytest.raises(InputError, match=f"a fat tree of 12 ports takes an even k of at least {least}, got {k}$"):
+    with pytest.raises(
+        InputError, match=f"a fat tree of 12 ports takes an even k of at least {least}, got {k}$"
+    ):
         built(join_fat_tree, 12, k=k)

@@ -16,11 +16,13 @@ from topologies.topology import Topology
 
 US = 1e-6
 
-# Times of one node, computed by hand. T in seconds; s and f are the times of a chunk over a slow and a fast link.
+# Times of one node, computed by hand. T in seconds; s and f are the times of a chunk over a slow
+# and a fast link.
 
 
 def sent(machine: Topology, pairs: list[tuple[int, int]], nbytes: float) -> float:
-    """The time of a message of `nbytes` for each pair, all ready at once and none waiting for a place to go."""
+    """The time of a message of `nbytes` for each pair, all ready at once and none waiting for a
+    place to go."""
     sender, receiver = np.array(pairs).T
     schedule = ScheduleBuilder(machine.ranks, nbytes, scratch=len(pairs))
     schedule.copy(sender, receiver, slot=0, target=1 + np.arange(len(pairs)))
@@ -35,13 +37,16 @@ def collective(machine: Topology, name: str, ranks: int, nbytes: float) -> float
     ("name", "pair", "bandwidth", "latency"),
     [
         ("pcie_box", (0, 1), 24e9, 0.5 + 0.5),  # up to the switch and down
-        ("pcie_box", (0, 4), 10e9, 0.5 + 0.5 + 0.1 + 0.5 + 0.5),  # between the sockets: UPI is the narrowest
+        # between the sockets: UPI is the narrowest
+        ("pcie_box", (0, 4), 10e9, 0.5 + 0.5 + 0.1 + 0.5 + 0.5),
         ("dgx1", (0, 1), 20e9, 0.6),  # one NVLink
         ("dgx1", (0, 3), 40e9, 0.6),  # two
-        ("dgx1", (0, 5), 20e9, 0.6 + 0.6),  # by GPU 1 or 4: one of the two steps is single either way
+        # by GPU 1 or 4: one of the two steps is single either way
+        ("dgx1", (0, 5), 20e9, 0.6 + 0.6),
         ("dgx1", (0, 7), 40e9, 0.6 + 0.6),  # by GPU 4, two and two; to 6, which is even, by GPU 2
         ("dgx1", (0, 6), 20e9, 0.6 + 0.6),
-        ("dgx_a100", (0, 7), 240e9, 0.3 + 0.3),  # through the NVSwitch, which adds its α and no second n/β
+        # through the NVSwitch, which adds its α and no second n/β
+        ("dgx_a100", (0, 7), 240e9, 0.3 + 0.3),
         ("hgx_h100", (0, 7), 370.8e9, 0.3 + 0.3),
         ("hgx_h200", (3, 4), 370.8e9, 0.3 + 0.3),
         ("b200", (0, 7), 721.8e9, 0.3 + 0.3),
@@ -56,22 +61,34 @@ def test_a_message_takes_the_latencies_of_its_links_and_once_the_slowest(
     name: str, pair: tuple[int, int], bandwidth: float, latency: float
 ) -> None:
     machine, nbytes = MACHINES[name].node(), 1e6
-    assert sent(machine, [pair], nbytes) == pytest.approx(latency * US + nbytes / bandwidth, rel=1e-12)
+    assert sent(machine, [pair], nbytes) == pytest.approx(
+        latency * US + nbytes / bandwidth, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "pair", "bandwidth"),
-    [("pcie_box", (0, 1), 24e9), ("dgx1", (0, 3), 40e9), ("hgx_h100", (0, 7), 370.8e9), ("mi300x", (2, 5), 48e9)],
+    [
+        ("pcie_box", (0, 1), 24e9),
+        ("dgx1", (0, 3), 40e9),
+        ("hgx_h100", (0, 7), 370.8e9),
+        ("mi300x", (2, 5), 48e9),
+    ],
 )
-def test_messages_in_flight_share_a_link(name: str, pair: tuple[int, int], bandwidth: float) -> None:
+def test_messages_in_flight_share_a_link(
+    name: str, pair: tuple[int, int], bandwidth: float
+) -> None:
     """Five at once are n/β after each other: no two are on a link together."""
     machine, nbytes = MACHINES[name].node(), 1e6
     alone = sent(machine, [pair], nbytes)
-    assert sent(machine, [pair] * 5, nbytes) == pytest.approx(alone + 4 * nbytes / bandwidth, rel=1e-12)
+    assert sent(machine, [pair] * 5, nbytes) == pytest.approx(
+        alone + 4 * nbytes / bandwidth, rel=1e-12
+    )
 
 
 def test_the_link_between_two_sockets_is_divided() -> None:
-    """Four GPUs to the other socket: 4 n / 10 GB/s one after the other; to their own neighbours each has its own."""
+    """Four GPUs to the other socket: 4 n / 10 GB/s one after the other; to their own neighbours
+    each has its own."""
     machine, nbytes = pcie_box(), 1e6
     across = [(gpu, gpu + 4) for gpu in range(4)]
     assert sent(machine, across, nbytes) == pytest.approx(2.1 * US + 4 * nbytes / 10e9, rel=1e-12)
@@ -88,7 +105,9 @@ def test_an_nvswitch_does_not_block_but_a_gpu_has_one_port() -> None:
     around = [(gpu, (gpu + 3) % 8) for gpu in range(8)]
     assert sent(machine, around, nbytes) == pytest.approx(0.6 * US + nbytes / 370.8e9, rel=1e-12)
     incast = [(gpu, 0) for gpu in range(1, 8)]
-    assert sent(machine, incast, nbytes) == pytest.approx(0.6 * US + 7 * nbytes / 370.8e9, rel=1e-12)
+    assert sent(machine, incast, nbytes) == pytest.approx(
+        0.6 * US + 7 * nbytes / 370.8e9, rel=1e-12
+    )
 
 
 ALPHA_RING = {
@@ -108,7 +127,8 @@ ALPHA_RING = {
 @pytest.mark.parametrize("name", ALPHA_RING)
 @pytest.mark.parametrize("nbytes", [8e3, 8e6, 8e9])
 def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> None:
-    """2(p - 1) steps of α + V/(p β), every rank on a link or a port of its own: a switch costs no second V/(p β)."""
+    """2(p - 1) steps of α + V/(p β), every rank on a link or a port of its own: a switch costs no
+    second V/(p β)."""
     ranks, bandwidth = ALPHA_RING[name]
     step = 0.6 * US + nbytes / ranks / bandwidth
     time = collective(MACHINES[name].node(), "ring", ranks, nbytes)
@@ -116,9 +136,11 @@ def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> 
 
 
 @pytest.mark.parametrize("name", ALPHA_RING)
-def test_everyone_to_everyone_takes_p_1_messages_through_a_switch_and_one_where_all_are_joined(name: str) -> None:
-    """Through an NVSwitch a GPU sends p - 1 times V one after the other, to others than the others do: (p - 1) V/β + α.
-    With a link for each peer: V/β + α."""
+def test_everyone_to_everyone_takes_p_1_messages_through_a_switch_and_one_where_all_are_joined(
+    name: str,
+) -> None:
+    """Through an NVSwitch a GPU sends p - 1 times V one after the other, to others than the others
+    do: (p - 1) V/β + α. With a link for each peer: V/β + α."""
     ranks, bandwidth = ALPHA_RING[name]
     messages = ranks - 1 if "nvswitch" in DEVICES[name] else 1
     time = collective(MACHINES[name].node(), "naive", ranks, 8e6)
@@ -126,47 +148,62 @@ def test_everyone_to_everyone_takes_p_1_messages_through_a_switch_and_one_where_
 
 
 def test_a_ring_in_a_pcie_box_is_as_fast_as_the_link_between_its_sockets() -> None:
-    """V = 8 MB, a chunk of 1 MB: s = 100 us over UPI (10 GB/s), f = 41.7 us over PCIe (24 GB/s). Steps 3 -> 4 and
-    7 -> 0 cross UPI, one each way, and take s each time; the three steps between take 3 (f + 1 us) < 4 s, so that UPI
-    never waits for them: 14 chunks one after the other, and the α of 0.5 + 0.5 + 0.1 + 0.5 + 0.5 us once."""
+    """V = 8 MB, a chunk of 1 MB: s = 100 us over UPI (10 GB/s), f = 41.7 us over PCIe (24 GB/s).
+    Steps 3 -> 4 and 7 -> 0 cross UPI, one each way, and take s each time; the three steps between
+    take 3 (f + 1 us) < 4 s, so that UPI never waits for them: 14 chunks one after the other, and
+    the α of 0.5 + 0.5 + 0.1 + 0.5 + 0.5 us once."""
     assert collective(pcie_box(), "ring", 8, 8e6) == pytest.approx((14 * 100 + 2.1) * US, rel=1e-12)
 
 
 def test_everyone_to_everyone_in_a_pcie_box_waits_for_the_link_between_its_sockets() -> None:
-    """16 of the messages cross UPI each way, V/10 GB/s = 800 us each; the first head is there after two links of PCIe
-    (GPU 3 begins with GPU 4), UPI is never empty since PCIe brings more, and the last has 0.1 + 0.5 + 0.5 us to go."""
-    assert collective(pcie_box(), "naive", 8, 8e6) == pytest.approx((1.0 + 16 * 800 + 1.1) * US, rel=1e-12)
+    """16 of the messages cross UPI each way, V/10 GB/s = 800 us each; the first head is there after
+    two links of PCIe (GPU 3 begins with GPU 4), UPI is never empty since PCIe brings more, and the
+    last has 0.1 + 0.5 + 0.5 us to go."""
+    assert collective(pcie_box(), "naive", 8, 8e6) == pytest.approx(
+        (1.0 + 16 * 800 + 1.1) * US, rel=1e-12
+    )
 
 
 def test_a_ring_in_rank_order_in_a_dgx1() -> None:
-    """V = 1.6 MB, a chunk of 200 kB: s = 10 us over one NVLink, f = 5 us over two. 3 -> 4 and 7 -> 0 have no NVLink:
-    they go 3 -> 0 -> 4 and 7 -> 3 -> 0, where s = 2 f, so that both fit on 3 -> 0. The slow steps are 0 -> 1, 4 -> 5
-    and 7 -> 0, of which the last two in a row are 7 -> 0 and 0 -> 1: 13 chunks over 7 -> 3, 2α for the last of them to
-    arrive at 0, and from there s + α."""
-    assert collective(dgx1(), "ring", 8, 1.6e6) == pytest.approx((13 * 10 + 2 * 0.6 + 10 + 0.6) * US, rel=1e-12)
+    """V = 1.6 MB, a chunk of 200 kB: s = 10 us over one NVLink, f = 5 us over two. 3 -> 4 and 7 ->
+    0 have no NVLink: they go 3 -> 0 -> 4 and 7 -> 3 -> 0, where s = 2 f, so that both fit on 3 ->
+    0. The slow steps are 0 -> 1, 4 -> 5 and 7 -> 0, of which the last two in a row are 7 -> 0 and 0
+    -> 1: 13 chunks over 7 -> 3, 2α for the last of them to arrive at 0, and from there s + α."""
+    assert collective(dgx1(), "ring", 8, 1.6e6) == pytest.approx(
+        (13 * 10 + 2 * 0.6 + 10 + 0.6) * US, rel=1e-12
+    )
 
 
 def test_everyone_to_everyone_in_a_dgx1() -> None:
-    """V = 1.6 MB is 80 us over one NVLink. Six messages take 7 -> 3: those of GPU 7 to 3, to 0 and to 2 (both by 3,
-    where 4 and 6 would do as well), and those of 4, 5 and 6 to 3 (by 7). GPU 7 has its three ready at once, the others
-    come meanwhile, all that come later end at 3: 6 * 80 us + α. As many take 2 -> 6."""
+    """V = 1.6 MB is 80 us over one NVLink. Six messages take 7 -> 3: those of GPU 7 to 3, to 0 and
+    to 2 (both by 3, where 4 and 6 would do as well), and those of 4, 5 and 6 to 3 (by 7). GPU 7 has
+    its three ready at once, the others come meanwhile, all that come later end at 3: 6 * 80 us + α.
+    As many take 2 -> 6."""
     machine = dgx1()
     links = Counter(link for pair in permutations(range(8), 2) for link in machine.route(*pair))
     load = {
-        (machine.device_names[machine.source[link]], machine.device_names[machine.target[link]]): count
+        (
+            machine.device_names[machine.source[link]],
+            machine.device_names[machine.target[link]],
+        ): count
         for link, count in links.items()
         if machine.bandwidth[link] == 20e9
     }
-    assert {ends for ends, count in load.items() if count == max(load.values())} == {("gpu7", "gpu3"), ("gpu2", "gpu6")}
+    assert {ends for ends, count in load.items() if count == max(load.values())} == {
+        ("gpu7", "gpu3"),
+        ("gpu2", "gpu6"),
+    }
     assert collective(machine, "naive", 8, 1.6e6) == pytest.approx((6 * 80 + 0.6) * US, rel=1e-12)
 
 
 def test_two_nodes_of_leonardo_by_hand() -> None:
-    """4 -> 0 of the other node: GPU, CPU, NIC, router, NIC, CPU, GPU: 0.5 * 4 + 0.35 * 2 us and n/12.5 GB/s; the ring
-    crosses twice, in opposite directions, 14 times n = V/8 each: 14 s + α."""
+    """4 -> 0 of the other node: GPU, CPU, NIC, router, NIC, CPU, GPU: 0.5 * 4 + 0.35 * 2 us and
+    n/12.5 GB/s; the ring crosses twice, in opposite directions, 14 times n = V/8 each: 14 s + α."""
     machine, nbytes = cluster("leonardo", 2), 8e6
     assert sent(machine, [(3, 4)], nbytes) == pytest.approx(2.7 * US + nbytes / 12.5e9, rel=1e-12)
-    assert collective(machine, "ring", 8, nbytes) == pytest.approx(2.7 * US + 14 * 1e6 / 12.5e9, rel=1e-12)
+    assert collective(machine, "ring", 8, nbytes) == pytest.approx(
+        2.7 * US + 14 * 1e6 / 12.5e9, rel=1e-12
+    )
 
 
 def test_leonardo_shares_its_only_cpu_but_not_its_links() -> None:

@@ -31,8 +31,8 @@ def _hosted(switches: int, gpus: int, nics: int, pcie: float, socket: float) -> 
 
 HGX = _hosted(4, 8, 8, 48.0, 22.0) | {("gpu", "nvswitch", "nvlink", 18 * 20.6, 0.3): 8}
 WIRES: dict[str, Links] = {
-    # Between kinds, the kind of link, β in GB/s (NCCL's per NVLink times their number, PCIe x16 of the generation,
-    # between sockets by the CPU), α in us: how many full-duplex links.
+    # Between kinds, the kind of link, β in GB/s (NCCL's per NVLink times their number, PCIe x16 of
+    # the generation, between sockets by the CPU), α in us: how many full-duplex links.
     "pcie_box": _hosted(2, 8, 2, 24.0, 10.0),
     "dgx1": _hosted(4, 8, 4, 12.0, 6.0)
     | {("gpu", "gpu", "nvlink", 20.0, 0.6): 8, ("gpu", "gpu", "nvlink", 2 * 20.0, 0.6): 8},
@@ -62,7 +62,10 @@ WIRES: dict[str, Links] = {
 NEAREST = {
     "pcie_box": [[gpu // 4] for gpu in range(8)],
     "dgx1": [[gpu // 2] for gpu in range(8)],
-    **{name: [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(8)] for name in ("dgx_a100", "hgx_h100", "hgx_h200")},
+    **{
+        name: [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(8)]
+        for name in ("dgx_a100", "hgx_h100", "hgx_h200")
+    },
     "b200": [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(8)],
     "mi300x": [[gpu] for gpu in range(8)],
     "nvl72": [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(72)],
@@ -72,7 +75,8 @@ NEAREST = {
 }
 """The NICs that are as few links away from GPU k as any."""
 NETWORKS = {
-    # How nodes are joined and the β of a NIC's port: EDR 100, HDR 200, NDR 400 Gbit/s, Slingshot 11 200 Gbit/s.
+    # How nodes are joined and the β of a NIC's port: EDR 100, HDR 200, NDR 400 Gbit/s, Slingshot 11
+    # 200 Gbit/s.
     "pcie_box": ("leaf_spine", 12.5e9),
     "dgx1": ("leaf_spine", 12.5e9),
     "dgx_a100": ("rails", 25e9),
@@ -101,11 +105,16 @@ mlx5_2  SYS  SYS  SYS  SYS  PIX  PIX  PHB  PHB  SYS    X      SYS    PHB
 mlx5_1  PHB  PHB  PIX  PIX  SYS  SYS  SYS  SYS  PHB    SYS    X      SYS
 mlx5_3  SYS  SYS  SYS  SYS  PHB  PHB  PIX  PIX  SYS    PHB    SYS    X
 """
-"""What `nvidia-smi topo -m` says of a DGX-1 with V100 (microsoft/msccl-tools, tests/test_topologies.py)."""
+"""What `nvidia-smi topo -m` says of a DGX-1 with V100 (microsoft/msccl-tools,
+tests/test_topologies.py)."""
 
 
 def nics_of(machine: Topology) -> list[str]:
-    return [name for name, kind in zip(machine.device_names, machine.device_kinds, strict=True) if kind == "nic"]
+    return [
+        name
+        for name, kind in zip(machine.device_names, machine.device_kinds, strict=True)
+        if kind == "nic"
+    ]
 
 
 def kinds_of(machine: Topology, route: tuple[int, ...]) -> list[str]:
@@ -113,9 +122,14 @@ def kinds_of(machine: Topology, route: tuple[int, ...]) -> list[str]:
 
 
 def pcie_level(machine: Topology, one: str, other: str) -> str:
-    """PIX through one PCIe switch, PHB through a CPU, SYS through two, as nvidia-smi says: NVLinks apart."""
+    """PIX through one PCIe switch, PHB through a CPU, SYS through two, as nvidia-smi says: NVLinks
+    apart."""
     graph: nx.Graph[str] = nx.Graph()
-    graph.add_edges_from((near, far) for near, far, edge in machine.graph.edges(data=True) if edge["kind"] != "nvlink")
+    graph.add_edges_from(
+        (near, far)
+        for near, far, edge in machine.graph.edges(data=True)
+        if edge["kind"] != "nvlink"
+    )
     way = nx.shortest_path(graph, one, other)
     return ("PIX", "PHB", "SYS")[sum(name.startswith("cpu") for name in way)]
 
@@ -144,10 +158,18 @@ def test_the_links_of_a_machine(name: str) -> None:
     machine = MACHINES[name].node()
     found: Counter[tuple[str, str, str, float, float]] = Counter()
     for link in range(machine.links):
-        ends = sorted(machine.device_kinds[end] for end in (machine.source[link], machine.target[link]))
-        figures = round(float(machine.bandwidth[link]) / 1e9, 6), round(float(machine.latency[link]) / US, 6)
+        ends = sorted(
+            machine.device_kinds[end] for end in (machine.source[link], machine.target[link])
+        )
+        figures = (
+            round(float(machine.bandwidth[link]) / 1e9, 6),
+            round(float(machine.latency[link]) / US, 6),
+        )
         found[ends[0], ends[1], machine.link_kinds[link], *figures] += 1
-    wanted = {(*ends, round(beta, 6), alpha): 2 * count for (*ends, beta, alpha), count in WIRES[name].items()}
+    wanted = {
+        (*ends, round(beta, 6), alpha): 2 * count
+        for (*ends, beta, alpha), count in WIRES[name].items()
+    }
     assert found == wanted
     pairs = set(zip(machine.source.tolist(), machine.target.tolist(), strict=True))
     assert pairs == {(other, one) for one, other in pairs}
@@ -156,16 +178,16 @@ def test_the_links_of_a_machine(name: str) -> None:
 
 
 def test_the_figures_of_link_kinds() -> None:
-    """GB/s of NCCL 2.2x's src/graph/topo.h (NVLinks by compute capability, 12 for x16 of PCIe 3, between sockets by
-    CPU), of RCCL's for xGMI, and line rates of networks over 8."""
+    """GB/s of NCCL 2.2x's src/graph/topo.h (NVLinks by compute capability, 12 for x16 of PCIe 3,
+    between sockets by CPU), of RCCL's for xGMI, and line rates of networks over 8."""
     figures = {
         "nvlink1": (18, 0.6), "nvlink2": (20, 0.6), "nvlink3": (20, 0.6), "nvlink4": (20.6, 0.6),
         "nvlink5": (40.1, 0.6), "xgmi1": (24, 0.6), "xgmi2": (36, 0.6), "xgmi3": (48, 0.6),
-        "pcie3": (12, 0.5), "pcie4": (24, 0.5), "pcie5": (48, 0.5), "qpi": (6, 0.1), "upi2": (10, 0.1),
-        "upi3": (22, 0.1), "upi4": (40, 0.1), "fabric": (16, 0.1), "power": (32, 0.1), "arm": (6, 0.1),
-        "c2c": (450, 0.5), "ethernet10": (1.25, 0.35), "ethernet25": (3.125, 0.35), "ethernet100": (12.5, 0.35),
-        "ethernet400": (50, 0.35), "slingshot": (25, 0.35), "edr": (12.5, 0.35), "hdr": (25, 0.35),
-        "ndr200": (25, 0.35), "ndr": (50, 0.35),
+        "pcie3": (12, 0.5), "pcie4": (24, 0.5), "pcie5": (48, 0.5), "qpi": (6, 0.1), "upi2": (10,
+        0.1), "upi3": (22, 0.1), "upi4": (40, 0.1), "fabric": (16, 0.1), "power": (32, 0.1), "arm":
+        (6, 0.1), "c2c": (450, 0.5), "ethernet10": (1.25, 0.35), "ethernet25": (3.125, 0.35),
+        "ethernet100": (12.5, 0.35), "ethernet400": (50, 0.35), "slingshot": (25, 0.35), "edr":
+        (12.5, 0.35), "hdr": (25, 0.35), "ndr200": (25, 0.35), "ndr": (50, 0.35),
     }  # fmt: skip
     assert list(LINKS) == list(figures)
     for name, kind in LINKS.items():
@@ -174,8 +196,9 @@ def test_the_figures_of_link_kinds() -> None:
 
 
 def test_one_step_of_nccls_over_each_kind_takes_what_its_links_take_together() -> None:
-    """LL steps of tuning.cc: 0.6 us over NVLink or two hops to an NVSwitch, 1.0 us over a PCIe switch, 2.7 us over a
-    network with a PCIe link before and after each NIC and one switch of the network."""
+    """LL steps of tuning.cc: 0.6 us over NVLink or two hops to an NVSwitch, 1.0 us over a PCIe
+    switch, 2.7 us over a network with a PCIe link before and after each NIC and one switch of the
+    network."""
     nvlink, pcie, network = (link_kind(name).latency for name in ("nvlink4", "pcie5", "ndr"))
     assert nvlink == pytest.approx(0.6 * US)
     assert 2 * pcie == pytest.approx(1.0 * US)
@@ -185,7 +208,9 @@ def test_one_step_of_nccls_over_each_kind_takes_what_its_links_take_together() -
 
 
 def test_there_is_no_other_kind_of_link() -> None:
-    with pytest.raises(InputError, match="'nvlink6' is no kind of link: there are nvlink1, nvlink2"):
+    with pytest.raises(
+        InputError, match="'nvlink6' is no kind of link: there are nvlink1, nvlink2"
+    ):
         link_kind("nvlink6")
 
 
@@ -206,9 +231,17 @@ def test_a_dgx1_is_what_nvidia_smi_says() -> None:
 
 def test_a_v100_has_six_nvlinks_and_an_mi300x_seven_neighbours() -> None:
     for gpu in range(8):
-        leaving = [out for _, _, out in dgx1().graph.out_edges(f"gpu{gpu}", data=True) if out["kind"] == "nvlink"]
+        leaving = [
+            out
+            for _, _, out in dgx1().graph.out_edges(f"gpu{gpu}", data=True)
+            if out["kind"] == "nvlink"
+        ]
         assert sum(out["bandwidth"] for out in leaving) == 6 * 20e9
-        peers = [peer for _, peer, out in mi300x().graph.out_edges(f"gpu{gpu}", data=True) if out["kind"] == "xgmi"]
+        peers = [
+            peer
+            for _, peer, out in mi300x().graph.out_edges(f"gpu{gpu}", data=True)
+            if out["kind"] == "xgmi"
+        ]
         assert sorted(peers) == [f"gpu{peer}" for peer in range(8) if peer != gpu]
 
 
@@ -218,7 +251,9 @@ def test_four_gpus_have_all_their_nvlinks_to_each_other(name: str) -> None:
     total = 12 * 20e9 if name == "leonardo" else 18 * 20.6e9
     graph = MACHINES[name].node().graph
     for gpu in range(4):
-        leaving = [out for _, _, out in graph.out_edges(f"gpu{gpu}", data=True) if out["kind"] == "nvlink"]
+        leaving = [
+            out for _, _, out in graph.out_edges(f"gpu{gpu}", data=True) if out["kind"] == "nvlink"
+        ]
         assert len(leaving) == 3
         assert sum(out["bandwidth"] for out in leaving) == pytest.approx(total)
 
@@ -243,16 +278,23 @@ def test_networks_are_those_of_the_machine(name: str) -> None:
     network, bandwidth = NETWORKS[name]
     assert machine.network == network
     assert link_kind(machine.port).bandwidth == bandwidth
-    assert link_kind(machine.port).kind == ("ethernet" if name in ("pcie_box", "mi300x", "alps") else "ib")
+    assert link_kind(machine.port).kind == (
+        "ethernet" if name in ("pcie_box", "mi300x", "alps") else "ib"
+    )
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_machine_says_where_its_figures_come_from(name: str) -> None:
-    """A note for every kind of link that it has, each once and on one line; a summary that is a sentence."""
+    """A note for every kind of link that it has, each once and on one line; a summary that is a
+    sentence."""
     machine = MACHINES[name].node()
     assert len(set(machine.notes)) == len(machine.notes)
     assert all("\n" not in note for note in machine.notes)
-    noted = {LINKS[note.partition(":")[0]].kind for note in machine.notes if note.partition(":")[0] in LINKS}
+    noted = {
+        LINKS[note.partition(":")[0]].kind
+        for note in machine.notes
+        if note.partition(":")[0] in LINKS
+    }
     assert noted == set(machine.link_kinds)
     assert re.fullmatch(r"[A-Z].{30,119}", MACHINES[name].summary)
 
@@ -282,7 +324,9 @@ def test_four_gpus_of_a_pcie_box_are_nearer_to_each_other() -> None:
     machine = pcie_box()
     for one, other in permutations(range(8), 2):
         kinds = kinds_of(machine, machine.route(one, other))
-        assert kinds == (["pcie"] * 2 if one // 4 == other // 4 else ["pcie", "pcie", "upi", "pcie", "pcie"])
+        assert kinds == (
+            ["pcie"] * 2 if one // 4 == other // 4 else ["pcie", "pcie", "upi", "pcie", "pcie"]
+        )
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -324,15 +368,27 @@ def test_all_ranks_and_all_nics_reach_each_other(name: str) -> None:
 def test_a_machine_has_as_many_nics_as_are_asked_for(name: str, count: int) -> None:
     usual, machine = MACHINES[name].node(), MACHINES[name].node(nics=count)
     assert nics_of(machine) == [f"nic{nic}" for nic in range(count)]
-    assert machine.links == usual.links + 2 * (count - DEVICES[name]["nic"]) if count else machine.links < usual.links
+    assert (
+        machine.links == usual.links + 2 * (count - DEVICES[name]["nic"])
+        if count
+        else machine.links < usual.links
+    )
     assert machine.ranks == usual.ranks
 
 
 def test_nics_are_shared_out_evenly() -> None:
     """12 on four switches are three on each; 6 are two, one, two, one."""
-    for count, wanted in ((12, [3, 3, 3, 3]), (4, [1, 1, 1, 1]), (2, [1, 0, 1, 0]), (6, [2, 1, 2, 1])):
+    for count, wanted in (
+        (12, [3, 3, 3, 3]),
+        (4, [1, 1, 1, 1]),
+        (2, [1, 0, 1, 0]),
+        (6, [2, 1, 2, 1]),
+    ):
         graph = hgx_h100(nics=count).graph
-        hosts = [[nic for nic in graph.successors(f"pcie{switch}") if "nic" in nic] for switch in range(4)]
+        hosts = [
+            [nic for nic in graph.successors(f"pcie{switch}") if "nic" in nic]
+            for switch in range(4)
+        ]
         assert list(map(len, hosts)) == wanted
 
 

@@ -36,7 +36,10 @@ def test_by_node_is_the_order_of_nodes_and_then_of_ranks(nodes: list[int]) -> No
 
 @given(NODES)
 def test_round_robin_takes_one_of_every_node_that_has_some_left(nodes: list[int]) -> None:
-    left = {node: [device for device, its in enumerate(nodes) if its == node] for node in sorted(set(nodes))}
+    left = {
+        node: [device for device, its in enumerate(nodes) if its == node]
+        for node in sorted(set(nodes))
+    }
     wanted = []
     while any(left.values()):
         wanted += [devices.pop(0) for devices in left.values() if devices]
@@ -54,7 +57,9 @@ def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> No
 
 
 @given(NODES, st.sampled_from(("node", "round-robin")))
-def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(nodes: list[int], order: str) -> None:
+def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(
+    nodes: list[int], order: str
+) -> None:
     before = machine(nodes)
     after = placed(before, order)
     assert Counter(after.placement.tolist()) == Counter(before.placement.tolist())
@@ -68,7 +73,9 @@ def test_two_nodes_of_eight() -> None:
     pair = cluster("dgx1", 2)
     assert nodes_of(placed(pair, "node")) == [0] * 8 + [1] * 8
     assert nodes_of(placed(pair, "round-robin")) == [0, 1] * 8
-    assert placed(pair, "0,8,1,9", 4).placement[:4].tolist() == pair.placement[[0, 8, 1, 9]].tolist()
+    assert (
+        placed(pair, "0,8,1,9", 4).placement[:4].tolist() == pair.placement[[0, 8, 1, 9]].tolist()
+    )
     back = placed(placed(pair, "round-robin"), "node")
     assert back.placement.tolist() == pair.placement.tolist()
 
@@ -101,21 +108,40 @@ def test_routes_are_found_anew() -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        *("", "nodes", "Node", "cyclic", "0;1;2;3", "0,1,2,", ",0,1,2", "0,1,,2", "0 ,1,2,3", "-1,0,1,2", "0,1,2,3.0"),
+        *(
+            "",
+            "nodes",
+            "Node",
+            "cyclic",
+            "0;1;2;3",
+            "0,1,2,",
+            ",0,1,2",
+            "0,1,,2",
+            "0 ,1,2,3",
+            "-1,0,1,2",
+            "0,1,2,3.0",
+        ),
         *("٠,١,٢,٣", "0x1,2,3,0", "9999999999,0,1,2", "0\n", "0..3"),
     ],
 )
 def test_what_is_no_placement_is_refused(order: str) -> None:
     with pytest.raises(InputError) as refused:
         placed(star(4, bandwidth=1e9), order)
-    assert str(refused.value) == f"{order!r} is no placement: write node, round-robin or a list like 0,8,1,9"
+    assert (
+        str(refused.value)
+        == f"{order!r} is no placement: write node, round-robin or a list like 0,8,1,9"
+    )
 
 
-@pytest.mark.parametrize("order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"])
+@pytest.mark.parametrize(
+    "order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"]
+)
 def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
     with pytest.raises(InputError) as refused:
         placed(star(4, bandwidth=1e9), order)
-    assert str(refused.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
+    assert (
+        str(refused.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
+    )
 
 
 def test_a_list_for_some_ranks_names_so_many() -> None:

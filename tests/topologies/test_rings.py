@@ -1,4 +1,5 @@
-"""Rings are permutations whose bandwidth is what their routes say, at best known optima, at worst the rank order."""
+"""Rings are permutations whose bandwidth is what their routes say, at best known optima, at worst
+the rank order."""
 
 from typing import Any
 
@@ -26,7 +27,8 @@ SMALL = [name for name in MACHINES if name != "nvl72"]
 
 
 def recounted(topology: Topology, orders: npt.NDArray[np.int32]) -> float:
-    """What rings hand on together, route by route and medium by medium: each has an equal share of the bytes."""
+    """What rings hand on together, route by route and medium by medium: each has an equal share of
+    the bytes."""
     crossed = dict.fromkeys(range(len(topology.medium_names)), 0)
     for channel, order in enumerate(orders.tolist()):
         for here, there in zip(order, order[1:] + order[:1], strict=True):
@@ -57,10 +59,13 @@ def in_rank_order(topology: Topology, ranks: int) -> float:
 
 @given(st.sampled_from(SMALL), st.integers(1, 3), st.data())
 def test_rings_of_machines(name: str, nodes: int, data: st.DataObject) -> None:
-    """Any number of ranks, the last node in part, any network and number of NICs: no slower than the rank order."""
+    """Any number of ranks, the last node in part, any network and number of NICs: no slower than
+    the rank order."""
     network = data.draw(st.sampled_from((None, "rails", "leaf_spine", "fat_tree", "dragonfly")))
     nics = data.draw(st.sampled_from((None, 1, 2, 5)))
-    topology = cluster(name, nodes, network=network, nics=nics, paths=data.draw(st.sampled_from(("rail", "hash"))))
+    topology = cluster(
+        name, nodes, network=network, nics=nics, paths=data.draw(st.sampled_from(("rail", "hash")))
+    )
     ranks = data.draw(st.integers(2, topology.ranks))
     assert check(topology, ranks).bandwidth >= in_rank_order(topology, ranks) * NO_SLOWER
 
@@ -90,7 +95,8 @@ def meshes(draw: st.DrawFn) -> Topology:
 
 @given(meshes())
 def test_rings_of_a_mesh_in_one_node_are_no_slower_than_any_ring_alone(topology: Topology) -> None:
-    """Up to eight ranks of a node, every order is looked at: one of the fewest crossings of the fullest link."""
+    """Up to eight ranks of a node, every order is looked at: one of the fewest crossings of the
+    fullest link."""
     found = check(topology, topology.ranks)
     assert found.bandwidth >= in_rank_order(topology, topology.ranks) * NO_SLOWER
 
@@ -103,7 +109,11 @@ def test_as_many_channels_as_are_asked_for(name: str, channels: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SMALL else pytest.mark.exhaustive) for name in MACHINES]
+    "name",
+    [
+        pytest.param(name, marks=[] if name in SMALL else pytest.mark.exhaustive)
+        for name in MACHINES
+    ],
 )
 def test_without_asking_there_are_no_more_than_pay(name: str) -> None:
     """Fewer channels of the same search are slower, and there are at most 16."""
@@ -171,7 +181,8 @@ def test_rings_reach_what_the_machine_can(name: str, nodes: int, bandwidth: floa
 
 
 def test_seven_neighbours_of_an_mi300x_are_used_almost_fully() -> None:
-    """Seven rings of 48 GB/s would be 336: that K8 falls into Hamiltonian cycles each way is not found by greed."""
+    """Seven rings of 48 GB/s would be 336: that K8 falls into Hamiltonian cycles each way is not
+    found by greed."""
     found = check(MACHINES["mi300x"].node(), 8)
     assert 312e9 * (1 - 1e-9) <= found.bandwidth <= 336e9
 
@@ -191,7 +202,9 @@ def test_a_star_has_one_port_a_rank(ranks: int) -> None:
         assert len(found.orders) == 1
 
 
-@pytest.mark.parametrize(("ranks", "least"), [(3, 2.0), (4, 3.0), (5, 3.6), (6, 4.6), (7, 5.9), (8, 6.5)])
+@pytest.mark.parametrize(
+    ("ranks", "least"), [(3, 2.0), (4, 3.0), (5, 3.6), (6, 4.6), (7, 5.9), (8, 6.5)]
+)
 def test_a_full_mesh_has_nearly_a_ring_for_each_peer(ranks: int, least: float) -> None:
     found = check(full_mesh(ranks, bandwidth=1.0, latency=1e-6), ranks)
     assert least <= found.bandwidth <= ranks - 1
@@ -210,7 +223,9 @@ def test_two_ranks_send_to_and_fro(name: str) -> None:
     topology = MACHINES[name].node()
     found = check(topology, 2)
     assert found.orders.tolist()[0] == [0, 1]
-    assert found.bandwidth == pytest.approx(float(topology.bandwidth[list(topology.route(0, 1))].min()))
+    assert found.bandwidth == pytest.approx(
+        float(topology.bandwidth[list(topology.route(0, 1))].min())
+    )
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -292,7 +307,9 @@ def test_islands_have_no_ring() -> None:
 # Time.
 
 
-@pytest.mark.parametrize(("name", "nodes"), [("dgx1", 1), ("hgx_h100", 2), ("leonardo", 2), ("mi300x", 1)])
+@pytest.mark.parametrize(
+    ("name", "nodes"), [("dgx1", 1), ("hgx_h100", 2), ("leonardo", 2), ("mi300x", 1)]
+)
 def test_the_bandwidth_is_that_of_an_all_reduce(name: str, nodes: int) -> None:
     """2 (p - 1)/p V over the bandwidth, for V = 16 GB: what fills and empties the pipe apart."""
     topology = cluster(name, nodes)
@@ -304,7 +321,11 @@ def test_the_bandwidth_is_that_of_an_all_reduce(name: str, nodes: int) -> None:
 def test_hamiltonian_cycles_of_a_dgx1_use_nvlinks_only() -> None:
     topology = MACHINES["dgx1"].node()
     graph = nx.DiGraph(
-        [(one, other) for one, other, edge in topology.graph.edges(data=True) if edge["kind"] == "nvlink"]
+        [
+            (one, other)
+            for one, other, edge in topology.graph.edges(data=True)
+            if edge["kind"] == "nvlink"
+        ]
     )
     for order in find_rings(topology, 8).orders.tolist():
         names = [f"gpu{rank}" for rank in order]

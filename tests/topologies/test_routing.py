@@ -1,4 +1,5 @@
-"""Routes: least latency, then fewest hops, then first by device order, whatever the order of the questions."""
+"""Routes: least latency, then fewest hops, then first by device order, whatever the order of the
+questions."""
 
 from itertools import pairwise, permutations
 from random import Random
@@ -21,10 +22,13 @@ MICROSECOND, TICK = 1e-6, 2.0**-20
 
 @st.composite
 def topologies(draw: st.DrawFn, unit: float = MICROSECOND) -> Topology:
-    """A few devices, links with small whole latencies, so that ties are common; ranks placed in any order."""
+    """A few devices, links with small whole latencies, so that ties are common; ranks placed in any
+    order."""
     count = draw(st.integers(2, 6))
     builder = TopologyBuilder("random")
-    names = [builder.device(f"d{k}", draw(st.sampled_from(("gpu", "switch")))) for k in range(count)]
+    names = [
+        builder.device(f"d{k}", draw(st.sampled_from(("gpu", "switch")))) for k in range(count)
+    ]
     pairs = [(one, other) for one in names for other in names if one != other]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=18)):
         builder.link(*ends, bandwidth=1e9, latency=draw(st.integers(0, 4)) * unit)
@@ -37,7 +41,10 @@ def fresh(topology: Topology) -> Topology:
     for name in topology.device_names:
         builder.device(name)
     for link in range(len(topology.link_kinds)):
-        ends = topology.device_names[topology.source[link]], topology.device_names[topology.target[link]]
+        ends = (
+            topology.device_names[topology.source[link]],
+            topology.device_names[topology.target[link]],
+        )
         builder.link(*ends, bandwidth=1e9, latency=float(topology.latency[link]))
     return builder.build([topology.device_names[device] for device in topology.placement])
 
@@ -50,7 +57,9 @@ def best_way(topology: Topology, source: int, target: int, unit: float) -> list[
         return [index[start]]
     found = []
     for names in nx.all_simple_paths(topology.graph, start, end):
-        latency = sum(round(topology.graph.edges[ends]["latency"] / unit) for ends in pairwise(names))
+        latency = sum(
+            round(topology.graph.edges[ends]["latency"] / unit) for ends in pairwise(names)
+        )
         found.append((latency, len(names), [index[name] for name in names]))
     return min(found)[2] if found else None
 
@@ -60,7 +69,9 @@ def check_routes(topology: Topology, unit: float) -> None:
         for target in range(topology.ranks):
             wanted = best_way(topology, source, target, unit)
             if wanted is None:
-                with pytest.raises(InputError, match=f"no route from rank {source} to rank {target} in random"):
+                with pytest.raises(
+                    InputError, match=f"no route from rank {source} to rank {target} in random"
+                ):
                     topology.route(source, target)
             else:
                 assert devices_of(topology, source, topology.route(source, target)) == wanted
@@ -77,7 +88,8 @@ def test_ties_are_exact_for_binary_fractions_of_a_second_too(topology: Topology)
 
 
 def test_equal_latency_on_fewer_hops_wins_to_the_last_bit() -> None:
-    """2 ticks at once or in two hops: the sums are equal as floats, so the direct link is the route."""
+    """2 ticks at once or in two hops: the sums are equal as floats, so the direct link is the
+    route."""
     builder = TopologyBuilder("triangle")
     for name in "abc":
         builder.device(name)
@@ -88,7 +100,9 @@ def test_equal_latency_on_fewer_hops_wins_to_the_last_bit() -> None:
 
 
 @given(topologies(), st.randoms(use_true_random=False))
-def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(topology: Topology, random: Random) -> None:
+def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(
+    topology: Topology, random: Random
+) -> None:
     graph = topology.graph
     names = [topology.device_names[device] for device in topology.placement]
     pairs = [
@@ -170,7 +184,9 @@ def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
     topology = builder.build(names)
     assert topology.route(0, 1) == (0,)
     for pair in ((0, 2), (0, 3), (3, 1)):
-        with pytest.raises(InputError, match=f"no route from rank {pair[0]} to rank {pair[1]} in islands"):
+        with pytest.raises(
+            InputError, match=f"no route from rank {pair[0]} to rank {pair[1]} in islands"
+        ):
             topology.route(*pair)
     assert distances(topology)[0, 2] == np.inf
 

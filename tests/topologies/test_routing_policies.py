@@ -30,8 +30,12 @@ Pairs = list[tuple[int, int, int]]
 
 
 @st.composite
-def choices(draw: st.DrawFn, paths: st.SearchStrategy[Paths] = st.sampled_from(POLICIES)) -> Topology:  # noqa: B008
-    """Layers of devices, so that there are many equal ways; latencies of 0 or 1 us; some devices in nodes."""
+def choices(
+    draw: st.DrawFn,
+    paths: st.SearchStrategy[Paths] = st.sampled_from(POLICIES),  # noqa: B008
+) -> Topology:
+    """Layers of devices, so that there are many equal ways; latencies of 0 or 1 us; some devices in
+    nodes."""
     layers = draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
     builder = TopologyBuilder("layers", paths=draw(paths))
     names = [
@@ -40,20 +44,26 @@ def choices(draw: st.DrawFn, paths: st.SearchStrategy[Paths] = st.sampled_from(P
     ]
     for above, below in pairwise(names):
         for ends in draw(st.lists(st.sampled_from(list(product(above, below))), unique=True)):
-            builder.connect(*ends, bandwidth=1e9, latency=draw(st.sampled_from((0.0, 0.0, MICROSECOND))))
+            builder.connect(
+                *ends, bandwidth=1e9, latency=draw(st.sampled_from((0.0, 0.0, MICROSECOND)))
+            )
     flat = [name for layer in names for name in layer]
     return builder.build(draw(st.lists(st.sampled_from(flat), min_size=2, max_size=6)))
 
 
 def shortest(topology: Topology, source: int, target: int) -> list[list[int]]:
-    """All ways of least latency and then fewest hops, as devices, by networkx. A hop weighs less than any latency."""
+    """All ways of least latency and then fewest hops, as devices, by networkx. A hop weighs less
+    than any latency."""
     graph = topology.graph.copy()
     for *_, edge in graph.edges(data=True):
         edge["weight"] = 1000 * round(edge["latency"] / MICROSECOND) + 1
     index = {name: device for device, name in enumerate(topology.device_names)}
     start, end = (topology.device_names[topology.placement[rank]] for rank in (source, target))
     try:
-        return [[index[name] for name in way] for way in nx.all_shortest_paths(graph, start, end, weight="weight")]
+        return [
+            [index[name] for name in way]
+            for way in nx.all_shortest_paths(graph, start, end, weight="weight")
+        ]
     except nx.NetworkXNoPath:
         return []
 
@@ -63,7 +73,9 @@ def connected_pairs(topology: Topology) -> list[tuple[int, int]]:
 
 
 @given(choices(), st.integers(0, 40))
-def test_a_route_is_one_of_the_shortest_whatever_the_policy_and_the_channel(topology: Topology, channel: int) -> None:
+def test_a_route_is_one_of_the_shortest_whatever_the_policy_and_the_channel(
+    topology: Topology, channel: int
+) -> None:
     for source, target in product(range(topology.ranks), repeat=2):
         ways = shortest(topology, source, target)
         if ways:
@@ -74,7 +86,9 @@ def test_a_route_is_one_of_the_shortest_whatever_the_policy_and_the_channel(topo
 
 
 @given(choices(st.just("first")), st.integers(0, 40))
-def test_first_is_the_first_of_them_by_device_order_on_every_channel(topology: Topology, channel: int) -> None:
+def test_first_is_the_first_of_them_by_device_order_on_every_channel(
+    topology: Topology, channel: int
+) -> None:
     for source, target in connected_pairs(topology):
         way = devices_of(topology, source, topology.route(source, target, channel))
         assert way == min(shortest(topology, source, target))
@@ -85,24 +99,32 @@ def test_link_is_the_first_of_them_by_the_order_of_links(topology: Topology, cha
     ends = list(zip(topology.source.tolist(), topology.target.tolist(), strict=True))
     number = {pair: link for link, pair in enumerate(ends)}
     for source, target in connected_pairs(topology):
-        ways = [[number[hop] for hop in pairwise(way)] for way in shortest(topology, source, target)]
+        ways = [
+            [number[hop] for hop in pairwise(way)] for way in shortest(topology, source, target)
+        ]
         assert list(topology.route(source, target, channel)) == min(ways)
 
 
-@pytest.mark.parametrize(("shape", "dims"), [("grid", (3, 2, 3)), ("torus", (4, 3, 2)), ("hypercube", None)])
+@pytest.mark.parametrize(
+    ("shape", "dims"), [("grid", (3, 2, 3)), ("torus", (4, 3, 2)), ("hypercube", None)]
+)
 def test_on_a_grid_the_first_dimension_is_first(shape: str, dims: tuple[int, ...] | None) -> None:
     """Dimension-order routing: who has left a dimension does not come back to it."""
     widths = dims or (2, 2, 2, 2)
     ranks, options = int(np.prod(widths)), {"dims": dims} if dims else {}
     topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, **options)
     for source, target in permutations(range(ranks), 2):
-        places = np.array(np.unravel_index(devices_of(topology, source, topology.route(source, target)), widths)).T
+        places = np.array(
+            np.unravel_index(devices_of(topology, source, topology.route(source, target)), widths)
+        ).T
         changed = [int(np.flatnonzero(here != there).item()) for here, there in pairwise(places)]
         assert changed == sorted(changed)
 
 
 @given(choices(), st.randoms(use_true_random=False))
-def test_whoever_asks_together_gets_what_he_would_get_alone(topology: Topology, random: Random) -> None:
+def test_whoever_asks_together_gets_what_he_would_get_alone(
+    topology: Topology, random: Random
+) -> None:
     """In any order, again after other questions, and from a topology that has never been asked."""
     asked = [(*pair, random.randrange(20)) for pair in connected_pairs(topology)]
     random.shuffle(asked)
@@ -116,10 +138,15 @@ def test_whoever_asks_together_gets_what_he_would_get_alone(topology: Topology, 
 
 
 def test_no_more_questions_are_remembered_than_can_be_told_apart() -> None:
-    topology, rng = leaf_spine(32, bandwidth=1e9, latency=1e-6, ports_per_leaf=4, spines=4), Random(1)
+    topology, rng = (
+        leaf_spine(32, bandwidth=1e9, latency=1e-6, ports_per_leaf=4, spines=4),
+        Random(1),
+    )
     for _ in range(6 * REMEMBERED):
         source, target, channel = rng.randrange(32), rng.randrange(32), rng.randrange(3)
-        assert topology.route(source, target, channel) == replace(topology).route(source, target, channel)
+        assert topology.route(source, target, channel) == replace(topology).route(
+            source, target, channel
+        )
         assert len(topology._routes) <= REMEMBERED
 
 
@@ -169,7 +196,9 @@ def test_a_hash_spreads_the_channels_of_a_pair() -> None:
 def test_there_and_back_are_hashed_apart() -> None:
     topology = leaf_spine(64, bandwidth=1e9, latency=1e-6, ports_per_leaf=8, spines=8)
     pairs = np.array([(one, other) for one in range(32) for other in range(32, 64)])
-    there, back = (topology.target[topology.routes(*ends)[1][1::4]] for ends in (pairs.T, pairs.T[::-1]))
+    there, back = (
+        topology.target[topology.routes(*ends)[1][1::4]] for ends in (pairs.T, pairs.T[::-1])
+    )
     assert 0.05 < np.mean(there == back) < 0.25
 
 
@@ -181,11 +210,16 @@ def test_a_hash_is_the_same_on_every_day() -> None:
 
 
 def test_both_stages_of_a_fat_tree_are_spread() -> None:
-    """16 core switches for pods of 4 x 4 edge switches: all of them are used, from every edge switch."""
+    """16 core switches for pods of 4 x 4 edge switches: all of them are used, from every edge
+    switch."""
     topology = fat_tree(128, bandwidth=1e9, latency=1e-6, k=8)
     pairs = np.array([(one, other) for one in range(4) for other in range(16, 128)])
     _, links = topology.routes(*pairs.T)
-    cores = Counter(name for name in (topology.device_names[k] for k in topology.target[links]) if "core" in name)
+    cores = Counter(
+        name
+        for name in (topology.device_names[k] for k in topology.target[links])
+        if "core" in name
+    )
     assert len(cores) == 16
     assert max(cores.values()) < 2.5 * 448 / 16
 
@@ -196,12 +230,15 @@ def nics_of(topology: Topology, route: tuple[int, ...]) -> list[str]:
     return [name for name in names if ".nic" in name]
 
 
-RAIL_PAIRS = [(sender, receiver) for sender in range(3) for receiver in range(3) if sender != receiver]
+RAIL_PAIRS = [
+    (sender, receiver) for sender in range(3) for receiver in range(3) if sender != receiver
+]
 
 
 @pytest.mark.parametrize("channel", range(10))
 def test_the_receivers_number_chooses_the_nics_at_both_ends(channel: int) -> None:
-    """Leonardo's NICs are all as near to every GPU: rail r has NIC r, and the next one after four channels."""
+    """Leonardo's NICs are all as near to every GPU: rail r has NIC r, and the next one after four
+    channels."""
     topology = cluster("leonardo", 3, network="leaf_spine")
     for one, other in RAIL_PAIRS:
         for sender, receiver in product(range(4), repeat=2):
@@ -211,7 +248,9 @@ def test_the_receivers_number_chooses_the_nics_at_both_ends(channel: int) -> Non
 
 
 @pytest.mark.parametrize("machine", ["dgx_a100", "hgx_h100"])
-def test_of_the_two_nearest_nics_the_receivers_number_takes_the_even_or_the_odd_one(machine: str) -> None:
+def test_of_the_two_nearest_nics_the_receivers_number_takes_the_even_or_the_odd_one(
+    machine: str,
+) -> None:
     """Two GPUs and two NICs share a PCIe switch; all ports are on one leaf."""
     topology = cluster(machine, 3, network="leaf_spine")
     for one, other in RAIL_PAIRS:
@@ -234,7 +273,8 @@ def test_gpus_at_one_pcie_switch_of_their_nodes_need_no_spine(machine: str, shar
 
 
 def test_between_nodes_a_rail_is_spread_over_the_spines_by_hash() -> None:
-    """Sender 0 of 32 nodes to receiver 4 of another 32: the same NICs, and no spine more than its share."""
+    """Sender 0 of 32 nodes to receiver 4 of another 32: the same NICs, and no spine more than its
+    share."""
     topology = cluster("hgx_h100", 64, network="rails")
     pairs = [(8 * node, 8 * (node + 32) + 4, 0) for node in range(32)]
     count = spines_of(topology, pairs)
@@ -244,7 +284,8 @@ def test_between_nodes_a_rail_is_spread_over_the_spines_by_hash() -> None:
 
 
 def lopsided() -> tuple[Topology, Pairs]:
-    """A hundred senders that are two switches further from the only NIC of their node than their receivers."""
+    """A hundred senders that are two switches further from the only NIC of their node than their
+    receivers."""
     topology = cluster("pcie_box", 200, nics=1)
     return topology, [(8 * node + 4, 8 * (node + 100), 0) for node in range(100)]
 
@@ -278,7 +319,9 @@ def test_gpus_without_a_rank_change_no_rail() -> None:
     topology = cluster("leonardo", 2)
     some = replace(topology, placement=topology.placement[[0, 1, 2, 5, 7]])
     for one, other in permutations(range(5), 2):
-        assert some.route(one, other) == topology.route([0, 1, 2, 5, 7][one], [0, 1, 2, 5, 7][other])
+        assert some.route(one, other) == topology.route(
+            [0, 1, 2, 5, 7][one], [0, 1, 2, 5, 7][other]
+        )
 
 
 def test_latencies_of_seconds_are_told_apart_by_picoseconds() -> None:
@@ -291,9 +334,14 @@ def test_latencies_of_seconds_are_told_apart_by_picoseconds() -> None:
     assert devices_of(topology, 0, topology.route(0, 3)) == [0, 2, 3]
 
 
-@pytest.mark.parametrize("parts", [((0.1, 0.2), (0.15, 0.15)), ((0.3, 0.0), (0.1, 0.2)), ((0.7, 0.1), (0.6, 0.2))])
-def test_sums_that_differ_in_the_last_bit_are_equal(parts: tuple[tuple[float, float], tuple[float, float]]) -> None:
-    """0.1 + 0.2 is not 0.3 in floats; the way by the lower device is taken, wherever the greater sum is."""
+@pytest.mark.parametrize(
+    "parts", [((0.1, 0.2), (0.15, 0.15)), ((0.3, 0.0), (0.1, 0.2)), ((0.7, 0.1), (0.6, 0.2))]
+)
+def test_sums_that_differ_in_the_last_bit_are_equal(
+    parts: tuple[tuple[float, float], tuple[float, float]],
+) -> None:
+    """0.1 + 0.2 is not 0.3 in floats; the way by the lower device is taken, wherever the greater
+    sum is."""
     for first, second in (parts, parts[::-1]):
         builder = TopologyBuilder("bits")
         names = [builder.device(f"d{k}") for k in range(4)]

@@ -26,7 +26,9 @@ from topologies.shapes import (
 )
 from topologies.topology import Topology
 
-CASES = [(shape, p) for shape in SHAPES for p in RANKS if shape != "hypercube" or p in (2, 4, 8, 16)]
+CASES = [
+    (shape, p) for shape in SHAPES for p in RANKS if shape != "hypercube" or p in (2, 4, 8, 16)
+]
 
 
 LINKS: dict[str, Callable[[int], int]] = {
@@ -67,7 +69,8 @@ def dragonfly_wires(p: int) -> int:
 
 
 def heap_diameter(p: int) -> int:
-    """Two of the deepest leaves, on either side of the root where the last level reaches its right half."""
+    """Two of the deepest leaves, on either side of the root where the last level reaches its right
+    half."""
     height = p.bit_length() - 1
     return 2 * height if p >= 3 * 2 ** (height - 1) else 2 * height - 1
 
@@ -88,7 +91,8 @@ DIAMETERS: dict[str, Callable[[int], int]] = {
     "fat_tree": lambda p: 4 if p in (3, 4) else 6,
     "dragonfly": lambda p: {2: 3, 3: 4, 7: 3, 8: 3, 9: 4}.get(p, 5),
 }
-"""Between the farthest devices, switches among them; a dragonfly's by hand, for the counts that are asked for."""
+"""Between the farthest devices, switches among them; a dragonfly's by hand, for the counts that are
+asked for."""
 
 
 def test_every_shape_has_a_closed_form_here() -> None:
@@ -110,7 +114,8 @@ def test_diameters(shape: str, ranks: int) -> None:
 def test_every_wire_runs_both_ways(shape: str, ranks: int) -> None:
     graph = full_bandwidth(shape, ranks).graph
     assert all(
-        graph.has_edge(other, one) or (shape == "nodes" and any(end.startswith(("in", "out")) for end in (one, other)))
+        graph.has_edge(other, one)
+        or (shape == "nodes" and any(end.startswith(("in", "out")) for end in (one, other)))
         for one, other in graph.edges
     )
     assert nx.is_strongly_connected(graph)
@@ -141,7 +146,9 @@ def test_the_edges_are_networkxs(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", RANKS)
 def test_degrees(ranks: int) -> None:
     assert set(dict(ring(ranks, bandwidth=1e9).graph.out_degree).values()) == {min(2, ranks - 1)}
-    assert sorted(dict(line(ranks, bandwidth=1e9).graph.out_degree).values()) == [1, 1] + [2] * (ranks - 2)
+    assert sorted(dict(line(ranks, bandwidth=1e9).graph.out_degree).values()) == [1, 1] + [2] * (
+        ranks - 2
+    )
     assert set(dict(full_mesh(ranks, bandwidth=1e9).graph.in_degree).values()) == {ranks - 1}
     for hub in (star(ranks, bandwidth=1e9), bus(ranks, bandwidth=1e9)):
         assert sorted(dict(hub.graph.in_degree).values()) == [1] * ranks + [ranks]
@@ -157,7 +164,10 @@ def test_two_ranks_are_a_line_whatever_the_shape(gap: float) -> None:
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_a_tree_that_does_not_branch_is_a_line(ranks: int) -> None:
-    assert same(tree(ranks, bandwidth=1e9, latency=1e-6, branching=1), line(ranks, bandwidth=1e9, latency=1e-6))
+    assert same(
+        tree(ranks, bandwidth=1e9, latency=1e-6, branching=1),
+        line(ranks, bandwidth=1e9, latency=1e-6),
+    )
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -173,15 +183,24 @@ def test_three_in_a_ring_are_a_full_mesh() -> None:
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_one_port_is_the_same_mesh_behind_two_ports_a_rank(ranks: int) -> None:
-    mesh, ported = (full_mesh(ranks, bandwidth=2e9, gap=1e-6, ports=ports) for ports in ("peer", "one"))
+    mesh, ported = (
+        full_mesh(ranks, bandwidth=2e9, gap=1e-6, ports=ports) for ports in ("peer", "one")
+    )
     assert same(ported, full_mesh_one_port(ranks, bandwidth=2e9, gap=1e-6))
     assert np.array_equal(mesh.source, ported.source)
     assert np.array_equal(mesh.target, ported.target)
     assert len(ported.medium_names) == len(mesh.medium_names) + 2 * ranks
     names = ported.medium_names
     for link in range(len(ported.link_kinds)):
-        one, other = ported.device_names[ported.source[link]], ported.device_names[ported.target[link]]
-        assert [names[m] for m in ported.media_of(link)] == [f"{one}->{other}", f"{one} out", f"{other} in"]
+        one, other = (
+            ported.device_names[ported.source[link]],
+            ported.device_names[ported.target[link]],
+        )
+        assert [names[m] for m in ported.media_of(link)] == [
+            f"{one}->{other}",
+            f"{one} out",
+            f"{other} in",
+        ]
     assert np.all(ported.medium_bandwidth == 2e9)
     assert np.all(ported.medium_gap == 1e-6)
 
@@ -213,7 +232,11 @@ def any_shape(draw: st.DrawFn) -> Topology:
     """Any shape of up to 24 ranks whose every link has α = 1."""
     shape = draw(st.sampled_from(tuple(SHAPES)))
     if shape in ("grid", "torus"):
-        dims = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda widths: 2 <= prod(widths) <= 24))
+        dims = draw(
+            st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(
+                lambda widths: 2 <= prod(widths) <= 24
+            )
+        )
         return SHAPES[shape](prod(dims), bandwidth=1e9, latency=1.0, dims=dims)
     ranks = 2 ** draw(st.integers(1, 4)) if shape == "hypercube" else draw(st.integers(2, 24))
     return SHAPES[shape](ranks, bandwidth=1e9, latency=1.0)
@@ -230,4 +253,7 @@ def test_there_is_a_route_between_any_two_ranks_and_none_is_longer_than_the_diam
     assert np.array_equal(topology.target[links[indptr[1:] - 1]], topology.placement[pairs[1]])
     inner = np.setdiff1d(np.arange(len(links)), indptr[1:] - 1)
     assert np.array_equal(topology.target[links[inner]], topology.source[links[inner + 1]])
-    assert np.add.reduceat(topology.latency[links], indptr[:-1]).tolist() == distances(topology)[tuple(pairs)].tolist()
+    assert (
+        np.add.reduceat(topology.latency[links], indptr[:-1]).tolist()
+        == distances(topology)[tuple(pairs)].tolist()
+    )

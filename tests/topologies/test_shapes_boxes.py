@@ -20,21 +20,40 @@ from topologies.shapes import (
 )
 from topologies.topology import Topology
 
-BOXES = [(5,), (2,), (2, 2), (3, 3), (2, 5), (4, 3), (4, 4, 4), (2, 3, 4), (3, 2, 2, 3), (2,) * 5, (1, 7), (6, 1, 1)]
+BOXES = [
+    (5,),
+    (2,),
+    (2, 2),
+    (3, 3),
+    (2, 5),
+    (4, 3),
+    (4, 4, 4),
+    (2, 3, 4),
+    (3, 2, 2, 3),
+    (2,) * 5,
+    (1, 7),
+    (6, 1, 1),
+]
 
 
 def lattice_edges(dims: tuple[int, ...], *, periodic: bool) -> set[tuple[str, str]]:
     """The edges of networkx's grid, whose nodes are coordinates, the last dimension first."""
     graph = nx.grid_graph(dim=dims[::-1], periodic=periodic)
     places = [place if isinstance(place, tuple) else (place,) for place in graph]
-    number = {place: np.ravel_multi_index(at, dims) for place, at in zip(graph, places, strict=True)}
+    number = {
+        place: np.ravel_multi_index(at, dims) for place, at in zip(graph, places, strict=True)
+    }
     return gpu_edges(nx.relabel_nodes(graph, number))
 
 
 @pytest.mark.parametrize("dims", BOXES)
 def test_the_edges_of_boxes_are_networkxs(dims: tuple[int, ...]) -> None:
-    assert set(grid(prod(dims), bandwidth=1e9, dims=dims).graph.edges) == lattice_edges(dims, periodic=False)
-    assert set(torus(prod(dims), bandwidth=1e9, dims=dims).graph.edges) == lattice_edges(dims, periodic=True)
+    assert set(grid(prod(dims), bandwidth=1e9, dims=dims).graph.edges) == lattice_edges(
+        dims, periodic=False
+    )
+    assert set(torus(prod(dims), bandwidth=1e9, dims=dims).graph.edges) == lattice_edges(
+        dims, periodic=True
+    )
 
 
 @pytest.mark.parametrize("dims", BOXES)
@@ -72,11 +91,15 @@ def links_across(topology: Topology, inside: set[int]) -> int:
 
 
 @pytest.mark.parametrize("dims", [(2,), (4,), (6, 5), (4, 4), (4, 4, 4), (8, 3, 2), (2, 2, 2, 2)])
-def test_half_of_a_box_is_cut_off_at_one_layer_of_a_grid_and_at_two_of_a_torus(dims: tuple[int, ...]) -> None:
+def test_half_of_a_box_is_cut_off_at_one_layer_of_a_grid_and_at_two_of_a_torus(
+    dims: tuple[int, ...],
+) -> None:
     ranks = prod(dims)
     layer, half = ranks // dims[0], set(range(ranks // 2))
     assert links_across(grid(ranks, bandwidth=1e9, dims=dims), half) == layer
-    assert links_across(torus(ranks, bandwidth=1e9, dims=dims), half) == (layer if dims[0] == 2 else 2 * layer)
+    assert links_across(torus(ranks, bandwidth=1e9, dims=dims), half) == (
+        layer if dims[0] == 2 else 2 * layer
+    )
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -100,7 +123,9 @@ def test_a_hypercube_is_a_grid_and_a_torus_of_two_a_dimension(dimensions: int) -
     cube = hypercube(ranks, bandwidth=3e9, latency=1e-6)
     assert same(cube, torus(ranks, bandwidth=3e9, latency=1e-6, dims=dims))
     assert same(cube, grid(ranks, bandwidth=3e9, latency=1e-6, dims=dims))
-    assert all((one ^ other).bit_count() == 1 for one, other in zip(cube.source, cube.target, strict=True))
+    assert all(
+        (one ^ other).bit_count() == 1 for one, other in zip(cube.source, cube.target, strict=True)
+    )
     assert links_across(cube, set(range(ranks // 2))) == ranks // 2
 
 

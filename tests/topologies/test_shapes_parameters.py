@@ -1,4 +1,5 @@
-"""Parameters of shapes: they reach every link, every size has its network, and impossible ones are refused."""
+"""Parameters of shapes: they reach every link, every size has its network, and impossible ones are
+refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,12 @@ from topologies.topology import Topology
     ("shape", "sizes", "switches", "bandwidths"),
     [
         (leaf_spine, {"ports_per_leaf": 4, "spines": 2}, 4 + 2, {1e9, 2e9}),
-        (leaf_spine, {"ports_per_leaf": 4, "spines": 2, "oversubscription": 4.0}, 4 + 2, {1e9, 0.5e9}),
+        (
+            leaf_spine,
+            {"ports_per_leaf": 4, "spines": 2, "oversubscription": 4.0},
+            4 + 2,
+            {1e9, 0.5e9},
+        ),
         (leaf_spine, {"ports_per_leaf": 100}, 1, {1e9}),
         (leaf_spine, {}, 6 + 3, {1e9}),
         (fat_tree, {"k": 4}, 8 + 8 + 4, {1e9}),
@@ -70,7 +76,12 @@ def test_a_shape_is_named_after_itself(shape: str) -> None:
 def test_only_hubs_are_switches(shape: str) -> None:
     graph = SHAPES[shape](4, bandwidth=1e9).graph
     kinds = {name: graph.nodes[name]["kind"] for name in graph}
-    assert [name for name, kind in kinds.items() if kind == "gpu"] == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    assert [name for name, kind in kinds.items() if kind == "gpu"] == [
+        "gpu0",
+        "gpu1",
+        "gpu2",
+        "gpu3",
+    ]
     assert set(kinds.values()) <= {"gpu", "switch"}
 
 

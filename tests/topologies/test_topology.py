@@ -25,7 +25,11 @@ def two_gpus() -> TopologyBuilder:
 
 
 def check_columns(topology: Topology) -> None:
-    devices, links, media = len(topology.device_names), len(topology.link_kinds), len(topology.medium_names)
+    devices, links, media = (
+        len(topology.device_names),
+        len(topology.link_kinds),
+        len(topology.medium_names),
+    )
     assert len(set(topology.device_names)) == devices == len(topology.device_kinds)
     assert topology.reduction.shape == topology.copy.shape == (devices,)
     assert topology.source.shape == topology.target.shape == topology.latency.shape == (links,)
@@ -44,11 +48,28 @@ def check_columns(topology: Topology) -> None:
     assert np.all((topology.medium_gap >= 0) & np.isfinite(topology.medium_gap))
     own = topology.link_media[topology.link_indptr[:-1]]
     assert len(set(own.tolist())) == links
-    names = [topology.device_names[k] for k in topology.source], [topology.device_names[k] for k in topology.target]
-    assert [topology.medium_names[m] for m in own] == [f"{one}->{other}" for one, other in zip(*names, strict=True)]
-    for column in (topology.placement, topology.source, topology.target, topology.link_indptr, topology.link_media):
+    names = (
+        [topology.device_names[k] for k in topology.source],
+        [topology.device_names[k] for k in topology.target],
+    )
+    assert [topology.medium_names[m] for m in own] == [
+        f"{one}->{other}" for one, other in zip(*names, strict=True)
+    ]
+    for column in (
+        topology.placement,
+        topology.source,
+        topology.target,
+        topology.link_indptr,
+        topology.link_media,
+    ):
         assert column.dtype == np.int32
-    for number in (topology.latency, topology.medium_bandwidth, topology.medium_gap, topology.reduction, topology.copy):
+    for number in (
+        topology.latency,
+        topology.medium_bandwidth,
+        topology.medium_gap,
+        topology.reduction,
+        topology.copy,
+    ):
         assert number.dtype == np.float64
     assert topology.ranks == len(topology.placement)
 
@@ -59,18 +80,27 @@ def test_the_columns_of_every_shape_hold_together(shape: str, ranks: int) -> Non
     topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, gap=2e-6, reduction=1e-12)
     check_columns(topology)
     assert topology.ranks == ranks
-    assert [topology.device_names[device] for device in topology.placement] == [f"gpu{rank}" for rank in range(ranks)]
+    assert [topology.device_names[device] for device in topology.placement] == [
+        f"gpu{rank}" for rank in range(ranks)
+    ]
 
 
 @st.composite
-def built(draw: st.DrawFn) -> tuple[Topology, dict[tuple[str, str], tuple[float, float, float, list[int]]]]:
-    """A random topology, and what was asked for: bandwidth, latency, gap and shared media by link."""
+def built(
+    draw: st.DrawFn,
+) -> tuple[Topology, dict[tuple[str, str], tuple[float, float, float, list[int]]]]:
+    """A random topology, and what was asked for: bandwidth, latency, gap and shared media by
+    link."""
     count = draw(st.integers(1, 6))
     builder = TopologyBuilder("random")
-    names = [builder.device(f"d{k}", draw(st.sampled_from(("gpu", "cpu", "nic", "switch")))) for k in range(count)]
+    names = [
+        builder.device(f"d{k}", draw(st.sampled_from(("gpu", "cpu", "nic", "switch"))))
+        for k in range(count)
+    ]
     number = st.sampled_from((0.0, 1e-6, 3e-6))
     media = [
-        builder.medium(f"m{k}", draw(st.sampled_from((1e8, 1e9))), draw(number)) for k in range(draw(st.integers(0, 3)))
+        builder.medium(f"m{k}", draw(st.sampled_from((1e8, 1e9))), draw(number))
+        for k in range(draw(st.integers(0, 3)))
     ]
     asked = {}
     pairs = [(one, other) for one in names for other in names if one != other]
@@ -92,7 +122,10 @@ def test_what_was_asked_for_is_in_the_columns_and_in_the_graph(
     shared = len(asked)
     for link, (ends, (bandwidth, latency, gap, crossed)) in enumerate(asked.items()):
         own, *others = topology.media_of(link).tolist()
-        assert (topology.device_names[topology.source[link]], topology.device_names[topology.target[link]]) == ends
+        assert (
+            topology.device_names[topology.source[link]],
+            topology.device_names[topology.target[link]],
+        ) == ends
         assert (topology.medium_bandwidth[own], topology.medium_gap[own]) == (bandwidth, gap)
         assert topology.latency[link] == latency
         assert others == [shared + medium for medium in crossed]
@@ -102,7 +135,10 @@ def test_what_was_asked_for_is_in_the_columns_and_in_the_graph(
         assert edge["kind"] == "link"
     assert set(topology.graph.edges) == set(asked)
     assert list(topology.graph.nodes) == list(topology.device_names)
-    assert tuple(topology.graph.nodes[name]["kind"] for name in topology.device_names) == topology.device_kinds
+    assert (
+        tuple(topology.graph.nodes[name]["kind"] for name in topology.device_names)
+        == topology.device_kinds
+    )
 
 
 def test_the_graph_is_made_once_and_is_named() -> None:
@@ -119,7 +155,15 @@ def test_a_connection_is_two_links() -> None:
     connected, linked = builder.build(["a", "b"]), by_hand.build(["a", "b"])
     assert connected.medium_names == linked.medium_names == ("a->b", "b->a")
     assert connected.link_kinds == linked.link_kinds == ("nvlink", "nvlink")
-    for column in ("source", "target", "latency", "link_indptr", "link_media", "medium_bandwidth", "medium_gap"):
+    for column in (
+        "source",
+        "target",
+        "latency",
+        "link_indptr",
+        "link_media",
+        "medium_bandwidth",
+        "medium_gap",
+    ):
         assert np.array_equal(getattr(connected, column), getattr(linked, column))
 
 
@@ -148,7 +192,9 @@ def test_a_device_that_is_there_twice_is_refused() -> None:
     assert "'a'" in refusal(lambda: two_gpus().device("a", "switch"))
 
 
-@pytest.mark.parametrize(("source", "target", "missing"), [("a", "x", "'x'"), ("x", "a", "'x'"), ("", "a", "''")])
+@pytest.mark.parametrize(
+    ("source", "target", "missing"), [("a", "x", "'x'"), ("x", "a", "'x'"), ("", "a", "''")]
+)
 def test_a_link_to_an_unknown_device_is_refused(source: str, target: str, missing: str) -> None:
     assert missing in refusal(lambda: two_gpus().link(source, target, bandwidth=1e9))
 
@@ -163,15 +209,23 @@ def test_a_link_that_is_there_twice_or_leads_nowhere_is_refused(ends: tuple[str,
 
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
-    assert f"bandwidth of a->b is {bandwidth}B/s" in refusal(lambda: two_gpus().link("a", "b", bandwidth=bandwidth))
-    assert f"bandwidth of bus is {bandwidth}B/s" in refusal(lambda: two_gpus().medium("bus", bandwidth))
+    assert f"bandwidth of a->b is {bandwidth}B/s" in refusal(
+        lambda: two_gpus().link("a", "b", bandwidth=bandwidth)
+    )
+    assert f"bandwidth of bus is {bandwidth}B/s" in refusal(
+        lambda: two_gpus().medium("bus", bandwidth)
+    )
 
 
 @pytest.mark.parametrize("seconds", [-1e-9, -1.0, NAN, INF, -INF])
 def test_a_latency_and_a_gap_are_zero_or_more_and_finite(seconds: float) -> None:
     link = two_gpus().link
-    assert f"latency of a->b is {seconds}s" in refusal(lambda: link("a", "b", bandwidth=1e9, latency=seconds))
-    assert f"gap of a->b is {seconds}s" in refusal(lambda: link("a", "b", bandwidth=1e9, gap=seconds))
+    assert f"latency of a->b is {seconds}s" in refusal(
+        lambda: link("a", "b", bandwidth=1e9, latency=seconds)
+    )
+    assert f"gap of a->b is {seconds}s" in refusal(
+        lambda: link("a", "b", bandwidth=1e9, gap=seconds)
+    )
     assert f"gap of bus is {seconds}s" in refusal(lambda: two_gpus().medium("bus", 1e9, seconds))
 
 
@@ -210,7 +264,8 @@ def test_a_rank_on_an_unknown_device_is_named() -> None:
 def test_a_topology_loads_networkx_only_for_its_graph() -> None:
     code = (
         "import sys; from topologies.shapes import line; pair = line(2, bandwidth=1.0); "
-        "before = 'networkx' in sys.modules; print(before, len(pair.graph), 'networkx' in sys.modules)"
+        "before = 'networkx' in sys.modules; print(before, len(pair.graph), 'networkx' in "
+        "sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False 2 True\n"

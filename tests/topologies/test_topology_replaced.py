@@ -1,4 +1,5 @@
-"""A topology that is changed by `dataclasses.replace` passes the same checks as one that is built."""
+"""A topology that is changed by `dataclasses.replace` passes the same checks as one that is
+built."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,25 +48,55 @@ def altered(column: str, value: Any, at: int = 0) -> Any:
         ("placement", -1, 1, "placement holds -1: expected 0 to 2"),
         ("source", 7, 1, "source holds 7: expected 0 to 2"),
         ("target", -1, 0, "target holds -1: expected 0 to 2"),
-        ("target", 0, 0, "link a->a is there twice or leads nowhere: one link a direction between two devices"),
-        ("source", 2, 0, "link c->b is there twice or leads nowhere: one link a direction between two devices"),
+        (
+            "target",
+            0,
+            0,
+            "link a->a is there twice or leads nowhere: one link a direction between two devices",
+        ),
+        (
+            "source",
+            2,
+            0,
+            "link c->b is there twice or leads nowhere: one link a direction between two devices",
+        ),
         ("link_media", 5, 1, "link_media holds 5: expected 0 to 4"),
-        ("link_media", 1, 0, "link_media gives link 0 the medium 1 first: its own comes first, medium 0"),
-        ("link_indptr", 1, 0, "link_indptr runs from 1 to 5: expected steps of 1 or more from 0 to 5"),
-        ("link_indptr", 0, 1, "link_indptr runs from 0 to 5: expected steps of 1 or more from 0 to 5"),
+        (
+            "link_media",
+            1,
+            0,
+            "link_media gives link 0 the medium 1 first: its own comes first, medium 0",
+        ),
+        (
+            "link_indptr",
+            1,
+            0,
+            "link_indptr runs from 1 to 5: expected steps of 1 or more from 0 to 5",
+        ),
+        (
+            "link_indptr",
+            0,
+            1,
+            "link_indptr runs from 0 to 5: expected steps of 1 or more from 0 to 5",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(column: str, value: float, at: int, said: str) -> None:
     assert refusal(lambda: replace(machine(), **{column: altered(column, value, at)})) == said
 
 
-@pytest.mark.parametrize("column", ["node", "reduction", "copy", "in_network", "latency", "assumed", "target"])
+@pytest.mark.parametrize(
+    "column", ["node", "reduction", "copy", "in_network", "latency", "assumed", "target"]
+)
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_column_of_another_length_is_refused(column: str, change: int) -> None:
     values: Any = np.resize(getattr(machine(), column), len(getattr(machine(), column)) + change)
     message = refusal(lambda: replace(machine(), **{column: values}))
     rows = 3 if column in ("node", "reduction", "copy", "in_network") else 4
-    assert message == f"{column} has {rows + change} values: expected {rows}, one a {'device' if rows == 3 else 'link'}"
+    assert message == (
+        f"{column} has {rows + change} values: expected {rows}, one a "
+        f"{'device' if rows == 3 else 'link'}"
+    )
 
 
 @pytest.mark.parametrize("column", ["medium_bandwidth", "medium_gap"])
@@ -78,10 +109,18 @@ def test_a_medium_more_or_less_is_refused(column: str) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("placement", np.array([0.0, 1.0]), "placement is an array of float64: expected one of int32"),
+        (
+            "placement",
+            np.array([0.0, 1.0]),
+            "placement is an array of float64: expected one of int32",
+        ),
         ("placement", [0, 1], "placement is a list: expected an array of int32"),
         ("placement", np.zeros((1, 2), dtype=np.int32), "placement has 2 dimensions: expected 1"),
-        ("latency", np.zeros(4, dtype=np.int64), "latency is an array of int64: expected one of float64"),
+        (
+            "latency",
+            np.zeros(4, dtype=np.int64),
+            "latency is an array of int64: expected one of float64",
+        ),
         ("in_network", np.zeros(3), "in_network is an array of float64: expected one of bool"),
         ("paths", "shortest", "paths is 'shortest': expected first, link, hash or rail"),
         ("device_names", ("a", "a", "c"), "device 'a' is there twice: names are unique"),
@@ -93,7 +132,11 @@ def test_a_column_of_another_kind_is_refused(column: str, value: Any, said: str)
 
 
 def test_what_is_right_is_taken() -> None:
-    changed = replace(machine(), medium_bandwidth=altered("medium_bandwidth", INF), placement=np.zeros(2, np.int32))
+    changed = replace(
+        machine(),
+        medium_bandwidth=altered("medium_bandwidth", INF),
+        placement=np.zeros(2, np.int32),
+    )
     assert changed.ranks == 2
     assert changed.bandwidth.tolist() == [1e9] * 4
     assert replace(machine(), placement=np.zeros(0, np.int32)).ranks == 0

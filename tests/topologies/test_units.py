@@ -83,8 +83,32 @@ BAD: dict[Parse, tuple[str, ...]] = {
             "64Gb",
             "64Mbit",
         ),
-        *("64bytes", "1 byte", "MiB", "B", "64MB/s", "5s", "5.5.5B", "--5B", "5 5B", "5B B", "1/2B", "0x10B", "$5B"),
-        *("5%", "1MiB 1MiB", "64MiB64MiB", "1e5e5B", "5°B", "None", "64 M iB", "one MiB", "1..2MiB"),
+        *(
+            "64bytes",
+            "1 byte",
+            "MiB",
+            "B",
+            "64MB/s",
+            "5s",
+            "5.5.5B",
+            "--5B",
+            "5 5B",
+            "5B B",
+            "1/2B",
+            "0x10B",
+            "$5B",
+        ),
+        *(
+            "5%",
+            "1MiB 1MiB",
+            "64MiB64MiB",
+            "1e5e5B",
+            "5°B",
+            "None",
+            "64 M iB",
+            "one MiB",
+            "1..2MiB",
+        ),
     ),
     parse_seconds: (
         *(
@@ -104,7 +128,19 @@ BAD: dict[Parse, tuple[str, ...]] = {
             "2 minutes",
             "1:30",
         ),
-        *("inf s", "nan s", "nans", "1e999s", "us", "5s/s", "5Hz", "5B", "5 u s", "0x5s", "a while"),
+        *(
+            "inf s",
+            "nan s",
+            "nans",
+            "1e999s",
+            "us",
+            "5s/s",
+            "5Hz",
+            "5B",
+            "5 u s",
+            "0x5s",
+            "a while",
+        ),
     ),
     parse_bandwidth: (
         *(
@@ -123,7 +159,18 @@ BAD: dict[Parse, tuple[str, ...]] = {
             "50GB/S",
             "50GB/s/s",
         ),
-        *("400gbit/s", "50gib/s", "50GIB/s", "50 GB / s", "50GByte/s", "inf B/s", "nan B/s", "GB/s", "5s", "fast"),
+        *(
+            "400gbit/s",
+            "50gib/s",
+            "50GIB/s",
+            "50 GB / s",
+            "50GByte/s",
+            "inf B/s",
+            "nan B/s",
+            "GB/s",
+            "5s",
+            "fast",
+        ),
     ),
     parse_counts: (
         *(
@@ -145,15 +192,59 @@ BAD: dict[Parse, tuple[str, ...]] = {
             "2...4",
             "2..4..8",
         ),
-        *("4..2", "2..8:0", "2..8:x1", "2..8:x0", "2..8:x0.5", "2..8:x", "2..8:", "2..8:-1", "2..8:y2", "2..8:2:2"),
-        *("0..8:x2", "-1..8:x2", "1..200000", "1..999999999", "2..9999999999", "64MiB", "nan", "inf", "2..inf"),
+        *(
+            "4..2",
+            "2..8:0",
+            "2..8:x1",
+            "2..8:x0",
+            "2..8:x0.5",
+            "2..8:x",
+            "2..8:",
+            "2..8:-1",
+            "2..8:y2",
+            "2..8:2:2",
+        ),
+        *(
+            "0..8:x2",
+            "-1..8:x2",
+            "1..200000",
+            "1..999999999",
+            "2..9999999999",
+            "64MiB",
+            "nan",
+            "inf",
+            "2..inf",
+        ),
     ),
     parse_sizes: (
-        *("", "64", "64M", "64MiB,", "64MiB,,1GiB", "1KiB..4KiB", "4KiB..1KiB:x2", "1KiB..8KiB:x1", "1KiB..8KiB:x"),
-        *("1..8:x2", "0B..8B:x2", "1B..1TiB:1", "1KiB..", "..1KiB", "1KiB..64M:x2", "1us..4us:x2", "1KiB..8KiB:1KiB"),
+        *(
+            "",
+            "64",
+            "64M",
+            "64MiB,",
+            "64MiB,,1GiB",
+            "1KiB..4KiB",
+            "4KiB..1KiB:x2",
+            "1KiB..8KiB:x1",
+            "1KiB..8KiB:x",
+        ),
+        *(
+            "1..8:x2",
+            "0B..8B:x2",
+            "1B..1TiB:1",
+            "1KiB..",
+            "..1KiB",
+            "1KiB..64M:x2",
+            "1us..4us:x2",
+            "1KiB..8KiB:1KiB",
+        ),
     ),
 }
-BAD_INPUTS = [pytest.param(parse, text, id=f"{parse.__name__}-{text!r}") for parse in BAD for text in BAD[parse]]
+BAD_INPUTS = [
+    pytest.param(parse, text, id=f"{parse.__name__}-{text!r}")
+    for parse in BAD
+    for text in BAD[parse]
+]
 
 
 @pytest.mark.parametrize("text", SIZES)
@@ -212,11 +303,18 @@ def test_a_bare_prefix_offers_both_readings() -> None:
 @pytest.mark.parametrize(
     ("text", "right"),
     [
-        *(("400Gb", "400Gbit/s"), ("400Gbit", "400Gbit/s"), ("400gbps", "400Gbit/s"), ("10mbit/s", "10Mbit/s")),
+        *(
+            ("400Gb", "400Gbit/s"),
+            ("400Gbit", "400Gbit/s"),
+            ("400gbps", "400Gbit/s"),
+            ("10mbit/s", "10Mbit/s"),
+        ),
         *(("50GB", "50GB/s"), ("50 GB", "50GB/s"), ("2.5kb", "2.5kbit/s"), ("50GByte/s", "50GB/s")),
     ],
 )
-def test_a_bandwidth_with_another_unit_is_answered_with_the_right_spelling(text: str, right: str) -> None:
+def test_a_bandwidth_with_another_unit_is_answered_with_the_right_spelling(
+    text: str, right: str
+) -> None:
     assert refusal(parse_bandwidth, text).endswith(f": write {right}")
     parse_bandwidth(right)
 
@@ -236,12 +334,14 @@ def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -
     + [(parse_bandwidth, text) for text in ("10mbit/s", "10mb/s", "10mB/s", "5uB/s", "5nbit/s")],
 )
 def test_thousandths_of_a_byte_are_a_slip_of_the_shift_key(parse: Parse, text: str) -> None:
-    """`10mbit/s` means megabits to whoever writes it; quantiphy reads millibits, 10^9 times less."""
+    """`10mbit/s` means megabits to whoever writes it; quantiphy reads millibits, 10^9 times
+    less."""
     assert text in refusal(parse, text)
 
 
 @pytest.mark.parametrize(
-    ("parse", "text"), [(parse_bytes, "1,5GB"), (parse_seconds, "2,5us"), (parse_bandwidth, "12,5GB/s")]
+    ("parse", "text"),
+    [(parse_bytes, "1,5GB"), (parse_seconds, "2,5us"), (parse_bandwidth, "12,5GB/s")],
 )
 def test_a_decimal_comma_is_refused_not_dropped(parse: Parse, text: str) -> None:
     assert text in refusal(parse, text)

@@ -36,7 +36,9 @@ def test_sizes_survive_formatting_to_displayed_precision(nbytes: float) -> None:
 
 @given(st.integers(1, 1023), st.sampled_from((("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40))))
 @example(1000, ("TiB", 40))
-def test_whole_binary_sizes_are_shown_as_such_and_survive_exactly(count: int, unit: tuple[str, int]) -> None:
+def test_whole_binary_sizes_are_shown_as_such_and_survive_exactly(
+    count: int, unit: tuple[str, int]
+) -> None:
     nbytes = float(count * 2 ** unit[1])
     assert format_bytes(nbytes) == f"{count}{unit[0]}"
     assert parse_bytes(format_bytes(nbytes)) == nbytes
@@ -46,7 +48,9 @@ def test_whole_binary_sizes_are_shown_as_such_and_survive_exactly(count: int, un
 @example(1, ("GB", 1e9))
 @example(64, ("MB", 1e6))
 @example(10, ("GB", 1e9))
-def test_whole_decimal_sizes_are_never_shown_in_odd_binary_numbers(count: int, unit: tuple[str, float]) -> None:
+def test_whole_decimal_sizes_are_never_shown_in_odd_binary_numbers(
+    count: int, unit: tuple[str, float]
+) -> None:
     nbytes = count * unit[1]
     assert parse_bytes(format_bytes(nbytes)) == nbytes
     assert len(format_bytes(nbytes)) <= 9
@@ -119,5 +123,7 @@ def test_a_family_of_units_is_kept(nbytes: float, binary: bool) -> None:
 
 @pytest.mark.parametrize("show", [format_bytes, format_seconds, format_bandwidth])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_not_finite_is_shown_and_does_not_raise(show: Callable[[float], str], value: float) -> None:
+def test_what_is_not_finite_is_shown_and_does_not_raise(
+    show: Callable[[float], str], value: float
+) -> None:
     assert str(value) in show(value)

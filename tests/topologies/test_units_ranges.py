@@ -1,4 +1,5 @@
-"""Lists and ranges of counts and sizes: in order, once each, and an end that is left out is named."""
+"""Lists and ranges of counts and sizes: in order, once each, and an end that is left out is
+named."""
 
 import re
 
@@ -21,7 +22,10 @@ def test_a_range_of_sizes_that_lacks_a_factor_is_answered_with_one_that_works(te
     assert parse_sizes(offered[1])[0] == 1024
 
 
-@given(st.text(alphabet="0123456789.,:x-eMiB ks/", max_size=14), st.sampled_from((parse_counts, parse_sizes)))
+@given(
+    st.text(alphabet="0123456789.,:x-eMiB ks/", max_size=14),
+    st.sampled_from((parse_counts, parse_sizes)),
+)
 def test_any_range_is_a_list_or_an_input_error(text: str, parse: Parse) -> None:
     values, message = attempt(parse, text)
     assert "\n" not in message
@@ -61,7 +65,9 @@ def test_a_range_of_counts_is_pythons_with_both_ends(low: int, length: int, step
 def test_a_growing_range_reaches_its_end_exactly(low: int, factor: int, terms: int) -> None:
     high = low * factor**terms
     if high < 10**9:
-        assert parse_counts(f"{low}..{high}:x{factor}") == [low * factor**k for k in range(terms + 1)]
+        assert parse_counts(f"{low}..{high}:x{factor}") == [
+            low * factor**k for k in range(terms + 1)
+        ]
 
 
 @pytest.mark.parametrize("text", ["1..3:0.5", "2..4:x1.2", "2..9:x1.1", "1..5:1.5"])
@@ -88,15 +94,25 @@ def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -
 
 
 def test_a_number_too_long_to_count_is_said_to_be() -> None:
-    with pytest.raises(InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"):
+    with pytest.raises(
+        InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"
+    ):
         parse_counts("100000000000")
 
 
 @pytest.mark.parametrize(
     ("parse", "text", "said"),
     [
-        (parse_sizes, "1MiB..1GiB:x8", "1MiB..1GiB:x8 ends at 512MiB: 1GiB is left out, 1MiB..1GiB:x8,1GiB has it too"),
-        (parse_sizes, "8B,1kB..5kB:x2", "1kB..5kB:x2 ends at 4kB: 5kB is left out, 1kB..5kB:x2,5kB has it too"),
+        (
+            parse_sizes,
+            "1MiB..1GiB:x8",
+            "1MiB..1GiB:x8 ends at 512MiB: 1GiB is left out, 1MiB..1GiB:x8,1GiB has it too",
+        ),
+        (
+            parse_sizes,
+            "8B,1kB..5kB:x2",
+            "1kB..5kB:x2 ends at 4kB: 5kB is left out, 1kB..5kB:x2,5kB has it too",
+        ),
         (parse_counts, "2..65:x2", "2..65:x2 ends at 64: 65 is left out, 2..65:x2,65 has it too"),
         (parse_counts, "2..9:3", "2..9:3 ends at 8: 9 is left out, 2..9:3,9 has it too"),
     ],
@@ -112,11 +128,16 @@ def test_an_end_that_a_range_leaves_out_is_named(
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        *((parse_sizes, text) for text in ("1MiB..1GiB:x8,1GiB", "1MiB..1GiB:x2", "1kB..1MB:x10", "1B..2.25B:x1.5")),
+        *(
+            (parse_sizes, text)
+            for text in ("1MiB..1GiB:x8,1GiB", "1MiB..1GiB:x2", "1kB..1MB:x10", "1B..2.25B:x1.5")
+        ),
         *((parse_counts, text) for text in ("2..64", "2..64:x2", "65,2..65:x2", "1..7:3")),
     ],
 )
-def test_a_range_that_has_its_end_says_nothing(parse: Parse, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_range_that_has_its_end_says_nothing(
+    parse: Parse, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level("INFO", logger="simctl"):
         parse(text)
     assert not caplog.messages

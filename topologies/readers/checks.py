@@ -1,4 +1,5 @@
-"""What every reader asks of a file: that it is text of a sane size, and that its ranks can reach each other."""
+"""What every reader asks of a file: that it is text of a sane size, and that its ranks can reach
+each other."""
 
 from __future__ import annotations
 
@@ -23,12 +24,15 @@ def check_text(text: str, name: str) -> str:
         raise InputError(f"{name} is empty: it describes nothing")
     if strange := _UNPRINTABLE.search(text):
         line = text.count("\n", 0, strange.start()) + 1
-        raise InputError(f"{name} line {line}: the character {strange[0]!r} is not text: expected UTF-8")
+        raise InputError(
+            f"{name} line {line}: the character {strange[0]!r} is not text: expected UTF-8"
+        )
     return text
 
 
 def check_connected(topology: Topology, name: str) -> None:
-    """Raises InputError, naming two ranks, when the machine in the file `name` has ranks with no route between them."""
+    """Raises InputError, naming two ranks, when the machine in the file `name` has ranks with no
+    route between them."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 
@@ -41,6 +45,8 @@ def check_connected(topology: Topology, name: str) -> None:
     other = int((part != part[0]).argmax())
     first, last = topology.placement[0], topology.placement[other]
     reached = last in breadth_first_order(graph, first, return_predecessors=False)
-    ends = [f"rank {rank} ({topology.device_names[topology.placement[rank]]})" for rank in (0, other)]
+    ends = [
+        f"rank {rank} ({topology.device_names[topology.placement[rank]]})" for rank in (0, other)
+    ]
     start, end = reversed(ends) if reached else ends
     raise InputError(f"{name}: no route from {start} to {end}: connect them")

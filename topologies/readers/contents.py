@@ -1,4 +1,5 @@
-"""The bytes of a file that a user names: one place for what is refused, and for pipes that nobody writes to."""
+"""The bytes of a file that a user names: one place for what is refused, and for pipes that nobody
+writes to."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ _LONGEST_NAME = 200
 
 
 def contents(path: Path, limit: int) -> bytes:
-    """Up to `limit` + 1 bytes of the file at `path`: more than `limit` are for the caller to refuse.
+    """Up to `limit` + 1 bytes of the file at `path`: more than `limit` are for the caller to
+    refuse.
 
-    A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError when there is no
-    such file, it is a folder, a device or a socket, it cannot be read, or it is a pipe without a writer.
+    A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError
+    when there is no such file, it is a folder, a device or a socket, it cannot be read, or it is a
+    pipe without a writer.
     """
     name = str(path)[:_LONGEST_NAME]
     name = name if name.isprintable() else repr(name)
@@ -51,7 +54,9 @@ def _first(pipe: int, name: str, limit: int) -> bytes:
     except BlockingIOError:
         return b""
     if not begun:
-        raise InputError(f"{name} is a pipe that nobody writes to: start the writer first, or name a file")
+        raise InputError(
+            f"{name} is a pipe that nobody writes to: start the writer first, or name a file"
+        )
     return begun
 
 

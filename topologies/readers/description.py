@@ -1,4 +1,5 @@
-"""A machine as plain values: mappings, lists and text with units, as :mod:`topologies.readers.document` reads them."""
+"""A machine as plain values: mappings, lists and text with units, as
+:mod:`topologies.readers.document` reads them."""
 
 from __future__ import annotations
 
@@ -14,14 +15,20 @@ from topologies.topology import Topology
 
 Content = dict[str, Any]
 
-_USUAL_DEVICE: Content = {"node": -1, "merges": cost_text(0.0), "copies": cost_text(0.0), "in_network": False}
+_USUAL_DEVICE: Content = {
+    "node": -1,
+    "merges": cost_text(0.0),
+    "copies": cost_text(0.0),
+    "in_network": False,
+}
 _USUAL_LINK: Content = {"kind": "link", "latency": "0s", "gap": "0s", "media": [], "assumed": False}
 
 
 def describe(topology: Topology) -> Content:
     """All columns of a machine, to the bit; what is as usual is left out.
 
-    Raises InputError when no file can hold it: a name is not printable, a figure is out of range, it has no ranks.
+    Raises InputError when no file can hold it: a name is not printable, a figure is out of range,
+    it has no ranks.
     """
     if not topology.ranks:
         raise InputError(f"{shown(topology.name)} has no ranks: a file needs at least one")
@@ -78,19 +85,27 @@ def _links(topology: Topology) -> list[Content]:
 def _crossed(topology: Topology) -> list[list[str]]:
     """The shared media of every link, by name."""
     names = [""] * topology.links + list(topology.shared_names)
-    crossed, bounds = [names[medium] for medium in topology.link_media.tolist()], topology.link_indptr.tolist()
+    crossed, bounds = (
+        [names[medium] for medium in topology.link_media.tolist()],
+        topology.link_indptr.tolist(),
+    )
     return [crossed[first + 1 : end] for first, end in pairwise(bounds)]
 
 
 def _rows(columns: Mapping[str, Iterable[object]], usual: Content) -> list[Content]:
     return [
-        {key: value for key, value in zip(columns, row, strict=True) if key not in usual or usual[key] != value}
+        {
+            key: value
+            for key, value in zip(columns, row, strict=True)
+            if key not in usual or usual[key] != value
+        }
         for row in zip(*columns.values(), strict=True)
     ]
 
 
 def _paired(links: list[Content]) -> list[Content]:
-    """The links with each two neighbours that are one another's way back, and else alike, as one."""
+    """The links with each two neighbours that are one another's way back, and else alike, as
+    one."""
     rows: list[Content] = []
     for link in links:
         if rows and rows[-1] == link | {"from": link["to"], "to": link["from"]}:

@@ -32,7 +32,8 @@ _SAYINGS = {
 
 
 def read_document(content: object, place: Place) -> Topology:
-    """The machine that plain values describe. Raises InputError with the first mistake and how many more there are."""
+    """The machine that plain values describe. Raises InputError with the first mistake and how many
+    more there are."""
     document = validated(content, place)
     builder = TopologyBuilder(document.name, paths=document.paths)
     builder.notes += document.notes
@@ -45,7 +46,10 @@ def read_document(content: object, place: Place) -> Topology:
             node=device.node,
             in_network=device.in_network,
         )
-    media = {medium.name: builder.medium(medium.name, medium.bandwidth, medium.gap) for medium in document.media}
+    media = {
+        medium.name: builder.medium(medium.name, medium.bandwidth, medium.gap)
+        for medium in document.media
+    }
     for link in document.links:
         crossed = [media[name] for name in link.media]
         for one, other in link.ends():
@@ -105,10 +109,15 @@ class _Mistakes:
             self.number += 1
 
     def report(self, place: Place) -> None:
-        """Raises InputError if there are any: where and what the first is, and how many more there are."""
+        """Raises InputError if there are any: where and what the first is, and how many more there
+        are."""
         if self.number:
             location, message = self.first
-            more = f" (and {self.number - 1} more mistake{'s' * (self.number > 2)})" if self.number > 1 else ""
+            more = (
+                f" (and {self.number - 1} more mistake{'s' * (self.number > 2)})"
+                if self.number > 1
+                else ""
+            )
             raise InputError(f"{place(location)}: {message}{more}")
 
 
@@ -133,7 +142,10 @@ def _said(wrong: ErrorDetails, location: Location) -> str:
         return _SAYINGS[kind].format(value)
     if kind == "extra_forbidden":
         part = ENTRIES[str(location[0])] if location else Head
-        return f"no such key: there are {', '.join(field.alias or key for key, field in part.model_fields.items())}"
+        return (
+            f"no such key: there are "
+            f"{', '.join(field.alias or key for key, field in part.model_fields.items())}"
+        )
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     return f"{value}: {message[0].lower()}{message[1:]}"
@@ -154,7 +166,10 @@ def _between(document: Document) -> Iterator[Mistake]:
     yield from _doubled(document.links)
     kinds = {device.kind for device in document.devices} | {link.kind for link in document.links}
     if len(kinds) > KINDS:
-        yield (), f"there are {len(kinds)} kinds of devices and links: at most {KINDS} are told apart"
+        yield (
+            (),
+            f"there are {len(kinds)} kinds of devices and links: at most {KINDS} are told apart",
+        )
 
 
 def _repeated(key: str, names: Sequence[str]) -> Iterator[Mistake]:
@@ -181,5 +196,8 @@ def _doubled(links: Sequence[Link]) -> Iterator[Mistake]:
     for number, link in enumerate(links):
         for ends in link.ends() if link.source != link.target else ():
             if ends in met:
-                yield ("links", number), f"a second link from {ends[0]!r} to {ends[1]!r}: one a direction is allowed"
+                yield (
+                    ("links", number),
+                    f"a second link from {ends[0]!r} to {ends[1]!r}: one a direction is allowed",
+                )
             met.add(ends)

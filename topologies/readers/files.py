@@ -16,7 +16,8 @@ LIMIT = 16 * 2**20
 
 
 def read(path: Path) -> Topology:
-    """The machine that `path` describes: `nvidia-smi topo -m`, NCCL's or RCCL's XML, GraphML, or our YAML or JSON.
+    """The machine that `path` describes: `nvidia-smi topo -m`, NCCL's or RCCL's XML, GraphML, or
+    our YAML or JSON.
 
     Raises InputError, in one line that names the place, for what is none of these.
     """
@@ -32,14 +33,18 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
     if not there:
-        raise InputError(f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list")
+        raise InputError(
+            f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list"
+        )
     content = contents(path, LIMIT)
     if len(content) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no topology is larger")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?") from None
+        raise InputError(
+            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
 
 
 def _reader(text: str, suffix: str) -> Callable[[str, str], Topology]:

@@ -1,13 +1,15 @@
 """Machines in files: our own format as YAML or JSON, to the bit, and GraphML.
 
-A file of ours lists devices, the media that links share, and links. Figures are text with units; `merges` and `copies`
-are the bandwidths at which a device merges what it receives (1/γ) and copies; `bandwidth: inf` never holds anything up;
-`both: true` stands for a link and its way back. What is left out is as :mod:`topologies.readers.schema` says.
+A file of ours lists devices, the media that links share, and links. Figures are text with units;
+`merges` and `copies` are the bandwidths at which a device merges what it receives (1/γ) and copies;
+`bandwidth: inf` never holds anything up; `both: true` stands for a link and its way back. What is
+left out is as :mod:`topologies.readers.schema` says.
 
-In GraphML a node has the attributes kind, node, rank, merges, copies and in_network, an edge kind, bandwidth, latency
-and gap, as text with units or as numbers in SI; an edge without bandwidth takes the figures of its kind in
-:mod:`topologies.link_kinds`. An undirected edge is a link in each direction. A name or label stands for a node's id,
-a rank may be several ("0,4"), and an edge's link_number its place among the links. Other attributes are left alone.
+In GraphML a node has the attributes kind, node, rank, merges, copies and in_network, an edge kind,
+bandwidth, latency and gap, as text with units or as numbers in SI; an edge without bandwidth takes
+the figures of its kind in :mod:`topologies.link_kinds`. An undirected edge is a link in each
+direction. A name or label stands for a node's id, a rank may be several ("0,4"), and an edge's
+link_number its place among the links. Other attributes are left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from topologies.topology import Topology
 def to_yaml(topology: Topology) -> str:
     """A machine as YAML, a line a device, medium or link.
 
-    Raises InputError when no file can hold it: a name is not printable, a figure is out of range, it is too large.
+    Raises InputError when no file can hold it: a name is not printable, a figure is out of range,
+    it is too large.
     """
     from topologies.readers import yaml_files
     from topologies.readers.description import describe
@@ -29,7 +32,8 @@ def to_yaml(topology: Topology) -> str:
 
 
 def to_json(topology: Topology) -> str:
-    """A machine as JSON, a line a device, medium or link. Raises InputError as :func:`to_yaml` does."""
+    """A machine as JSON, a line a device, medium or link. Raises InputError as :func:`to_yaml`
+    does."""
     from topologies.readers import json_files
     from topologies.readers.description import describe
 
@@ -37,7 +41,8 @@ def to_json(topology: Topology) -> str:
 
 
 def to_graphml(topology: Topology) -> str:
-    """A machine as GraphML. Raises InputError as :func:`to_yaml` does, and when links share media."""
+    """A machine as GraphML. Raises InputError as :func:`to_yaml` does, and when links share
+    media."""
     from topologies.readers import graphml
 
     return _sized(graphml.dump(topology), topology)
@@ -46,7 +51,8 @@ def to_graphml(topology: Topology) -> str:
 def read_yaml(text: str, name: str) -> Topology:
     """The machine in the text of the YAML file `name`.
 
-    Raises InputError, naming file, line and key of the first mistake, and when two ranks have no route between them.
+    Raises InputError, naming file, line and key of the first mistake, and when two ranks have no
+    route between them.
     """
     from topologies.readers import yaml_files
 
@@ -55,7 +61,8 @@ def read_yaml(text: str, name: str) -> Topology:
 
 
 def read_json(text: str, name: str) -> Topology:
-    """The machine in the text of the JSON file `name`. Raises InputError as :func:`read_yaml` does."""
+    """The machine in the text of the JSON file `name`. Raises InputError as :func:`read_yaml`
+    does."""
     from topologies.readers import json_files
 
     text = check_text(text, name)
@@ -65,7 +72,8 @@ def read_json(text: str, name: str) -> Topology:
 def read_graphml(text: str, name: str) -> Topology:
     """The machine in the text of the GraphML file `name`.
 
-    Raises InputError, naming file and node or edge of the first mistake, and when two ranks have no route between them.
+    Raises InputError, naming file and node or edge of the first mistake, and when two ranks have no
+    route between them.
     """
     from topologies.readers import graphml
     from topologies.readers.document import read_document
@@ -91,5 +99,8 @@ def _read(content: object, text: str, name: str) -> Topology:
 
 def _sized(text: str, topology: Topology) -> str:
     if len(text) > LIMIT:
-        raise InputError(f"{topology.name} with {topology.links} links is a file of more than 16 MiB, which none reads")
+        raise InputError(
+            f"{topology.name} with {topology.links} links is a file of more than 16 MiB, which "
+            f"none reads"
+        )
     return text

@@ -31,21 +31,31 @@ Item = TypeVar("Item")
 
 
 def load(text: str, name: str) -> Content:
-    """What a GraphML document says, in the keys of our own format; numbers without units are SI. Raises InputError."""
+    """What a GraphML document says, in the keys of our own format; numbers without units are SI.
+    Raises InputError."""
     ids, edges = _elements(text, name)
     graph = _graph(text, name)
     _check_nodes(ids, graph, name)
     _check_edges(edges, graph, name)
     usual = graph.graph.get("node_default", {})
     nodes = {node: usual | graph.nodes[node] for node in ids}
-    names = {node: str(data.get("name") or data.get("label") or node).strip() for node, data in nodes.items()}
-    content = {"simctl_topology": VERSION, "name": PurePath(name).stem} | _picked(graph.graph, _GRAPH)
+    names = {
+        node: str(data.get("name") or data.get("label") or node).strip()
+        for node, data in nodes.items()
+    }
+    content = {"simctl_topology": VERSION, "name": PurePath(name).stem} | _picked(
+        graph.graph, _GRAPH
+    )
     lists = {
         "notes": [note for note in str(graph.graph.get("notes", "")).split("\n") if note],
-        "ranks": _ranks(((names[node], data.get("rank", "")) for node, data in nodes.items()), name),
+        "ranks": _ranks(
+            ((names[node], data.get("rank", "")) for node, data in nodes.items()), name
+        ),
         "links": _links(edges, graph, names, name),
     }
-    content["devices"] = [{"name": names[node], **_picked(data, _NODE)} for node, data in nodes.items()]
+    content["devices"] = [
+        {"name": names[node], **_picked(data, _NODE)} for node, data in nodes.items()
+    ]
     return content | {key: values for key, values in lists.items() if values}
 
 
@@ -56,19 +66,27 @@ def place_in(content: Content, name: str) -> Place:
         if len(location) < 2 or location[0] not in ("devices", "links"):
             return f"{name}, {spelt(location)}"
         row = content[str(location[0])][location[1]]
-        part = f"edge {_arrow(row['from'], row['to'])}" if "to" in row else f"node {shown(row['name'])}"
+        part = (
+            f"edge {_arrow(row['from'], row['to'])}"
+            if "to" in row
+            else f"node {shown(row['name'])}"
+        )
         return f"{name}, {part}, {spelt(location[2:])}".removesuffix(", ")
 
     return place
 
 
 def dump(topology: Topology) -> str:
-    """A machine as GraphML, figures in SI. Raises InputError when it has shared media, or no file can hold it."""
+    """A machine as GraphML, figures in SI. Raises InputError when it has shared media, or no file
+    can hold it."""
     import networkx
 
     if topology.shared_names:
         medium = shown(topology.shared_names[0])
-        raise InputError(f"{shown(topology.name)} has shared media ({medium}): GraphML has none, write YAML or JSON")
+        raise InputError(
+            f"{shown(topology.name)} has shared media ({medium}): GraphML has none, write YAML "
+            f"or JSON"
+        )
     content = describe(topology)
     graph: nx.DiGraph[str] = networkx.DiGraph(name=topology.name, paths=topology.paths)
     if topology.notes:
@@ -79,7 +97,11 @@ def dump(topology: Topology) -> str:
         graph.nodes[device]["rank"] = ranks[0] if len(ranks) == 1 else ",".join(map(str, ranks))
     for ends, figures in _figures(topology):
         graph.add_edge(*ends, **figures)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + "\n".join(networkx.generate_graphml(graph)) + "\n"
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        + "\n".join(networkx.generate_graphml(graph))
+        + "\n"
+    )
 
 
 def _elements(text: str, name: str) -> tuple[list[str], list[Ends]]:
@@ -90,12 +112,20 @@ def _elements(text: str, name: str) -> tuple[list[str], list[Ends]]:
     try:
         root = fromstring(text, forbid_dtd=True)
     except DefusedXmlException:
-        raise InputError(f"{name} defines a document type or entities: expected GraphML without them") from None
+        raise InputError(
+            f"{name} defines a document type or entities: expected GraphML without them"
+        ) from None
     except ParseError as error:
-        raise InputError(f"{name} line {error.position[0]}: {str(error).partition(':')[0]}: expected GraphML") from None
+        raise InputError(
+            f"{name} line {error.position[0]}: {str(error).partition(':')[0]}: expected GraphML"
+        ) from None
     elements = [(str(element.tag).rpartition("}")[2], element) for element in root.iter()]
     nodes = [element.get("id", "") for tag, element in elements if tag == "node"]
-    return nodes, [(element.get("source", ""), element.get("target", "")) for tag, element in elements if tag == "edge"]
+    return nodes, [
+        (element.get("source", ""), element.get("target", ""))
+        for tag, element in elements
+        if tag == "edge"
+    ]
 
 
 def _graph(text: str, name: str) -> Any:
@@ -105,27 +135,39 @@ def _graph(text: str, name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return networkx.parse_graphml(text)
-    except Exception as error:  # It lets a KeyError, an AttributeError, ... escape where GraphML breaks its rules.
-        raise InputError(f"{name} cannot be read as GraphML: {shown(str(error))} ({type(error).__name__})") from None
+    # It lets a KeyError, an AttributeError, ... escape where GraphML breaks its rules.
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be read as GraphML: {shown(str(error))} ({type(error).__name__})"
+        ) from None
 
 
 def _check_nodes(ids: list[str], graph: Any, name: str) -> None:
-    """Networkx adds a node that only an edge names, joins two of one id, and leaves out nested and second graphs."""
+    """Networkx adds a node that only an edge names, joins two of one id, and leaves out nested and
+    second graphs."""
     nodes = set(ids)
     if (twice := _repeated(ids)) is not None:
         raise InputError(f"{name}: node {shown(twice)} is there twice: ids are unique")
     if missing := [node for node in graph.nodes if node not in nodes]:
         raise InputError(f"{name}: an edge ends at {shown(missing[0])}: there is no such node")
     if left_out := [node for node in ids if node not in graph]:
-        raise InputError(f"{name}: node {shown(left_out[0])} is in a nested or a second graph: expected one graph")
+        raise InputError(
+            f"{name}: node {shown(left_out[0])} is in a nested or a second graph: expected one "
+            f"graph"
+        )
 
 
 def _check_edges(edges: list[Ends], graph: Any, name: str) -> None:
     alike = edges if graph.is_directed() else [(min(ends), max(ends)) for ends in edges]
     if (twice := _repeated(alike)) is not None:
-        raise InputError(f"{name}: edge {_arrow(*twice)} is there twice: write one with the bandwidth of both")
+        raise InputError(
+            f"{name}: edge {_arrow(*twice)} is there twice: write one with the bandwidth of both"
+        )
     if left_out := [ends for ends in edges if not graph.has_edge(*ends)]:
-        raise InputError(f"{name}: edge {_arrow(*left_out[0])} is in a nested or a second graph: expected one graph")
+        raise InputError(
+            f"{name}: edge {_arrow(*left_out[0])} is in a nested or a second graph: expected one "
+            f"graph"
+        )
 
 
 def _repeated(items: Iterable[Item]) -> Item | None:
@@ -142,8 +184,15 @@ def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> l
     usual, links = graph.graph.get("edge_default", {}), []
     for one, other in edges:
         data = usual | graph.edges[one, other]
-        link = {"from": names[one], "to": names[other], **_picked(data, _EDGE), "both": not graph.is_directed()}
-        number = _whole(data.get("link_number", len(edges)), f"{name}, edge {_arrow(one, other)}, link_number")
+        link = {
+            "from": names[one],
+            "to": names[other],
+            **_picked(data, _EDGE),
+            "both": not graph.is_directed(),
+        }
+        number = _whole(
+            data.get("link_number", len(edges)), f"{name}, edge {_arrow(one, other)}, link_number"
+        )
         links.append((number, link if "bandwidth" in link else _assumed(link, name)))
     return [link for _, link in sorted(links, key=itemgetter(0))]
 
@@ -170,8 +219,17 @@ def _ranks(given: Iterable[tuple[str, object]], name: str) -> list[str]:
     placed.sort(key=itemgetter(0))
     for expected, (rank, device) in enumerate(placed):
         if rank != expected:
-            problem = "is there twice" if rank < expected else f"follows {expected - 1}" if expected else "is the first"
-            raise InputError(f"{name}, node {shown(device)}: rank {rank} {problem}: ranks are 0, 1, 2, ... once each")
+            problem = (
+                "is there twice"
+                if rank < expected
+                else f"follows {expected - 1}"
+                if expected
+                else "is the first"
+            )
+            raise InputError(
+                f"{name}, node {shown(device)}: rank {rank} {problem}: ranks are 0, 1, 2, ... "
+                f"once each"
+            )
     return [device for _, device in placed]
 
 
@@ -183,7 +241,11 @@ def _whole(value: object, what: str) -> int:
 
 def _picked(data: dict[str, Any], keys: Iterable[str]) -> Content:
     """The values of those keys that have one, numbers as text with units."""
-    return {key: _with_unit(data[key], _UNITS.get(key)) for key in keys if data.get(key) not in (None, "")}
+    return {
+        key: _with_unit(data[key], _UNITS.get(key))
+        for key in keys
+        if data.get(key) not in (None, "")
+    }
 
 
 def _with_unit(value: Any, unit: str | None) -> Any:
@@ -204,7 +266,8 @@ def _ranks_of(topology: Topology) -> dict[str, list[int]]:
 
 
 def _figures(topology: Topology) -> Iterator[tuple[Ends, Content]]:
-    """Every link's ends and attributes. Edges are written by their source, so that a link says its number."""
+    """Every link's ends and attributes. Edges are written by their source, so that a link says its
+    number."""
     columns = (
         topology.source.tolist(),
         topology.target.tolist(),
@@ -218,5 +281,10 @@ def _figures(topology: Topology) -> Iterator[tuple[Ends, Content]]:
         ends = topology.device_names[source], topology.device_names[target]
         yield (
             ends,
-            {"link_number": link, **dict(zip(("kind", "bandwidth", "latency", "gap", "assumed"), values, strict=True))},
+            {
+                "link_number": link,
+                **dict(
+                    zip(("kind", "bandwidth", "latency", "gap", "assumed"), values, strict=True)
+                ),
+            },
         )

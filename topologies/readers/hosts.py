@@ -1,8 +1,10 @@
-"""What hosts have in common, whoever describes them: PCIe, sockets and NVSwitches, with figures from a table.
+"""What hosts have in common, whoever describes them: PCIe, sockets and NVSwitches, with figures
+from a table.
 
-NCCL counts one time for a step over PCIe, whatever the step crosses. So all of its α stands at its two ends, the links
-of GPUs and NICs, and none at switches and bridges. That also keeps routes where they belong: GPUs pass nothing on, so
-the way over PCIe between two GPUs has to be longer than an NVLink between them, and shorter than two by way of a third.
+NCCL counts one time for a step over PCIe, whatever the step crosses. So all of its α stands at its
+two ends, the links of GPUs and NICs, and none at switches and bridges. That also keeps routes where
+they belong: GPUs pass nothing on, so the way over PCIe between two GPUs has to be longer than an
+NVLink between them, and shorter than two by way of a third.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ REDUCING = ("nvlink4", "nvlink5")
 
 
 def kind_named(option: str, given: str | None, inferred: str) -> str:
-    """The kind of link that is given, or else the inferred one. Raises InputError where the two are not alike."""
+    """The kind of link that is given, or else the inferred one. Raises InputError where the two are
+    not alike."""
     if given is None:
         return inferred
     kind = LINKS[inferred].kind
@@ -41,7 +44,8 @@ def plug(
     end: bool,
     assumed: bool = True,
 ) -> None:
-    """A PCIe link of `bandwidth` bytes/s, by default that of its kind; α only at an `end` of steps."""
+    """A PCIe link of `bandwidth` bytes/s, by default that of its kind; α only at an `end` of
+    steps."""
     builder.connect(
         device,
         into,
@@ -55,17 +59,32 @@ def plug(
 def join_sockets(builder: TopologyBuilder, cpus: Sequence[str], socket: LinkKind) -> None:
     """A link between every two CPUs."""
     for one, other in combinations(cpus, 2):
-        builder.connect(one, other, bandwidth=socket.bandwidth, latency=socket.latency, kind=socket.kind, assumed=True)
+        builder.connect(
+            one,
+            other,
+            bandwidth=socket.bandwidth,
+            latency=socket.latency,
+            kind=socket.kind,
+            assumed=True,
+        )
 
 
 def join_by_nvswitch(
-    builder: TopologyBuilder, name: str, bandwidth: Mapping[str, float], nvlink: str, *, node: int = 0
+    builder: TopologyBuilder,
+    name: str,
+    bandwidth: Mapping[str, float],
+    nvlink: str,
+    *,
+    node: int = 0,
 ) -> None:
-    """All NVSwitches as one that does not block, and what each GPU has towards them (bytes/s); half of α each way."""
+    """All NVSwitches as one that does not block, and what each GPU has towards them (bytes/s); half
+    of α each way."""
     kind = LINKS[nvlink]
     builder.device(name, "nvswitch", node=node, in_network=nvlink in REDUCING)
     for gpu, total in bandwidth.items():
-        builder.connect(gpu, name, bandwidth=total, latency=kind.latency / 2, kind=kind.kind, assumed=True)
+        builder.connect(
+            gpu, name, bandwidth=total, latency=kind.latency / 2, kind=kind.kind, assumed=True
+        )
 
 
 def assumption(what: str, name: str, reason: str) -> str:

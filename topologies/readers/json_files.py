@@ -13,7 +13,9 @@ _LONGEST_NUMBER = 20
 def load(text: str, name: str) -> object:
     """What a JSON document says. Raises InputError."""
     try:
-        return json.loads(text, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_constant)
+        return json.loads(
+            text, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_constant
+        )
     except json.JSONDecodeError as error:
         raise InputError(f"{name} line {error.lineno}: {error.msg}: expected JSON") from None
     except InputError as error:
@@ -24,7 +26,11 @@ def load(text: str, name: str) -> object:
 
 def dump(content: dict[str, object]) -> str:
     """A mapping as JSON; every device, medium and link is a line."""
-    return "{\n" + ",\n".join(f" {_text(key)}: {_block(value)}" for key, value in content.items()) + "\n}\n"
+    return (
+        "{\n"
+        + ",\n".join(f" {_text(key)}: {_block(value)}" for key, value in content.items())
+        + "\n}\n"
+    )
 
 
 def _block(value: object) -> str:
@@ -47,9 +53,13 @@ def _mapping(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _whole(digits: str) -> int:
     if len(digits) > _LONGEST_NUMBER:
-        raise InputError(f"{digits[:_LONGEST_NUMBER]}... is larger than any number that is used here")
+        raise InputError(
+            f"{digits[:_LONGEST_NUMBER]}... is larger than any number that is used here"
+        )
     return int(digits)
 
 
 def _constant(word: str) -> object:
-    raise InputError(f'{word} is no number that JSON knows: write quantities as text, like "50GB/s"')
+    raise InputError(
+        f'{word} is no number that JSON knows: write quantities as text, like "50GB/s"'
+    )

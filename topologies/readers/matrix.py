@@ -39,8 +39,9 @@ _SEEMS = re.compile(r"\bGPU\d{1,4}[ \t\xa0|`*]+(?:X|NV[1-9]\d?|PIX|PXB|PHB|NODE|
 class Matrix(NamedTuple):
     """n devices; `level`, `nvlinks` and `lines` have shape (n, n).
 
-    `lines` holds the line of each cell, 0 where the row is missing and the cell is mirrored; `affinity` says for each
-    device what it has in common with others of its CPU, None where the file does not.
+    `lines` holds the line of each cell, 0 where the row is missing and the cell is mirrored;
+    `affinity` says for each device what it has in common with others of its CPU, None where the
+    file does not.
     """
 
     file: str
@@ -74,7 +75,8 @@ def looks_like(text: str) -> bool:
 
 
 def parse(text: str, file: str) -> Matrix:
-    """The first matrix of a text. Raises InputError that names the file, the line and the column."""
+    """The first matrix of a text. Raises InputError that names the file, the line and the
+    column."""
     if len(text) > LIMIT:
         raise InputError(f"{file} is larger than 16 MiB")
     lines = lines_of(text)
@@ -100,7 +102,9 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
         if label in rows:
             _check_row(file, label, rows[label], columns, lines)
         elif GPU.fullmatch(label):
-            raise InputError(f"{file}: the row of {label} is missing: there is a column of that name")
+            raise InputError(
+                f"{file}: the row of {label} is missing: there is a column of that name"
+            )
     level, nvlinks, places = _cells(rows, columns)
     names = _names(lines, columns, file)
     matrix = Matrix(file, columns, names, level, nvlinks, places, _affinities(rows, heading))
@@ -112,19 +116,26 @@ def _check_cells(matrix: Matrix) -> None:
     """Raises InputError unless the two cells of a pair say the same, and NVLinks of GPUs only."""
     level, nvlinks = matrix.level, matrix.nvlinks
     for row, column in np.argwhere((level != level.T) | (nvlinks != nvlinks.T)):
-        cells = (f"{matrix.said(*ends)} at {matrix.place(*ends)}" for ends in ((row, column), (column, row)))
+        cells = (
+            f"{matrix.said(*ends)} at {matrix.place(*ends)}"
+            for ends in ((row, column), (column, row))
+        )
         raise InputError(f"{matrix.file}: {', but '.join(cells)}: the two are one link")
     others = np.setdiff1d(np.arange(len(level)), matrix.gpus)
     for row, place in np.argwhere(nvlinks[:, others] > 0):
         cell = matrix.place(row, others[place])
-        raise InputError(f"{matrix.file} {cell}: {matrix.said(row, others[place])}: NVLinks join GPUs only")
+        raise InputError(
+            f"{matrix.file} {cell}: {matrix.said(row, others[place])}: NVLinks join GPUs only"
+        )
 
 
 def _check_row(file: str, label: str, row: Row, columns: Sequence[str], lines: list[str]) -> None:
     """Raises InputError unless a row has a link in every column, X in its own only."""
     if mistake := _mistake(label, row, columns):
         blank = _blank(label, lines[row.line - 1], columns)
-        where = f"line {row.line}, column {blank}: the cell is empty: {_RIGHT}" if blank else mistake
+        where = (
+            f"line {row.line}, column {blank}: the cell is empty: {_RIGHT}" if blank else mistake
+        )
         raise InputError(f"{file} {where}")
 
 
@@ -134,12 +145,22 @@ def _mistake(label: str, row: Row, columns: Sequence[str]) -> str | None:
         if not is_link(word):
             return f"{place}: {shown(word)} is no link: {_RIGHT}"
         if (word == "X") != (column == label):
-            return f"{place}: {word} in the row of {label}: X is right where a device meets itself, and only there"
+            return (
+                f"{place}: {word} in the row of {label}: X is right where a device meets itself, "
+                f"and only there"
+            )
     if len(row.words) < len(columns):
         missing = columns[len(row.words)]
-        return f"line {row.lines[-1]}, column {missing}: the row of {label} ends before it: {_RIGHT}"
-    if len(row.words) > len(columns) or (row.rest and is_link(row.rest[0]) and row.rest[0] not in SILENT):
-        return f"line {row.line}: the row of {label} has more than {len(columns)} cells, as many as there are columns"
+        return (
+            f"line {row.lines[-1]}, column {missing}: the row of {label} ends before it: {_RIGHT}"
+        )
+    if len(row.words) > len(columns) or (
+        row.rest and is_link(row.rest[0]) and row.rest[0] not in SILENT
+    ):
+        return (
+            f"line {row.line}: the row of {label} has more than {len(columns)} cells, as many as "
+            f"there are columns"
+        )
     return None
 
 
@@ -169,7 +190,10 @@ def _cells(rows: dict[str, Row], columns: Sequence[str]) -> tuple[Ints, Ints, In
 
 def _affinities(rows: dict[str, Row], heading: Heading) -> tuple[str | None, ...]:
     """For each device its NUMA node, or else its CPUs, or None."""
-    return tuple(affinity(rows[label].rest, heading.affinities) if label in rows else None for label in heading.columns)
+    return tuple(
+        affinity(rows[label].rest, heading.affinities) if label in rows else None
+        for label in heading.columns
+    )
 
 
 def _names(lines: list[str], columns: tuple[str, ...], file: str) -> tuple[str, ...]:
@@ -180,8 +204,13 @@ def _names(lines: list[str], columns: tuple[str, ...], file: str) -> tuple[str, 
         words = words_of(line) if ":" in line else []
         if len(words) == 2 and words[0] in labels and is_name(words[1]):
             legend.setdefault(labels[words[0]], words[1])
-    names = tuple(legend.get(column, column.lower() if LABEL.fullmatch(column) else column) for column in columns)
+    names = tuple(
+        legend.get(column, column.lower() if LABEL.fullmatch(column) else column)
+        for column in columns
+    )
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise InputError(f"{file}: two columns are the device {name}: each has a name of its own")
+            raise InputError(
+                f"{file}: two columns are the device {name}: each has a name of its own"
+            )
     return names

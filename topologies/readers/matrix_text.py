@@ -1,7 +1,7 @@
 """The text that `nvidia-smi topo -m` prints, in whatever shape it was copied, as rows of words.
 
-Tabs, aligned columns and markdown tables are read alike. Rows may go on in the next line; before, between and after
-them may stand anything else.
+Tabs, aligned columns and markdown tables are read alike. Rows may go on in the next line; before,
+between and after them may stand anything else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _LINK = re.compile("|".join((r"NV[1-9]\d{0,2}", *LEVELS, *SILENT)))
 _LINKS = re.compile(rf"(?:{_LINK.pattern})+")
 _AFFINITY = re.compile(r"[\d,-]+|N/A")
 _RULE = re.compile(r"[-:=+]+")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*|[()#].|.)?|[\x00-\x08\x0e-\x1f\x7f\u200b\ufeff]")
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*|[()#].|.)?|[\x00-\x08\x0e-\x1f\x7f\u200b\ufeff]"
+)
 _FRAMES = str.maketrans(dict.fromkeys("|│┃`*", " "))
 
 
@@ -82,11 +84,20 @@ def start_of(lines: list[str], file: str) -> tuple[int, int]:
     first = next((number for number, line in enumerate(lines) if _begins_matrix(line)), None)
     if first is None:
         raise InputError(f"{file}: no matrix of nvidia-smi topo -m: a row begins like GPU0 X NV18")
-    top = next((number for number in range(first - 1, -1, -1) if _is_heading(words_of(lines[number]))), None)
+    top = next(
+        (number for number in range(first - 1, -1, -1) if _is_heading(words_of(lines[number]))),
+        None,
+    )
     if top is None:
-        raise InputError(f"{file} line {first + 1}: a row without a heading: the columns are named above it")
+        raise InputError(
+            f"{file} line {first + 1}: a row without a heading: the columns are named above it"
+        )
     highest = max(0, top - MOST)
-    while top > highest and GPU.match(lines[top - 1].lstrip()) and _is_heading(words_of(lines[top - 1])):
+    while (
+        top > highest
+        and GPU.match(lines[top - 1].lstrip())
+        and _is_heading(words_of(lines[top - 1]))
+    ):
         top -= 1
     return top, first
 
@@ -94,9 +105,13 @@ def start_of(lines: list[str], file: str) -> tuple[int, int]:
 def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
     """What the lines above the first row name."""
     end = _heading_end(lines, top, first)
-    words = [word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)]
+    words = [
+        word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)
+    ]
     start = next((number for number, word in enumerate(words) if GPU.fullmatch(word)), len(words))
-    others = (number for number in range(start, len(words)) if _is_other(words[number : number + 2]))
+    others = (
+        number for number in range(start, len(words)) if _is_other(words[number : number + 2])
+    )
     columns = tuple(words[start : next(others, len(words))])
     _check_columns(columns, f"{file} line {top + 1}")
     affinities = tuple(word for word, after in pairwise(words) if after == "Affinity")
@@ -113,8 +128,13 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
         if _are_cells(words[start + 1 :][: len(labels)]):
             label = words[start]
             if label in rows:
-                raise InputError(f"{file} line {number + 1}: a second row of {label}, see line {rows[label].line}")
-            row = rows[label] = Row(number + 1, rest=words[:start] if heading.affinity_first else [])
+                raise InputError(
+                    f"{file} line {number + 1}: a second row of {label}, see line "
+                    f"{rows[label].line}"
+                )
+            row = rows[label] = Row(
+                number + 1, rest=words[:start] if heading.affinity_first else []
+            )
             _fill(row, words[start + 1 :], number + 1, heading)
         elif row and words and _goes_on(row, words[0], heading):
             _fill(row, words, number + 1, heading)
@@ -124,25 +144,38 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
 
 
 def unbroken(lines: list[str], top: int, first: int) -> list[str]:
-    """The lines as they were before a terminal broke those of the matrix at its width, and empty ones for the rest."""
+    """The lines as they were before a terminal broke those of the matrix at its width, and empty
+    ones for the rest."""
     blank = (number for number in range(first, len(lines)) if not lines[number])
     end = min(next(blank, len(lines)), top + _MOST_LINES)
     width, below = max(map(len, lines[top:end])), _heading_end(lines, top, first)
-    labels = set(words_of("".join(line if len(line) == width else f"{line} " for line in lines[top:below])))
+    labels = set(
+        words_of("".join(line if len(line) == width else f"{line} " for line in lines[top:below]))
+    )
     parts: dict[int, list[str]] = {}
     start = top
     for number in range(top, end):
         line = lines[number]
-        begins = number >= below and (line[:1].isspace() or not labels.isdisjoint(words_of(line)[:1]))
+        begins = number >= below and (
+            line[:1].isspace() or not labels.isdisjoint(words_of(line)[:1])
+        )
         if begins or number == top or len(lines[number - 1]) < width:
             start = number
         parts.setdefault(start, []).append(line)
-    return [*lines[:top], *("".join(parts.get(number, ())) for number in range(top, end)), *lines[end:]]
+    return [
+        *lines[:top],
+        *("".join(parts.get(number, ())) for number in range(top, end)),
+        *lines[end:],
+    ]
 
 
 def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
     """The NUMA node that stands beside a row, or else the CPUs, or None."""
-    said = {kind: word for kind, word in zip(affinities, words, strict=False) if _AFFINITY.fullmatch(word)}
+    said = {
+        kind: word
+        for kind, word in zip(affinities, words, strict=False)
+        if _AFFINITY.fullmatch(word)
+    }
     return next((said[kind] for kind in ("NUMA", "CPU") if said.get(kind, "N/A") != "N/A"), None)
 
 
@@ -160,7 +193,10 @@ def _begins_matrix(line: str) -> bool:
 
 
 def _heading_end(lines: list[str], top: int, first: int) -> int:
-    return next((number for number in range(top, first) if any(map(is_link, words_of(lines[number])))), first)
+    return next(
+        (number for number in range(top, first) if any(map(is_link, words_of(lines[number])))),
+        first,
+    )
 
 
 def _is_other(words: Sequence[str]) -> bool:
@@ -172,11 +208,16 @@ def _check_columns(columns: Sequence[str], place: str) -> None:
     if not columns:
         raise InputError(f"{place}: no columns: they are called GPU0, GPU1, NIC0 or mlx5_0")
     if len(columns) > MOST:
-        raise InputError(f"{place}: {len(columns)} columns are more than any machine has: at most {MOST} are read")
+        raise InputError(
+            f"{place}: {len(columns)} columns are more than any machine has: at most {MOST} are "
+            f"read"
+        )
     known: set[str] = set()
     for column in columns:
         if not is_name(column):
-            raise InputError(f"{place}: {shown(column)} names no device: columns are called GPU0, NIC0 or mlx5_0")
+            raise InputError(
+                f"{place}: {shown(column)} names no device: columns are called GPU0, NIC0 or mlx5_0"
+            )
         if column in known:
             raise InputError(f"{place}: column {column} is there twice: each device has one")
         known.add(column)
@@ -195,7 +236,8 @@ def _goes_on(row: Row, word: str, heading: Heading) -> bool:
 
 
 def _fill(row: Row, words: list[str], line: int, heading: Heading) -> None:
-    """Add the words of a line to a row; where columns ran into each other, one word is several links."""
+    """Add the words of a line to a row; where columns ran into each other, one word is several
+    links."""
     for place, word in enumerate(words):
         if len(row.words) >= len(heading.columns):
             row.rest += words[place:]

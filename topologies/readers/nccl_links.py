@@ -1,4 +1,5 @@
-"""NVLinks, XGMI and C2C of a topology file of NCCL or RCCL: what leads from GPU to GPU, to NVSwitches and to CPUs."""
+"""NVLinks, XGMI and C2C of a topology file of NCCL or RCCL: what leads from GPU to GPU, to
+NVSwitches and to CPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ MOST = 1024
 """Links of a GPU to one other device."""
 _GENERATIONS = ((100, "nvlink5"), (90, "nvlink4"), (80, "nvlink3"), (70, "nvlink2"), (0, "nvlink1"))
 """The NVLinks of GPUs by the least `sm`: NCCL src/graph/topo.h, ncclTopoNVLinkBw."""
-_XGMI = {"906": "xgmi1", "908": "xgmi1", "90a": "xgmi2", "910": "xgmi2", "94": "xgmi3", "95": "xgmi3"}
+_XGMI = {
+    "906": "xgmi1",
+    "908": "xgmi1",
+    "90a": "xgmi2",
+    "910": "xgmi2",
+    "94": "xgmi3",
+    "95": "xgmi3",
+}
 """The XGMI of GPUs by how `gcn` begins; RCCL wrote 910 for gfx90a."""
 _LATEST_XGMI = "xgmi3"
 
@@ -29,7 +37,8 @@ class _Pair:
 
 @dataclass
 class Nvlinks:
-    """Links by the names of GPUs: to each other, and in bytes/s to NVSwitches, to their CPU by NVLink, and by C2C."""
+    """Links by the names of GPUs: to each other, and in bytes/s to NVSwitches, to their CPU by
+    NVLink, and by C2C."""
 
     pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict)
     switched: dict[str, float] = field(default_factory=dict)
@@ -55,7 +64,10 @@ class Nvlinks:
         for name, reason in self.reasons.items():
             yield assumption("XGMI" if name.startswith("xgmi") else "NVLink", name, reason)
         if self.dangling:
-            yield f"{self.dangling} links lead to GPUs that are not in the file, as of a job on some of them: left out"
+            yield (
+                f"{self.dangling} links lead to GPUs that are not in the file, as of a job on "
+                f"some of them: left out"
+            )
         for found in (self.turned, self.doubtful):
             yield from first_of(found)
 
@@ -63,7 +75,8 @@ class Nvlinks:
 def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
     """The links of all GPUs, of the NVLinks that are `given` or of those that `sm` tells.
 
-    Raises InputError for links to what is not there, and for links of which the two ends tell different numbers.
+    Raises InputError for links to what is not there, and for links of which the two ends tell
+    different numbers.
     """
     links = Nvlinks()
     for part, gpu in ((part, part.gpu) for part in parts.gpus):
@@ -76,17 +89,25 @@ def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
                 links.reasons.setdefault(name, reason)
                 _add_link(links, parts, part, element, name)
     _turn_own(links)
-    doubtful = {part.name for part in parts.gpus if (part.host, busid_of(part.element, "busid")) in parts.doubtful}
+    doubtful = {
+        part.name
+        for part in parts.gpus
+        if (part.host, busid_of(part.element, "busid")) in parts.doubtful
+    }
     for (one, other), pair in list(links.pairs.items()):
         back = links.pairs.get((other, one))
         if back is not None and back.count == pair.count:
             continue
         if doubtful & {one, other}:
             del links.pairs[one, other]
-            links.doubtful.append(f"links from {one} to {other}, of which several GPUs have the bus id, are left out")
+            links.doubtful.append(
+                f"links from {one} to {other}, of which several GPUs have the bus id, are left out"
+            )
         else:
             listed = f"{back.count} (line {back.element.line})" if back else "none"
-            raise pair.element.mistake("count", f"{pair.count} to {other} in all, which has {listed} back")
+            raise pair.element.mistake(
+                "count", f"{pair.count} to {other} in all, which has {listed} back"
+            )
     return links
 
 
@@ -96,23 +117,34 @@ def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
         if one < other:
             kind = LINKS[pair.kind]
             total = pair.count * kind.bandwidth
-            builder.connect(one, other, bandwidth=total, latency=kind.latency, kind=kind.kind, assumed=True)
+            builder.connect(
+                one, other, bandwidth=total, latency=kind.latency, kind=kind.kind, assumed=True
+            )
     if links.switched:
         latest = max(name for name in links.reasons if name.startswith("nvlink"))
-        join_by_nvswitch(builder, "nvswitch", links.switched, latest, node=0 if len(parts.hosts) == 1 else -1)
+        join_by_nvswitch(
+            builder, "nvswitch", links.switched, latest, node=0 if len(parts.hosts) == 1 else -1
+        )
     latency = LINKS["c2c"].latency
     for part in parts.gpus:
         if part.name in links.c2c:
-            builder.connect(part.name, part.cpu, bandwidth=links.c2c[part.name], latency=latency, kind="c2c")
+            builder.connect(
+                part.name, part.cpu, bandwidth=links.c2c[part.name], latency=latency, kind="c2c"
+            )
         elif part.name in links.to_cpu:
             total = links.to_cpu[part.name]
-            builder.connect(part.name, part.cpu, bandwidth=total, latency=latency, kind="nvlink", assumed=True)
+            builder.connect(
+                part.name, part.cpu, bandwidth=total, latency=latency, kind="nvlink", assumed=True
+            )
 
 
 def _turn_own(links: Nvlinks) -> None:
-    """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if there is just one."""
+    """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if
+    there is just one."""
     for name, own in links.own.items():
-        lonely = [one for (one, other) in links.pairs if other == name and (name, one) not in links.pairs]
+        lonely = [
+            one for (one, other) in links.pairs if other == name and (name, one) not in links.pairs
+        ]
         alike = [one for one in lonely if links.pairs[one, name].count == own.count]
         said = f"{name} has {own.count} links to itself"
         if len(alike) == 1:
@@ -136,18 +168,26 @@ def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: 
     elif isinstance(target, Part):
         links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
     else:
-        _add(links.switched if target == "nvswitch" else links.to_cpu, part, count * LINKS[kind].bandwidth)
+        _add(
+            links.switched if target == "nvswitch" else links.to_cpu,
+            part,
+            count * LINKS[kind].bandwidth,
+        )
 
 
 def _target(parts: Parts, part: Part, element: Element) -> Part | str | None:
-    """The GPU that a link leads to, "nvswitch" or "cpu"; None if it is not there. Raises InputError if it is no GPU."""
+    """The GPU that a link leads to, "nvswitch" or "cpu"; None if it is not there. Raises InputError
+    if it is no GPU."""
     target_class = class_of(element, "tclass")
     if target_class.startswith("0x068001"):
         return "cpu"
     if target_class.startswith("0x0680"):
         return "nvswitch"
     if target_class and not target_class.startswith(("0x03", "0x12")):
-        raise element.mistake("tclass", "it is the class of a GPU (0x0302), an NVSwitch (0x068000) or a CPU (0x068001)")
+        raise element.mistake(
+            "tclass",
+            "it is the class of a GPU (0x0302), an NVSwitch (0x068000) or a CPU (0x068001)",
+        )
     key = part.host, busid_of(element, "target")
     if key in parts.switches:
         return "nvswitch"
@@ -162,11 +202,15 @@ def _nvlink_of(gpu: Element, given: str | None) -> tuple[str, str]:
     if given:
         return given, "as asked for"
     generation = gpu.whole("sm", 0, 9999)
-    return next(name for least, name in _GENERATIONS if generation >= least), f"as usual for sm {generation}"
+    return next(
+        name for least, name in _GENERATIONS if generation >= least
+    ), f"as usual for sm {generation}"
 
 
 def _xgmi_of(gpu: Element) -> tuple[str, str]:
     """The kind of the XGMI links of a <gpu>, and why."""
     gcn = gpu.text("gcn", "unknown")
     model = gcn.lower().removeprefix("gfx")
-    return next((name for start, name in _XGMI.items() if model.startswith(start)), _LATEST_XGMI), f"as usual for {gcn}"
+    return next(
+        (name for start, name in _XGMI.items() if model.startswith(start)), _LATEST_XGMI
+    ), f"as usual for {gcn}"

@@ -25,7 +25,8 @@ _WITHIN = {
 }
 """What belongs in what; other elements are passed over, with all that is in them."""
 _GPUS, _NICS, _BRIDGES, _NVSWITCHES = ("0x03", "0x12"), "0x02", "0x0604", "0x0680"
-"""How PCI classes of displays and accelerators, networks, bridges to PCIe and other bridges begin."""
+"""How PCI classes of displays and accelerators, networks, bridges to PCIe and other bridges
+begin."""
 _BUSID = re.compile(r"[0-9a-f]{1,8}:[0-9a-f]{1,4}(?::[0-9a-f]{1,4})?(?:\.[0-9a-f]{1,2})?", re.ASCII)
 _CLASS = re.compile(r"0x[0-9a-f]{2,8}", re.ASCII)
 
@@ -70,7 +71,8 @@ class Port(NamedTuple):
 
 @dataclass
 class Parts:
-    """All parts, in the order of the file. A file may describe several hosts: names then begin with "node0."."""
+    """All parts, in the order of the file. A file may describe several hosts: names then begin with
+    "node0."."""
 
     hosts: list[str] = field(default_factory=list)
     cpus: list[Cpu] = field(default_factory=list)
@@ -82,7 +84,8 @@ class Parts:
     described: bool = False
     """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
     classless: bool = False
-    """Whether no <pci> says what it is, so that all that nothing is plugged into are taken for GPUs."""
+    """Whether no <pci> says what it is, so that all that nothing is plugged into are taken for
+    GPUs."""
     repeated: dict[str, list[str]] = field(default_factory=dict)
     """What the file gives twice though there is one of it: sentences by the sort of it."""
     doubtful: set[tuple[int, str]] = field(default_factory=set)
@@ -100,25 +103,32 @@ class Parts:
 
 
 def first_of(notes: list[str]) -> list[str]:
-    """The first note, which says how many more there are; a large file may have thousands of a sort."""
+    """The first note, which says how many more there are; a large file may have thousands of a
+    sort."""
     return [f"{notes[0]} (and {len(notes) - 1} more)"] if len(notes) > 1 else notes
 
 
 def survey(root: Element) -> Parts:
-    """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what they have to be."""
+    """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what
+    they have to be."""
     if root.tag != "system":
         expected = "expected <system>, as NCCL_TOPO_DUMP_FILE writes it"
         raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
     elements = list(_checked(root))
     described = any(element.tag == "gpu" for element in elements)
-    inside = any(element.attributes.get("class") or element.tag in ("gpu", "nic") for element in elements)
+    inside = any(
+        element.attributes.get("class") or element.tag in ("gpu", "nic") for element in elements
+    )
     hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
     surveyor = _Surveyor(Parts(hosts, described=described, classless=not inside))
     for cpu in root.within("cpu"):
         surveyor.add_cpu(cpu)
     parts = surveyor.parts
     if not parts.gpus:
-        expected = "expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what NCCL_TOPO_DUMP_FILE writes"
+        expected = (
+            "expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what NCCL_TOPO_DUMP_FILE "
+            "writes"
+        )
         raise InputError(f"{root.file}: no GPU: {expected}")
     surveyor.add_ports()
     return parts
@@ -134,7 +144,9 @@ def _checked(root: Element) -> Iterator[Element]:
         for child in known:
             if element.tag not in _WITHIN[child.tag]:
                 place = f"it belongs in <{'> or <'.join(_WITHIN[child.tag])}>"
-                raise InputError(f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}")
+                raise InputError(
+                    f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}"
+                )
         waiting += known
 
 
@@ -181,7 +193,8 @@ class _Surveyor:
             self.parts.ports.append(Port(name, part, net))
 
     def _part(self, host: int, element: Element, above: str, cpu: str) -> Part | None:
-        """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in communication."""
+        """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in
+        communication."""
         if element.tag == "nic":
             return self._named(f"nic{self._next('nic')}", "nic", host, element, above, cpu)
         if element.tag != "pci":
@@ -205,12 +218,16 @@ class _Surveyor:
         first = self.taken.setdefault((sort, key), element)
         if first is element:
             return False
-        again = f"{what} is on line {first.line} and again on line {element.line}: taken for two devices"
+        again = (
+            f"{what} is on line {first.line} and again on line {element.line}: taken for two "
+            f"devices"
+        )
         self.parts.repeated.setdefault(sort, []).append(again)
         return True
 
     def _of_its_own(self, name: str, element: Element, sort: str, what: str = "") -> str:
-        """A name, with a number behind it if an element of that sort has it already; noted if `what` says of what."""
+        """A name, with a number behind it if an element of that sort has it already; noted if
+        `what` says of what."""
         number, plain = 1, name
         while (sort, name) in self.taken:
             number += 1
@@ -218,11 +235,16 @@ class _Surveyor:
         self.taken[sort, name] = element
         if what and number > 1:
             first = self.taken[sort, plain].line
-            again = f"{what} {plain} is on line {first} and again on line {element.line}: the second is called {name}"
+            again = (
+                f"{what} {plain} is on line {first} and again on line {element.line}: the second "
+                f"is called {name}"
+            )
             self.parts.repeated.setdefault(sort, []).append(again)
         return name
 
-    def _named(self, name: str, kind: str, host: int, element: Element, above: str, cpu: str) -> Part:
+    def _named(
+        self, name: str, kind: str, host: int, element: Element, above: str, cpu: str
+    ) -> Part:
         name = self._prefixed(host, name)
         name = name if kind == "gpu" else self._of_its_own(name, element, "name")
         part = Part(name, kind, host, element, above, cpu)
@@ -234,7 +256,8 @@ class _Surveyor:
         gpus, before = pci.within("gpu"), self._next("gpu")
         if len(gpus) > 1:
             raise InputError(
-                f"{pci.file} line {gpus[1].line}: a second <gpu> in one <pci>: each has a <pci> of its own"
+                f"{pci.file} line {gpus[1].line}: a second <gpu> in one <pci>: each has a <pci> "
+                f"of its own"
             )
         return gpus[0].whole("dev", 0, 9999, before) if gpus else before
 
@@ -269,7 +292,8 @@ def class_of(element: Element, attribute: str) -> str:
 
 
 def _kind(pci: Element, parts: Parts) -> str:
-    """What a <pci> is. Where the file has <gpu>s, other displays (those of a console) are no GPUs."""
+    """What a <pci> is. Where the file has <gpu>s, other displays (those of a console) are no
+    GPUs."""
     inner, pci_class = {child.tag for child in pci.children}, class_of(pci, "class")
     if "gpu" in inner:
         return "gpu"

@@ -1,8 +1,9 @@
 """The topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as machines.
 
-The tree of <pci> in <cpu> is that of the machine. β of PCIe is what NCCL makes of link_speed and link_width; NVLinks,
-XGMI and the links between CPUs have the β of the kind that `sm`, `gcn` and the CPU's model tell, as in NCCL. All
-NVSwitches are one, as in NCCL. Each <net> is a device of kind "port" on its NIC, by a link as fast as the port.
+The tree of <pci> in <cpu> is that of the machine. β of PCIe is what NCCL makes of link_speed and
+link_width; NVLinks, XGMI and the links between CPUs have the β of the kind that `sm`, `gcn` and the
+CPU's model tell, as in NCCL. All NVSwitches are one, as in NCCL. Each <net> is a device of kind
+"port" on its NIC, by a link as fast as the port.
 """
 
 from __future__ import annotations
@@ -28,23 +29,31 @@ _USUAL_PCIE, _USUAL_NET = "pcie3", "ethernet10"
 _FASTEST = 1_600_000
 """Mbit/s of the fastest network ports that there are."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))
-"""Sockets of Intel's family 6 by the least model: NCCL src/graph/xml.cc and topo.cc, ncclTopoGetInterCpuBw."""
+"""Sockets of Intel's family 6 by the least model: NCCL src/graph/xml.cc and topo.cc,
+ncclTopoGetInterCpuBw."""
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text begins like XML and soon has a <system>, or the <graphs> that NCCL writes too."""
+    """Whether a text begins like XML and soon has a <system>, or the <graphs> that NCCL writes
+    too."""
     begins = text[:4096].lstrip("\ufeff \t\r\n").startswith("<")
     return begins and re.search(r"<(system|graphs)\b", text[:65536]) is not None
 
 
 def read_nccl_xml(
-    text: str, name: str, *, nvlink: str | None = None, pcie: str | None = None, socket: str | None = None
+    text: str,
+    name: str,
+    *,
+    nvlink: str | None = None,
+    pcie: str | None = None,
+    socket: str | None = None,
 ) -> Topology:
-    """The machine that a topology file describes; ranks are its GPUs by `rank`, else by `dev`, else as they stand.
+    """The machine that a topology file describes; ranks are its GPUs by `rank`, else by `dev`, else
+    as they stand.
 
-    `nvlink`, `pcie` and `socket` are names of kinds of links to take instead of those that such GPUs and CPUs usually
-    have, `pcie` only where the file gives no speed; `notes` say what was taken. `name` is that of the file. Raises
-    InputError with the line and the attribute.
+    `nvlink`, `pcie` and `socket` are names of kinds of links to take instead of those that such
+    GPUs and CPUs usually have, `pcie` only where the file gives no speed; `notes` say what was
+    taken. `name` is that of the file. Raises InputError with the line and the attribute.
     """
     given = kind_named("nvlink", nvlink, "nvlink4") if nvlink else None
     sockets = kind_named("socket", socket, "qpi") if socket else None
@@ -60,7 +69,11 @@ def read_nccl_xml(
         _join_port(builder, port)
     builder.notes += _join_pcie(builder, parts, links, usual)
     join(builder, parts, links)
-    builder.notes += [*links.notes(), *_join_cpus(builder, parts.cpus, sockets), *_notes(parts, links)]
+    builder.notes += [
+        *links.notes(),
+        *_join_cpus(builder, parts.cpus, sockets),
+        *_notes(parts, links),
+    ]
     return builder.build([part.name for part in ranks])
 
 
@@ -74,7 +87,9 @@ def _ranks(parts: Parts) -> list[Part]:
             if attribute == "rank":
                 _check_unlike(numbers, elements)
             keys = dict(zip((part.name for part in gpus), numbers, strict=True))
-            return sorted(gpus, key=lambda part: (part.host if attribute == "dev" else 0, keys[part.name]))
+            return sorted(
+                gpus, key=lambda part: (part.host if attribute == "dev" else 0, keys[part.name])
+            )
     return gpus
 
 
@@ -87,29 +102,42 @@ def _check_unlike(numbers: list[int], elements: list[Element]) -> None:
 
 
 def _join_pcie(builder: TopologyBuilder, parts: Parts, links: Nvlinks, usual: str) -> Iterator[str]:
-    """Plugs in every device, save GPUs with faster links to where they would be plugged in; yields notes."""
+    """Plugs in every device, save GPUs with faster links to where they would be plugged in; yields
+    notes."""
     assumed = stated = 0
     for part in parts.devices:
         bandwidth, certain = _pcie_bandwidth(part.element, usual)
         if part.above == part.cpu and links.lead_to_cpu(part.name):
             continue
         plug(
-            builder, part.name, part.above, LINKS[usual], bandwidth, end=part.kind != "pcie switch", assumed=not certain
+            builder,
+            part.name,
+            part.above,
+            LINKS[usual],
+            bandwidth,
+            end=part.kind != "pcie switch",
+            assumed=not certain,
         )
         assumed, stated = assumed + (not certain), stated + certain
     if stated:
-        yield "PCIe: β from link_speed and link_width, as NCCL counts them (src/graph/topo.cc); α of NCCL's LL step"
+        yield (
+            "PCIe: β from link_speed and link_width, as NCCL counts them (src/graph/topo.cc); α "
+            "of NCCL's LL step"
+        )
     if assumed:
         yield assumption("PCIe", usual, f"on {assumed} links without link_speed or link_width")
 
 
 def _pcie_bandwidth(element: Element, usual: str) -> tuple[float, bool]:
-    """β of the link upwards of a <pci> in bytes/s, and whether the file states it. Raises InputError."""
+    """β of the link upwards of a <pci> in bytes/s, and whether the file states it. Raises
+    InputError."""
     said = element.attributes.get("link_speed", "").strip()
     match = _RATE.fullmatch(said)
     width = element.whole("link_width", 0, 255, 0)
     if width > 32 and width not in _NO_WIDTH:
-        raise element.mistake("link_width", "it is a number of lanes from 1 to 32, or 0 if there is none")
+        raise element.mistake(
+            "link_width", "it is a number of lanes from 1 to 32, or 0 if there is none"
+        )
     if said.lower() not in _NO_RATE and (match is None or float(match[1]) not in _LANES):
         rates = ", ".join(f"{rate:g}" for rate in _LANES)
         raise element.mistake("link_speed", f"it is a rate like 16.0 GT/s PCIe: there are {rates}")
@@ -166,7 +194,10 @@ def _socket(cpu: Element) -> tuple[str, str]:
 def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
     yield from parts.notes()
     if parts.classless:
-        yield f"no <pci> says what it is: all {len(parts.gpus)} are taken for GPUs, though NICs may be among them"
+        yield (
+            f"no <pci> says what it is: all {len(parts.gpus)} are taken for GPUs, though NICs "
+            f"may be among them"
+        )
     if not parts.described:
         yield "the file has no <gpu>: it says nothing of NVLinks or XGMI, and there are none here"
     if any(part.kind == "nic" for part in parts.devices) and not parts.ports:
@@ -176,6 +207,9 @@ def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
     for port in parts.ports:
         speed = port.element.whole("speed", -1, 999_999_999, 0)
         if speed > _FASTEST:
-            yield f"{port.name}: {speed} Mbit/s is what the file says, and faster than any network port"
+            yield (
+                f"{port.name}: {speed} Mbit/s is what the file says, and faster than any network "
+                f"port"
+            )
         elif speed <= 0:
             yield assumption(port.name, _USUAL_NET, "as the file gives no speed")

@@ -1,9 +1,10 @@
 """The matrix of `nvidia-smi topo -m` as a machine.
 
-The matrix says how far apart devices are, and the machine is the smallest that has them so far apart: PIX is one PCIe
-switch, PXB several, PHB one host bridge, NODE two host bridges of one CPU, SYS two CPUs. The host bridge is the CPU
-itself where a CPU has only one. NV# is a direct link of # NVLinks, or leads through an NVSwitch where every two GPUs
-have the same number and no GPU has so many links.
+The matrix says how far apart devices are, and the machine is the smallest that has them so far
+apart: PIX is one PCIe switch, PXB several, PHB one host bridge, NODE two host bridges of one CPU,
+SYS two CPUs. The host bridge is the CPU itself where a CPU has only one. NV# is a direct link of #
+NVLinks, or leads through an NVSwitch where every two GPUs have the same number and no GPU has so
+many links.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _HOSTS = {
     "nvlink4": ("pcie5", "upi3"),
     "nvlink5": ("pcie5", "upi4"),
 }
-"""PCIe and sockets of the hosts that NVLinks of each generation came with: DGX-1, DGX-2, DGX A100, H100 and B200."""
+"""PCIe and sockets of the hosts that NVLinks of each generation came with: DGX-1, DGX-2, DGX A100,
+H100 and B200."""
 _WITHOUT_NVLINKS = ("pcie4", "fabric")
 
 
@@ -51,12 +53,19 @@ class _Cpu(NamedTuple):
 
 
 def read_matrix(
-    text: str, name: str, *, nvlink: str | None = None, pcie: str | None = None, socket: str | None = None
+    text: str,
+    name: str,
+    *,
+    nvlink: str | None = None,
+    pcie: str | None = None,
+    socket: str | None = None,
 ) -> Topology:
-    """The machine whose `nvidia-smi topo -m` is in `text`; ranks are its GPUs in order. `name` is that of the file.
+    """The machine whose `nvidia-smi topo -m` is in `text`; ranks are its GPUs in order. `name` is
+    that of the file.
 
-    The matrix gives no bandwidths: those of `nvlink`, `pcie` and `socket`, names of kinds of links, or else of what
-    usually comes with that many NVLinks, are assumed; `notes` say which. Raises InputError with line and column.
+    The matrix gives no bandwidths: those of `nvlink`, `pcie` and `socket`, names of kinds of links,
+    or else of what usually comes with that many NVLinks, are assumed; `notes` say which. Raises
+    InputError with line and column.
     """
     matrix = parse(text, name)
     _check_nested(matrix)
@@ -72,7 +81,9 @@ def _kinds(links: Ints, nvlink: str | None, pcie: str | None, socket: str | None
     """The kinds that are given, and the usual ones for so many NVLinks."""
     generation = kind_named("nvlink", nvlink, _generation(links))
     host = _HOSTS[generation] if links.any() else _WITHOUT_NVLINKS
-    return _Kinds(generation, kind_named("pcie", pcie, host[0]), kind_named("socket", socket, host[1]))
+    return _Kinds(
+        generation, kind_named("pcie", pcie, host[0]), kind_named("socket", socket, host[1])
+    )
 
 
 def _machine(matrix: Matrix, links: Ints, kinds: _Kinds) -> Topology:
@@ -93,7 +104,8 @@ def _machine(matrix: Matrix, links: Ints, kinds: _Kinds) -> Topology:
 
 
 def _classes(near: npt.NDArray[np.bool_]) -> Ints:
-    """The class of each device, numbered in order, where devices that are near each other are in one; shape (n,)."""
+    """The class of each device, numbered in order, where devices that are near each other are in
+    one; shape (n,)."""
     number = np.full(len(near), -1, dtype=np.int32)
     for first in range(len(near)):
         reached = near[first]
@@ -112,13 +124,16 @@ def _check_nested(matrix: Matrix) -> None:
         together = number[:, None] == number
         for row, column in np.argwhere(together & (matrix.level > level) & (matrix.level < UNSAID)):
             raise InputError(
-                f"{matrix.file} {matrix.place(row, column)}: {matrix.said(row, column)}, but by way of others it is "
-                f"{level_named(level)}: what two devices are to a third they are to each other at most"
+                f"{matrix.file} {matrix.place(row, column)}: {matrix.said(row, column)}, but by "
+                f"way of others it is "
+                f"{level_named(level)}: what two devices are to a third they are to each other "
+                f"at most"
             )
 
 
 def _cpus(matrix: Matrix) -> Iterator[_Cpu]:
-    """The CPUs and what hangs on each: what is not SYS apart, or of the same affinity where the matrix is silent."""
+    """The CPUs and what hangs on each: what is not SYS apart, or of the same affinity where the
+    matrix is silent."""
     number = _classes(matrix.level <= NODE)
     groups: list[Ints] = []
     keys: list[str | None] = []
@@ -147,7 +162,8 @@ def _fitting(
 
 
 def _cpu_names(keys: list[str | None]) -> list[str]:
-    """cpu3 for NUMA node 3 where only one has it, and the lowest numbers that are left for the others."""
+    """cpu3 for NUMA node 3 where only one has it, and the lowest numbers that are left for the
+    others."""
     stated = {key for key in keys if key and key.isdecimal() and keys.count(key) == 1}
     free = (str(number) for number in range(len(keys)) if str(number) not in stated)
     return [f"cpu{key if key in stated else next(free)}" for key in keys]
@@ -164,7 +180,9 @@ class _Pcie:
         """All devices of a CPU: by a bridge for each part that is NODE apart from others."""
         parts = list(self._parts(cpu.devices, PHB))
         for part in parts:
-            self._hang_on_bridge(part, cpu.name if len(parts) == 1 else self._bridge(cpu.name, part))
+            self._hang_on_bridge(
+                part, cpu.name if len(parts) == 1 else self._bridge(cpu.name, part)
+            )
 
     def _bridge(self, cpu: str, part: Ints) -> str:
         """A host bridge, which is in the CPU: no narrower than what hangs on it."""
@@ -205,7 +223,10 @@ def _joined(links: Ints) -> Iterator[tuple[Ints, bool]]:
         pairs = between[~np.eye(len(members), dtype=bool)]
         if pairs.size:
             same = len(members) > MOST_DIRECT and len(set(pairs.tolist())) == 1
-            yield members, bool((pairs > 0).all() and (same or between.sum(axis=1).max() > MOST_NVLINKS))
+            yield (
+                members,
+                bool((pairs > 0).all() and (same or between.sum(axis=1).max() > MOST_NVLINKS)),
+            )
 
 
 def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: str) -> None:
@@ -220,26 +241,39 @@ def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: st
         for one, other in _pairs(members, links):
             width_of_pair = float(links[one, other]) * kind.bandwidth
             builder.connect(
-                names[one], names[other], bandwidth=width_of_pair, latency=kind.latency, kind=kind.kind, assumed=True
+                names[one],
+                names[other],
+                bandwidth=width_of_pair,
+                latency=kind.latency,
+                kind=kind.kind,
+                assumed=True,
             )
 
 
 def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:
-    return ((int(one), int(other)) for one in members for other in members if one < other and links[one, other])
+    return (
+        (int(one), int(other))
+        for one in members
+        for other in members
+        if one < other and links[one, other]
+    )
 
 
 def _per_gpu(links: Ints) -> int:
     """The most NVLinks that a GPU has."""
     counts = [
-        links[members].max() if switched else links[members].sum(axis=1).max() for members, switched in _joined(links)
+        links[members].max() if switched else links[members].sum(axis=1).max()
+        for members, switched in _joined(links)
     ]
     return int(max(counts, default=0))
 
 
 def _generation(links: Ints) -> str:
-    """The NVLinks that GPUs usually have so many of: P100 4, singly; V100 6; A100 12; H100 and B200 18.
+    """The NVLinks that GPUs usually have so many of: P100 4, singly; V100 6; A100 12; H100 and B200
+    18.
 
-    Bridges of two or three (Turing) are of the second generation, those of four (GA102, A6000) of the third.
+    Bridges of two or three (Turing) are of the second generation, those of four (GA102, A6000) of
+    the third.
     """
     count = _per_gpu(links)
     if count == 4 and links.max() == 1:
@@ -252,15 +286,23 @@ def _generation(links: Ints) -> str:
 def _notes(matrix: Matrix, links: Ints, kinds: _Kinds, cpus: int) -> Iterator[str]:
     if links.any():
         count = _per_gpu(links)
-        yield assumption("NVLink", kinds.nvlink, f"as the matrix shows {count} link{'s' * (count > 1)} a GPU")
+        yield assumption(
+            "NVLink", kinds.nvlink, f"as the matrix shows {count} link{'s' * (count > 1)} a GPU"
+        )
     yield assumption("PCIe", kinds.pcie, "16 lanes everywhere, as the matrix does not say")
     if cpus > 1:
         yield assumption("between CPUs", kinds.socket, "as the matrix does not say")
     silent = matrix.level == UNSAID
     if (silent & (matrix.nvlinks == 0) & (matrix.lines > 0)).any():
-        yield "PCIe: cells such as NS and OK say nothing of the way; it is taken by CPU affinity, through host bridges"
+        yield (
+            "PCIe: cells such as NS and OK say nothing of the way; it is taken by CPU affinity, "
+            "through host bridges"
+        )
     gpus = np.ix_(matrix.gpus, matrix.gpus)
     if (silent & (matrix.nvlinks > 0))[gpus].any():
-        yield "PCIe between GPUs with NVLinks: as their NICs and CPU affinity have it, since NV# hides it"
+        yield (
+            "PCIe between GPUs with NVLinks: as their NICs and CPU affinity have it, since NV# "
+            "hides it"
+        )
     if silent.any() and not any(matrix.affinity):
         yield "CPUs: no affinities are given; what nothing shows to be SYS apart is on one CPU"

@@ -1,4 +1,5 @@
-"""Text for the figures of a machine that :mod:`topologies.units` reads back to the very same float."""
+"""Text for the figures of a machine that :mod:`topologies.units` reads back to the very same
+float."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def seconds_text(seconds: float) -> str:
 
 @lru_cache(_CACHED)
 def cost_text(cost: float) -> str:
-    """Seconds a byte as the bandwidth whose inverse it is; where no float is that, as a time a byte.
+    """Seconds a byte as the bandwidth whose inverse it is; where no float is that, as a time a
+    byte.
 
     >>> cost_text(1e-12), cost_text(1 / 3e9), cost_text(1.7e-12)
     ('1TB/s', '3GB/s', '1.7ps/B')
@@ -49,7 +51,8 @@ def cost_text(cost: float) -> str:
 
 @lru_cache(_CACHED)
 def read_bandwidth(text: str) -> float:
-    """Bytes/s of a text, "inf" included. Raises InputError like :func:`topologies.units.parse_bandwidth`."""
+    """Bytes/s of a text, "inf" included. Raises InputError like
+    :func:`topologies.units.parse_bandwidth`."""
     return inf if text == "inf" else parse_bandwidth(text)
 
 

@@ -28,7 +28,8 @@ def shown(value: object) -> str:
 
 
 def _quantity(read: Callable[[str], float]) -> BeforeValidator:
-    """Reads text with a unit. Bare numbers go the same way, for its message says how they are written."""
+    """Reads text with a unit. Bare numbers go the same way, for its message says how they are
+    written."""
 
     def value(given: object) -> float:
         if isinstance(given, dict | list) or given == inf or len(str(given)) > _LONGEST_QUANTITY:
@@ -50,7 +51,9 @@ def _printable(longest: int) -> AfterValidator:
 
 def _known_version(version: int) -> int:
     if version != VERSION:
-        raise InputError(f"version {shown(version)} is not known: this program reads version {VERSION}")
+        raise InputError(
+            f"version {shown(version)} is not known: this program reads version {VERSION}"
+        )
     return version
 
 
@@ -117,12 +120,19 @@ class Head(Part):
     links: list[Any] = []
 
 
-ENTRIES: dict[str, type[Part] | Any] = {"notes": Note, "ranks": Name, "devices": Device, "media": Medium, "links": Link}
+ENTRIES: dict[str, type[Part] | Any] = {
+    "notes": Note,
+    "ranks": Name,
+    "devices": Device,
+    "media": Medium,
+    "links": Link,
+}
 """What the lists hold."""
 
 
 class Document(NamedTuple):
-    """A whole file. Without `ranks` there is one on every GPU, or if there is none on every device."""
+    """A whole file. Without `ranks` there is one on every GPU, or if there is none on every
+    device."""
 
     name: str
     paths: Paths

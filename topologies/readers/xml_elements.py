@@ -1,4 +1,5 @@
-"""XML as elements that know their line, and every mistake in it as one line. Nothing in it expands or is fetched."""
+"""XML as elements that know their line, and every mistake in it as one line. Nothing in it expands
+or is fetched."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from topologies.errors import InputError
 from topologies.readers.checks import check_text
 
 DEEPEST, MOST = 256, 20_000
-"""Elements within each other and in a file: PCIe has 256 buses, and a rack of 72 GPUs has 2,500 elements."""
+"""Elements within each other and in a file: PCIe has 256 buses, and a rack of 72 GPUs has 2,500
+elements."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +36,13 @@ class Element:
         """The error to raise about an attribute, saying what would be right."""
         value = self.attributes.get(attribute)
         said = "is missing" if value is None else f"is {_shown(value)}"
-        return InputError(f"{self.file} line {self.line}: {attribute} of <{self.tag}> {said}: {right}")
+        return InputError(
+            f"{self.file} line {self.line}: {attribute} of <{self.tag}> {said}: {right}"
+        )
 
     def text(self, attribute: str, default: str | None = None) -> str:
-        """An attribute as text, printable and of at most 80 characters. Raises InputError if it is not, or missing."""
+        """An attribute as text, printable and of at most 80 characters. Raises InputError if it is
+        not, or missing."""
         value = self.attributes.get(attribute, default)
         if value is None or len(value) > 80 or not value.isprintable():
             raise self.mistake(attribute, "it is a name of at most 80 characters")
@@ -56,7 +61,8 @@ class Element:
         return int(value)
 
     def number(self, attribute: str, high: float) -> float:
-        """An attribute as a number from 0 to `high`; 0 if it is missing or empty. Raises InputError if it is none."""
+        """An attribute as a number from 0 to `high`; 0 if it is missing or empty. Raises InputError
+        if it is none."""
         try:
             value = float(self.attributes.get(attribute) or 0.0)
         except ValueError:
@@ -67,7 +73,8 @@ class Element:
 
 
 def parse(text: str, file: str) -> Element:
-    """The root element of an XML text. Raises InputError with the line if it is not well-formed, or not harmless."""
+    """The root element of an XML text. Raises InputError with the line if it is not well-formed, or
+    not harmless."""
     from defusedxml.common import DefusedXmlException
     from defusedxml.expatreader import DefusedExpatParser
 
@@ -81,10 +88,14 @@ def parse(text: str, file: str) -> Element:
         parser.close()
     except DefusedXmlException:
         line = skipped + (parser.getLineNumber() or 1)
-        raise InputError(f"{file} line {line}: a document type or an entity: plain elements are read") from None
+        raise InputError(
+            f"{file} line {line}: a document type or an entity: plain elements are read"
+        ) from None
     except SAXParseException as error:
         line = skipped + (error.getLineNumber() or 1)
-        raise InputError(f"{file} line {line}: {error.getMessage()}: expected well-formed XML") from None
+        raise InputError(
+            f"{file} line {line}: {error.getMessage()}: expected well-formed XML"
+        ) from None
     except SAXException as error:
         raise InputError(f"{file}: {error.getMessage()}: expected well-formed XML") from None
     return reader.root
@@ -102,10 +113,16 @@ class _Reader(ContentHandler):
 
     def startElement(self, name: str, attrs: AttributesImpl) -> None:  # noqa: N802
         line = self.skipped + (self.locator.getLineNumber() or 1)
-        element = Element(self.file, name if len(name) <= 40 else f"{name[:37]}...", line, dict(attrs.items()))
+        element = Element(
+            self.file, name if len(name) <= 40 else f"{name[:37]}...", line, dict(attrs.items())
+        )
         self.count += 1
         if len(self.open) >= DEEPEST or self.count > MOST:
-            what = f"{DEEPEST} elements within each other" if self.count <= MOST else f"{MOST} elements"
+            what = (
+                f"{DEEPEST} elements within each other"
+                if self.count <= MOST
+                else f"{MOST} elements"
+            )
             raise InputError(f"{self.file} line {line}: more than {what}: no machine has so many")
         if self.open:
             self.open[-1].children.append(element)

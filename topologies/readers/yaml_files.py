@@ -1,7 +1,7 @@
 """Plain values as YAML and back, one parsing event at a time.
 
-Unlike `yaml.safe_load` it refuses aliases and anchors, tags, keys that are there twice and deep nesting, and it knows
-the line of everything.
+Unlike `yaml.safe_load` it refuses aliases and anchors, tags, keys that are there twice and deep
+nesting, and it knows the line of everything.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from topologies.readers.schema import LONGEST_NOTE, shown
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
 _A_LINE = 8
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./]*(?: [A-Za-z0-9_./]+)*|[0-9][0-9.e+-]*[a-zA-Z]{0,2}(?:B/s|s|s/B)")
+_PLAIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9_./]*(?: [A-Za-z0-9_./]+)*|[0-9][0-9.e+-]*[a-zA-Z]{0,2}(?:B/s|s|s/B)"
+)
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 def load(text: str, name: str) -> object:
-    """What a YAML document says, as mappings, lists, text, numbers and truth values. Raises InputError."""
+    """What a YAML document says, as mappings, lists, text, numbers and truth values. Raises
+    InputError."""
     loader = _LOADER(text)
     try:
         return _document(loader, name)
@@ -37,7 +40,8 @@ def load(text: str, name: str) -> object:
 
 
 def line_of(text: str, location: Location) -> int | None:
-    """The line of a location, or of what comes nearest to it; None where `text` (JSON that is not YAML) has none."""
+    """The line of a location, or of what comes nearest to it; None where `text` (JSON that is not
+    YAML) has none."""
     loader = _LOADER(text)
     try:
         loader.get_event()
@@ -57,7 +61,10 @@ def _block(key: str, value: object) -> str:
         return f" {_flow(value)}"
     if key != "ranks":
         return "".join(f"\n- {_flow(row)}" for row in value)
-    lines = [", ".join(map(_flow, value[first : first + _A_LINE])) for first in range(0, len(value), _A_LINE)]
+    lines = [
+        ", ".join(map(_flow, value[first : first + _A_LINE]))
+        for first in range(0, len(value), _A_LINE)
+    ]
     return " [" + ",\n  ".join(lines) + "]"
 
 
@@ -113,13 +120,19 @@ def _mapping(loader: Any, name: str, depth: int) -> dict[str, object]:
 
 def _check(event: Any, name: str, depth: int) -> None:
     if getattr(event, "anchor", None):
-        _refuse(event, name, f"{shown(event.anchor)} is an anchor or alias: write what it stands for")
+        _refuse(
+            event, name, f"{shown(event.anchor)} is an anchor or alias: write what it stands for"
+        )
     if getattr(event, "tag", None):
         _refuse(event, name, f"{shown(event.tag)} is a tag: write plain values")
     if depth > _DEEPEST:
         _refuse(event, name, f"nested more than {_DEEPEST} deep")
     if isinstance(event, yaml.ScalarEvent) and len(event.value) > LONGEST_NOTE:
-        _refuse(event, name, f"a text of {len(event.value)} characters: at most {LONGEST_NOTE} are allowed")
+        _refuse(
+            event,
+            name,
+            f"a text of {len(event.value)} characters: at most {LONGEST_NOTE} are allowed",
+        )
 
 
 def _refuse(event: Any, name: str, message: str) -> NoReturn:
@@ -127,7 +140,8 @@ def _refuse(event: Any, name: str, message: str) -> NoReturn:
 
 
 def _scalar(loader: Any, event: Any) -> object:
-    """Text, or what it means in YAML 1.1 where it is not quoted: a number, a truth value, nothing, a date."""
+    """Text, or what it means in YAML 1.1 where it is not quoted: a number, a truth value, nothing,
+    a date."""
     tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit)
     try:
         return loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, event.value))
@@ -146,7 +160,8 @@ def _seek(loader: Any, location: Location) -> int:
 
 
 def _children(loader: Any, event: Any) -> Iterator[tuple[int | str, int]]:
-    """Key or number and line of every child of the node that `event` starts; each child is to be read or skipped."""
+    """Key or number and line of every child of the node that `event` starts; each child is to be
+    read or skipped."""
     if isinstance(event, yaml.MappingStartEvent):
         while not loader.check_event(yaml.MappingEndEvent):
             key = loader.get_event()
@@ -162,6 +177,8 @@ def _skip(loader: Any) -> None:
     depth = 0
     while True:
         event = loader.get_event()
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if not depth:
             return

@@ -19,13 +19,16 @@ odd,F2 second,barrier,4,4,,no algorithm for it
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Exact times of a ring and of a tree, a curve of one size, and a collective that nobody simulates."""
+    """Exact times of a ring and of a tree, a curve of one size, and a collective that nobody
+    simulates."""
     (tmp_path / "index.csv").write_text(INDEX)
     (tmp_path / "curves").mkdir()
     for case, algorithm in (("one_ring", "ring"), ("one_tree", "tree")):
         rows = ["size_bytes,time_us"]
         for size in (1024, 2**16, 2**20, 2**24, 2**28):
-            seconds = simulate(find(algorithm).build(4, float(size)), star(4, bandwidth=1e9, latency=2e-6)).makespan
+            seconds = simulate(
+                find(algorithm).build(4, float(size)), star(4, bandwidth=1e9, latency=2e-6)
+            ).makespan
             rows.append(f"{size},{seconds * 1e6}")
         (tmp_path / "curves" / f"{case}.csv").write_text("\n".join(rows))
     for case in ("short", "odd"):
@@ -33,9 +36,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_forced_algorithms_are_simulated_as_such_and_exact_times_leave_no_error(folder: Path) -> None:
+def test_forced_algorithms_are_simulated_as_such_and_exact_times_leave_no_error(
+    folder: Path,
+) -> None:
     found = {accuracy.case: accuracy for accuracy in accuracies(folder)}
-    assert {case: accuracy.algorithm for case, accuracy in found.items()} == {"one_ring": "ring", "one_tree": "tree"}
+    assert {case: accuracy.algorithm for case, accuracy in found.items()} == {
+        "one_ring": "ring",
+        "one_tree": "tree",
+    }
     assert all(accuracy.unseen < 1e-6 for accuracy in found.values())
 
 

@@ -1,4 +1,5 @@
-"""Errors by family on a folder made for it: curves that are as NCCL's own model says, and some of MPI."""
+"""Errors by family on a folder made for it: curves that are as NCCL's own model says, and some of
+MPI."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             name = f"{family.lower()}_ar_p{ranks}"
             rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
             (made / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
-            lines.append(f"{name},{family} made,all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}")
+            lines.append(
+                f"{name},{family} "
+                f"made,all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}"
+            )
     (made / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
     return made
 
@@ -48,10 +52,14 @@ def fitted(measured: Points, *_: object) -> SimpleNamespace:
     """A calibration that is off by 1%, 2% and 3% everywhere."""
     columns = [np.full(len(measured), share) for share in (0.01, 0.02, 0.03)]
     held_out = [HeldOut(name, *columns) for name in calibration.COLUMNS]
-    return SimpleNamespace(held_out=held_out, fit=SimpleNamespace(model=SimpleNamespace(points=measured)))
+    return SimpleNamespace(
+        held_out=held_out, fit=SimpleNamespace(model=SimpleNamespace(points=measured))
+    )
 
 
-def test_the_own_model_of_nccl_is_a_figure_beside_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calibration, "calibrate", fitted)
     header, *rows = table(folder).split("\n\n")[0].splitlines()
     assert header.count("NCCL's own") == 3

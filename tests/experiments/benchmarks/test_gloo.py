@@ -1,4 +1,5 @@
-"""Predicted beside measured operations of gloo: on rows made for it, on the committed sweep, and on a live lab."""
+"""Predicted beside measured operations of gloo: on rows made for it, on the committed sweep, and on
+a live lab."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ OWN = (
 SOFTWARE = 140e-6
 
 
-def a_row(collective: str, ranks: int = 2, nbytes: float = 2.0**20, algorithm: str = "", rate: float = 2e8) -> Row:
+def a_row(
+    collective: str, ranks: int = 2, nbytes: float = 2.0**20, algorithm: str = "", rate: float = 2e8
+) -> Row:
     row = Row(collective, algorithm, ranks, nbytes, rate, 2e-3, 1.0, 0.01)
     return row._replace(measured=predict(row, SOFTWARE))
 
@@ -61,12 +64,18 @@ def test_the_wire_carries_headers_besides() -> None:
 
 def test_a_message_by_hand() -> None:
     assert predict(a_row("sendrecv"), 1e-4) == pytest.approx(2 * 2.1e-3 + 2**20 / (25e6 * PAYLOAD))
-    assert predict(a_row("pingpong"), 1e-4) == pytest.approx(3 * 2.1e-3 + 2 * 2**20 / (25e6 * PAYLOAD))
-    assert predict(a_row("sendrecv"), 0, Rules(signals=False, headers=False)) == pytest.approx(2e-3 + 2**20 / 25e6)
+    assert predict(a_row("pingpong"), 1e-4) == pytest.approx(
+        3 * 2.1e-3 + 2 * 2**20 / (25e6 * PAYLOAD)
+    )
+    assert predict(a_row("sendrecv"), 0, Rules(signals=False, headers=False)) == pytest.approx(
+        2e-3 + 2**20 / 25e6
+    )
 
 
 def test_a_reduce_scatter_is_an_all_reduce() -> None:
-    assert predict(a_row("reduce_scatter", 4), SOFTWARE) == predict(a_row("all_reduce", 4), SOFTWARE)
+    assert predict(a_row("reduce_scatter", 4), SOFTWARE) == predict(
+        a_row("all_reduce", 4), SOFTWARE
+    )
 
 
 @pytest.mark.parametrize("collective", OWN)
@@ -75,15 +84,23 @@ def test_no_rule_is_for_nothing(collective: str, ranks: int, nbytes: float) -> N
     """Without signals or headers nothing takes longer, nor one flow after the other."""
     row = a_row(collective, ranks, nbytes)
     for name, rules in WITHOUT.items():
-        assert predict(row, SOFTWARE, rules) <= row.measured * (1.5 if "segments" in name else 1 + 1e-9), name
+        assert predict(row, SOFTWARE, rules) <= row.measured * (
+            1.5 if "segments" in name else 1 + 1e-9
+        ), name
 
 
 @pytest.mark.parametrize("protocol", [by_ranks, by_sizes])
-def test_the_constant_is_found_from_the_fitted_rows_alone(protocol: Callable[[list[Row]], list[bool]]) -> None:
+def test_the_constant_is_found_from_the_fitted_rows_alone(
+    protocol: Callable[[list[Row]], list[bool]],
+) -> None:
     sizes = (4096.0, 32768.0, 2.0**18)
-    rows = [a_row(name, ranks, nbytes) for name in OWN[:4] for ranks in (2, 3, 4) for nbytes in sizes]
+    rows = [
+        a_row(name, ranks, nbytes) for name in OWN[:4] for ranks in (2, 3, 4) for nbytes in sizes
+    ]
     fitted = protocol(rows)
-    wrong = [row if mark else row._replace(measured=9.0) for row, mark in zip(rows, fitted, strict=True)]
+    wrong = [
+        row if mark else row._replace(measured=9.0) for row, mark in zip(rows, fitted, strict=True)
+    ]
     software, unseen, found = held_out(wrong, fitted)
     assert software == pytest.approx(SOFTWARE, abs=2e-6)
     assert {row.measured for row in unseen} == {9.0}
@@ -92,7 +109,13 @@ def test_the_constant_is_found_from_the_fitted_rows_alone(protocol: Callable[[li
 
 def test_sizes_a_little_below_a_power_of_two_count_as_that() -> None:
     sizes = [4096.0, 4092.0, 32768.0, 32760.0, 262140.0]
-    assert by_sizes([a_row("broadcast", nbytes=size) for size in sizes]) == [True, True, False, False, True]
+    assert by_sizes([a_row("broadcast", nbytes=size) for size in sizes]) == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
 
 
 COLUMNS = "collective,ranks,size_bytes,time_us,cv,rate_bps,delay_s"
@@ -103,16 +126,22 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
     ours.write_text(
         f"{COLUMNS},algorithm\nall_reduce,2,8,1000,0.01,2e8,0.002,\nall_reduce,2,8,1000,0.01,2e8,0.002,ring\n"
     )
-    old.write_text("collective,p,size_bytes,rate_bps,delay_s,median_s,cv\nall_reduce,2,8,2e8,0.002,0.001,0.01\n")
+    old.write_text(
+        "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\nall_reduce,2,8,2e8,0.002,0.001,0.01\n"
+    )
     own = Row("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
     assert read(ours) == [own, own._replace(algorithm="ring")]
     assert read(old) == [own]
 
 
 @pytest.mark.parametrize("old", HAND_WRITTEN)
-def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(old: str, tmp_path: Path) -> None:
+def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(
+    old: str, tmp_path: Path
+) -> None:
     path = tmp_path / "old.csv"
-    path.write_text(f"collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n{old},3,4096,2e8,0.002,0.001,0.01\n")
+    path.write_text(
+        f"collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n{old},3,4096,2e8,0.002,0.001,0.01\n"
+    )
     (row,) = quiet(read(path))
     assert (row.collective, row.algorithm) == ("all_reduce", HAND_WRITTEN[old])
     assert predict(row, SOFTWARE) > 0
@@ -125,11 +154,16 @@ def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(old: str, tm
         pytest.param(f"{COLUMNS}\nbroadcast,2,8,1000".encode(), id="torn"),
         pytest.param(f"{COLUMNS}\nbroadcast,two,8,1000,0,2e8,0\n".encode(), id="words"),
         pytest.param(f"{COLUMNS}\nbroadcast,1,8,1000,0,2e8,0\n".encode(), id="one rank"),
-        pytest.param(f"{COLUMNS}\nbroadcast,10000000,8,1000,0,2e8,0\n".encode(), id="too many ranks"),
+        pytest.param(
+            f"{COLUMNS}\nbroadcast,10000000,8,1000,0,2e8,0\n".encode(), id="too many ranks"
+        ),
         pytest.param(f"{COLUMNS}\nbroadcast,2,-8,1000,0,2e8,0\n".encode(), id="negative"),
         pytest.param(f"{COLUMNS}\nbroadcast,2,8,nan,0,2e8,0\n".encode(), id="not a number"),
         pytest.param(f"{COLUMNS}\nbroadcast,2,8,1000,0,inf,0\n".encode(), id="infinite"),
-        pytest.param(f"{COLUMNS},algorithm\nall_reduce,2,8,1000,0,2e8,0,rung\n".encode(), id="unknown algorithm"),
+        pytest.param(
+            f"{COLUMNS},algorithm\nall_reduce,2,8,1000,0,2e8,0,rung\n".encode(),
+            id="unknown algorithm",
+        ),
         pytest.param(b"\xff\xfe\x00broadcast", id="binary"),
         pytest.param(b'"' + b"x" * 200_000, id="a field without end"),
     ],
@@ -159,12 +193,16 @@ def test_the_table_counts_what_it_leaves_out(tmp_path: Path) -> None:
     assert "5 rows, 3 judged; 1 vary by 5% or more, of 1 there is no schedule" in printed
     assert re.search(r"all rules +140us +0.0%, mean 0.0%, worst 0.0% +140us +none\n", printed)
     path.write_text("")
-    assert table(path) == "some.csv: 0 rows, 0 judged; 0 vary by 5% or more, of 0 there is no schedule"
+    assert (
+        table(path) == "some.csv: 0 rows, 0 judged; 0 vary by 5% or more, of 0 there is no schedule"
+    )
 
 
 @pytest.mark.parametrize("protocol", [by_ranks, by_sizes])
 @pytest.mark.parametrize(
-    ("path", "limit"), [(COMMITTED, 0.03), pytest.param(SWEEP, 0.04, marks=sweep_here)], ids=["ours", "older"]
+    ("path", "limit"),
+    [(COMMITTED, 0.03), pytest.param(SWEEP, 0.04, marks=sweep_here)],
+    ids=["ours", "older"],
 )
 def test_gloos_operations_are_predicted_with_one_constant(
     path: Path, limit: float, protocol: Callable[[list[Row]], list[bool]]
@@ -188,20 +226,28 @@ def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_
     written = [row for row in rows if row.algorithm]
     assert median(errors(written, software)) < 0.06
     for name in HAND_WRITTEN.values():
-        assert median(errors([row for row in written if row.algorithm == name], software)) < 0.11, name
+        assert median(errors([row for row in written if row.algorithm == name], software)) < 0.11, (
+            name
+        )
 
 
 def test_signals_and_headers_pay_and_segments_pay_where_there_are_more_than_two() -> None:
     rows = [row for row in quiet(read(COMMITTED)) if row.ranks < 4]
     software = 145e-6
     for name, factor in (("signals for nothing", 3), ("no headers", 2)):
-        assert median(errors(rows, software, WITHOUT[name])) > factor * median(errors(rows, software, RULES))
-    long = [row for row in rows if row.collective in ("reduce", "all_reduce") and row.nbytes > 2**23]
+        assert median(errors(rows, software, WITHOUT[name])) > factor * median(
+            errors(rows, software, RULES)
+        )
+    long = [
+        row for row in rows if row.collective in ("reduce", "all_reduce") and row.nbytes > 2**23
+    ]
     assert median(errors(long, software)) < 0.03
     assert median(errors(long, software, WITHOUT["two segments a chunk"])) > 0.07
 
 
-@pytest.mark.skipif(os.environ.get("SIMCTL_LAB") != "1", reason="a live lab runs where SIMCTL_LAB=1")
+@pytest.mark.skipif(
+    os.environ.get("SIMCTL_LAB") != "1", reason="a live lab runs where SIMCTL_LAB=1"
+)
 def test_a_live_lab_is_predicted(tmp_path: Path) -> None:
     """Two ranks, 100 Mbit/s, 1 ms: within 20%, as on an idle machine."""
     options = {
@@ -213,7 +259,10 @@ def test_a_live_lab_is_predicted(tmp_path: Path) -> None:
     }
     line = [sys.executable, str(LAB), *(word for option in options.items() for word in option)]
     done = subprocess.run(
-        [*line, "--operations", "all_reduce", "broadcast"], capture_output=True, text=True, timeout=120
+        [*line, "--operations", "all_reduce", "broadcast"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if done.returncode == 2:
         pytest.skip(done.stderr.strip())

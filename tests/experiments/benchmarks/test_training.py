@@ -1,4 +1,5 @@
-"""Predicted beside measured training: on tables made for it, and on the measured ones where they are."""
+"""Predicted beside measured training: on tables made for it, and on the measured ones where they
+are."""
 
 from pathlib import Path
 
@@ -35,12 +36,15 @@ SOFTWARE, EXTRA = 130e-6, Overhead(5e-4, 9e-4)
 
 
 def a_step(buckets: int, measured: float, backward: float = 0.02) -> Slept:
-    return Slept(4, 1e9, 2e-4, 4, 2 * MIB, 0.01, backward, buckets, 4 * (0.01 + EXTRA.forward), measured)
+    return Slept(
+        4, 1e9, 2e-4, 4, 2 * MIB, 0.01, backward, buckets, 4 * (0.01 + EXTRA.forward), measured
+    )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a lab would measure that is as the model says, and nodes whose all-reduces are a ring's."""
+    """What a lab would measure that is as the model says, and nodes whose all-reduces are a
+    ring's."""
     path = tmp_path_factory.mktemp("measured")
     for name in ("gloo_lab", "curves", "training"):
         (path / name).mkdir()
@@ -48,21 +52,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for ranks in (2, 3, 4):
         for nbytes, delay in ((4096, 2e-4), (2**20, 2e-4), (2**22, 2e-3)):
             row = Reduced(ranks, nbytes, 2e8, delay, 1.0, 0.1)
-            sweep.append(f"all_reduce,{ranks},{nbytes},200000000,{delay},{reduced(row, SOFTWARE)},0.1")
-    sweep += ["all_reduce,2,4096,200000000,0.0002,1.0,0.7", "broadcast,2,4096,200000000,0.0002,1.0,0.1"]
+            sweep.append(
+                f"all_reduce,{ranks},{nbytes},200000000,{delay},{reduced(row, SOFTWARE)},0.1"
+            )
+    sweep += [
+        "all_reduce,2,4096,200000000,0.0002,1.0,0.7",
+        "broadcast,2,4096,200000000,0.0002,1.0,0.1",
+    ]
     (path / "gloo_lab" / "sweep.csv").write_text("\n".join(sweep))
     steps = ["p,rate_bps,delay_s,layers,layer_bytes,tf_s,tb_s,buckets,forward_s,step_s"]
     for buckets in (4, 2, 1, 0):
         slow = a_step(buckets, 1.0)
         seconds = slept(slow, SOFTWARE, EXTRA)
-        steps.append(f"4,1e9,0.0002,4,{2 * MIB:.0f},0.01,0.02,{buckets},{slow.measured_forward},{seconds}")
+        steps.append(
+            f"4,1e9,0.0002,4,{2 * MIB:.0f},0.01,0.02,{buckets},{slow.measured_forward},{seconds}"
+        )
     (path / "gloo_lab" / "ddp_sleep.csv").write_text("\n".join(steps))
     training = ["nodes,gpus,batch_per_gpu,train_seconds"]
     for nodes, seconds in ((1, 87000.0), (2, 44500.0)):
         training.append(f"{nodes},{4 * nodes},96,{seconds}")
         curve = ["size_bytes,time_us"]
         for nbytes in (1024, 2**20, 2**22, 2**25):
-            time = simulate(find("ring").build(4 * nodes, float(nbytes)), star(4 * nodes, bandwidth=2e10, latency=3e-6))
+            time = simulate(
+                find("ring").build(4 * nodes, float(nbytes)),
+                star(4 * nodes, bandwidth=2e10, latency=3e-6),
+            )
             curve.append(f"{nbytes},{time.makespan * 1e6}")
         (path / "curves" / f"abci_v100_nccl_ar_p{4 * nodes}.csv").write_text("\n".join(curve))
     (path / "training" / "abci_v100_resnet50_horovod.csv").write_text("\n".join(training))
@@ -87,7 +101,9 @@ def test_sleep_is_found_from_steps_without_communication_alone(folder: Path) -> 
     rows = sleeping_steps(folder / "gloo_lab" / "ddp_sleep.csv")
     assert [row.role for row in rows] == ["unseen"] * 3 + ["fitted"]
     assert overhead(rows) == pytest.approx(EXTRA)
-    assert overhead([row._replace(measured=9.0) if row.buckets else row for row in rows]) == overhead(rows)
+    assert overhead(
+        [row._replace(measured=9.0) if row.buckets else row for row in rows]
+    ) == overhead(rows)
 
 
 def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
@@ -96,11 +112,17 @@ def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
     computing = 4 * (row.forward + row.backward)
     assert slept(row._replace(buckets=0), SOFTWARE, Overhead()) == pytest.approx(computing)
     # A receiver may have said that it is ready before its gradients are.
-    assert computing + alone - 2 * (row.delay + SOFTWARE) <= slept(row, SOFTWARE, Overhead()) <= computing + alone
+    assert (
+        computing + alone - 2 * (row.delay + SOFTWARE)
+        <= slept(row, SOFTWARE, Overhead())
+        <= computing + alone
+    )
 
 
 def test_more_buckets_hide_more_behind_a_long_backward() -> None:
-    steps = [slept(a_step(buckets, 1.0, backward=0.1), SOFTWARE, Overhead()) for buckets in (1, 2, 4, 0)]
+    steps = [
+        slept(a_step(buckets, 1.0, backward=0.1), SOFTWARE, Overhead()) for buckets in (1, 2, 4, 0)
+    ]
     assert steps == sorted(steps, reverse=True)
 
 
@@ -117,7 +139,9 @@ def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
     assert one.loss == 0.0
     assert two.loss == pytest.approx((two.exposed - one.exposed) / 0.3, rel=1e-6)
     assert 0 < one.exposed < two.exposed
-    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one, two], "what more nodes took is not looked at"
+    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one, two], (
+        "what more nodes took is not looked at"
+    )
 
 
 def test_a_free_network_costs_nothing() -> None:
@@ -128,7 +152,10 @@ def test_a_free_network_costs_nothing() -> None:
 
 def test_the_tables_say_what_is_fitted_and_what_is_predicted(folder: Path) -> None:
     printed = table(folder)
-    assert "130us of software a hop; a layer sleeps 500us longer forward and 900us longer backward than told" in printed
+    assert (
+        "130us of software a hop; a layer sleeps 500us longer forward and 900us longer backward "
+        "than told" in printed
+    )
     assert "|error| of step: median unseen 0.0%, worst 0.0%; fitted 0.0%, worst 0.0%" in printed
     assert "2 nodes     8  296.4ms  2.30%" in printed
 
@@ -172,7 +199,9 @@ def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
 def test_more_nodes_lose_some_of_what_was_measured(least: float) -> None:
     """Exposed communication is part of the loss, and nearer to it than none."""
     measured = runs(MEASURED / "training" / "abci_v100_resnet50_horovod.csv")
-    curves = {run.gpus: MEASURED / "curves" / f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured}
+    curves = {
+        run.gpus: MEASURED / "curves" / f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured
+    }
     fits = {gpus: curve_fit(path, gpus, least) for gpus, path in curves.items()}
     for run, loss in zip(measured[1:], losses(measured, fits)[1:], strict=True):
         assert 0 < loss.loss <= run.loss

@@ -31,7 +31,8 @@ def make(
     noise: float = 0.0,
     spread: float = 0.2,
 ) -> tuple[Model, np.ndarray]:
-    """A model whose points were measured on a machine a little off the priors, and that machine's parameters."""
+    """A model whose points were measured on a machine a little off the priors, and that machine's
+    parameters."""
     random = np.random.default_rng(3)
     blank = Model(Points(curves(ranks, names)), library)
     truth = blank.start + random.uniform(-spread, spread, len(blank.start))

@@ -10,7 +10,9 @@ SIZES = np.geomspace(2.0**8, 2.0**26, 10)
 
 
 def points(*ranks: int) -> Points:
-    return Points([Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, np.ones(len(SIZES))) for p in ranks])
+    return Points(
+        [Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, np.ones(len(SIZES))) for p in ranks]
+    )
 
 
 def test_without_residuals_there_is_none() -> None:

@@ -1,4 +1,5 @@
-"""Fits find the machine that made the measurements, say how sure they are, and what the data do not say."""
+"""Fits find the machine that made the measurements, say how sure they are, and what the data do not
+say."""
 
 from collections.abc import Callable
 
@@ -25,7 +26,8 @@ def test_exact_measurements_are_reproduced(exact: tuple[Model, np.ndarray]) -> N
 
 
 def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
-    """The bandwidth between nodes of the protocol for large sizes, which many points depend on alone."""
+    """The bandwidth between nodes of the protocol for large sizes, which many points depend on
+    alone."""
     model, truth = exact
     found = explore(model)
     assert found.model.value(found.inner, "Simple network 1/β") == pytest.approx(
@@ -33,7 +35,9 @@ def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
     )
 
 
-def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(exact: tuple[Model, np.ndarray]) -> None:
+def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(
+    exact: tuple[Model, np.ndarray],
+) -> None:
     found = explore(exact[0])
     estimates = {one.parameter.name: one for one in found.estimates()}
     for one in estimates.values():
@@ -67,7 +71,8 @@ def test_outliers_do_not_move_a_fit(made: Made) -> None:
 
 
 def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
-    """The machine made every point, so that what is left out is found again; the baseline knows no protocols."""
+    """The machine made every point, so that what is left out is found again; the baseline knows no
+    protocols."""
     model, _ = made((8, 16, 32))
     whole = explore(model)
     sizes, ranks = held_out(whole, "sizes"), held_out(whole, "ranks")
@@ -80,8 +85,8 @@ def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
 
 
 def test_what_is_left_out_is_not_seen(made: Made) -> None:
-    """Nonsense in the points left out hardly changes what is predicted of them: only the paths that were looked for are
-    shared with the fit of all points."""
+    """Nonsense in the points left out hardly changes what is predicted of them: only the paths that
+    were looked for are shared with the fit of all points."""
     model, _ = made((8, 16))
     left = model.points.ranks == 16
     nonsense = np.where(left, model.points.seconds * 7, model.points.seconds)
@@ -89,21 +94,29 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
         Series(**(vars(one) | {"seconds": nonsense[model.points.curve == k]}))
         for k, one in enumerate(model.points.curves)
     ]
-    one, two = (fit(explore(one).model, ~left).predicted[left] for one in (model, Model(Points(curves), NCCL)))
+    one, two = (
+        fit(explore(one).model, ~left).predicted[left]
+        for one in (model, Model(Points(curves), NCCL))
+    )
     assert np.abs(two / one - 1).mean() < 0.03
     assert np.abs(two / one - 1).max() < 0.1
     assert np.nanmean(held_out(explore(model), "ranks").model) < 0.15
 
 
 def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> None:
-    """1/β grows eightfold from 4 to 16 nodes and stays: what 64 nodes are is not known without them."""
+    """1/β grows eightfold from 4 to 16 nodes and stays: what 64 nodes are is not known without
+    them."""
     sizes = np.geomspace(2.0**20, 2.0**28, 5)
     slow = {4: 1.0, 16: 8.0, 64: 8.0}
-    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow]
+    curves = [
+        Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow
+    ]
     whole = explore(Model(Points(curves), NCCL))
     few = fit(whole.model, whole.model.points.nodes < 64)
     largest = whole.model.points.nodes == 64
-    assert few.predicted[largest][1:] == pytest.approx(whole.model.points.seconds[largest][1:], rel=0.15)
+    assert few.predicted[largest][1:] == pytest.approx(
+        whole.model.points.seconds[largest][1:], rel=0.15
+    )
     profiles = [one.model.profile(one.inner, "x", "nodes") for one in (whole, few)]
     assert [one.crowding["network"].most for one in profiles] == [64.0, 16.0]
 
@@ -139,7 +152,10 @@ def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
 
 
 def test_what_numbers_of_nodes_are_said_to_have_is_what_the_profile_has() -> None:
-    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9) for p in (4, 8, 16)]
+    curves = [
+        Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9)
+        for p in (4, 8, 16)
+    ]
     found = explore(Model(Points(curves), MPI))
     apart = found.model.profile(found.inner, "x", "nodes").crowding["network"].apart
     said = {one.parameter.name: one for one in found.estimates()}

@@ -1,4 +1,5 @@
-"""Labels without effect: the fit finds what ran instead, the profile stores it, and commands use it."""
+"""Labels without effect: the fit finds what ran instead, the profile stores it, and commands use
+it."""
 
 from dataclasses import replace
 
@@ -27,31 +28,55 @@ NOTE = "algorithm: label NVLSTree, NOT effective: times equal Ring or Tree (NCCL
 
 def machine(library: Library) -> Profile:
     """A library where its priors say."""
-    blank = Model(Points([Series("", "all_reduce", ("ring",), 16, 4, np.array(SIZES, float), np.ones(10))]), library)
+    blank = Model(
+        Points([Series("", "all_reduce", ("ring",), 16, 4, np.array(SIZES, float), np.ones(10))]),
+        library,
+    )
     return blank.profile(blank.start, "made up", "nodes:per_node=4")
 
 
 def curve(
-    library: Library, told: str, ran: str | tuple[str, ...], ranks: int, notes: tuple[str, ...] = (), words: str = ""
+    library: Library,
+    told: str,
+    ran: str | tuple[str, ...],
+    ranks: int,
+    notes: tuple[str, ...] = (),
+    words: str = "",
 ) -> Curve:
     """A run that was told to take one algorithm and took another one."""
     names = (ran,) if isinstance(ran, str) else ran
-    blank = Series("", "all_reduce", names, ranks, ranks // 4, np.array(SIZES, float), np.ones(len(SIZES)))
+    blank = Series(
+        "", "all_reduce", names, ranks, ranks // 4, np.array(SIZES, float), np.ones(len(SIZES))
+    )
     rows = predict(machine(library), library, blank, as_nodes(ranks, 4))
     measured = tuple(Point(int(row.size), row.seconds) for row in rows)
     source = f"{told or 'noted'}_{ranks}.log"
     return Curve(
-        "all_reduce", ranks, ranks // 4, measured, (), source, notes, told, library=words or f"{library.name} 1"
+        "all_reduce",
+        ranks,
+        ranks // 4,
+        measured,
+        (),
+        source,
+        notes,
+        told,
+        library=words or f"{library.name} 1",
     )
 
 
 def nccl(*more: Curve) -> list[Curve]:
     """Rings and trees as they are called, and `more`."""
-    return [curve(NCCL, name, name, ranks) for name in ("ring", "double_tree") for ranks in (8, 16)] + list(more)
+    return [
+        curve(NCCL, name, name, ranks) for name in ("ring", "double_tree") for ranks in (8, 16)
+    ] + list(more)
 
 
-@pytest.mark.parametrize(("told", "notes"), [("", (NOTE,)), ("NVLSTree", ())], ids=["said", "not said"])
-def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, notes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("told", "notes"), [("", (NOTE,)), ("NVLSTree", ())], ids=["said", "not said"]
+)
+def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
+    told: str, notes: tuple[str, ...]
+) -> None:
     curves = nccl(*(curve(NCCL, told, "ring", ranks, notes) for ranks in (8, 16)))
     measured, skipped = points(curves, NCCL)
     assert len(skipped) == (0 if notes else 2)
@@ -60,7 +85,12 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, not
     others = [one for one in curves if one.source not in fitted]
     known = labels.of_fit(found) + labels.fallen_back(others, NCCL, found.profile, as_nodes)
     (label,) = known
-    assert (label.label.lower(), label.ran, label.ranks, label.nodes) == ("nvlstree", ("ring",), None, None)
+    assert (label.label.lower(), label.ran, label.ranks, label.nodes) == (
+        "nvlstree",
+        ("ring",),
+        None,
+        None,
+    )
     profile = document(Calibration(found, [], []), "x", "nodes:per_node=4", [], {}, known)
     again = parse(dumps(profile), "x.yaml")
     assert again.simulated().ineffective == (label,)
@@ -73,7 +103,9 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, not
 
 def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> None:
     strange = curve(NCCL, "NVLSTree", "ring", 8)
-    halved = replace(strange, points=tuple(replace(one, time_s=one.time_s / 2) for one in strange.points))
+    halved = replace(
+        strange, points=tuple(replace(one, time_s=one.time_s / 2) for one in strange.points)
+    )
     few = replace(strange, points=strange.points[:3])
     assert labels.fallen_back([strange], NCCL, machine(NCCL), as_nodes)
     for other in (halved, few, replace(strange, algorithm="ring")):
@@ -81,14 +113,20 @@ def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> 
 
 
 def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_library() -> None:
-    told = [curve(MPI, name, name, ranks) for name in ("ring", "recursive_doubling") for ranks in (8, 16)]
+    told = [
+        curve(MPI, name, name, ranks)
+        for name in ("ring", "recursive_doubling")
+        for ranks in (8, 16)
+    ]
     other = curve(MPI, "recursive_doubling", MPI.algorithms("all_reduce"), 8, words="MPI 2")
     curves = [*told, other]
     found = explore(Model(points(curves, MPI)[0], MPI))
     (label,) = labels.of_fit(found)
     assert label[:2] == ("recursive_doubling", "all_reduce")
     assert (label.ranks, label.nodes, label.library) == (8, 2, "MPI 2")
-    profile = document(Calibration(found, [], []), "x", "nodes:per_node=4", [], {}, [label]).simulated()
+    profile = document(
+        Calibration(found, [], []), "x", "nodes:per_node=4", [], {}, [label]
+    ).simulated()
     measured, _ = points(curves, MPI, profile=profile)
     assert [one.ignored for one in measured.curves] == [False, False, False, False, True]
     assert set(measured.curves[-1].algorithms) == {"recursive_doubling", "halving_doubling", "ring"}
@@ -97,17 +135,26 @@ def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_libra
 
 
 def test_a_sweep_of_an_algorithm_that_was_not_run_says_so() -> None:
-    label = Ineffective("recursive_doubling", "all_reduce", ("ring", "recursive_doubling"), 8, 8, "MPI 1")
+    label = Ineffective(
+        "recursive_doubling", "all_reduce", ("ring", "recursive_doubling"), 8, 8, "MPI 1"
+    )
     profile = replace(machine(MPI), ineffective=(label,))
     lines = list(ignored(profile, [find("ring"), find("recursive_doubling")], [8, 16]))
-    said = "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
+    said = (
+        "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
+    )
     assert lines == [f"{said} ring, recursive_doubling: this simulates recursive_doubling"]
-    assert list(ignored(machine(MPI), [find("ring")], [8])) == list(ignored(None, [find("ring")], [8])) == []
+    assert (
+        list(ignored(machine(MPI), [find("ring")], [8]))
+        == list(ignored(None, [find("ring")], [8]))
+        == []
+    )
 
 
 def test_a_profile_names_algorithms_that_there_are() -> None:
     text = (
-        "profile: x\nmachine: nodes\nlibrary: MPI\nlaunch: 0\nprotocols: {a: {network: {latency: 1, bandwidth: 1}}}\n"
+        "profile: x\nmachine: nodes\nlibrary: MPI\nlaunch: 0\nprotocols: {a: {network: {latency: "
+        "1, bandwidth: 1}}}\n"
         "ineffective:\n- {label: ring, collective: all_reduce, ran: [rign]}\n"
     )
     with pytest.raises(InputError, match=r"ineffective.*no such algorithm: did you mean ring"):

@@ -1,4 +1,5 @@
-"""Fits recover what they were made from, say how sure they are, and admit what the data do not say."""
+"""Fits recover what they were made from, say how sure they are, and admit what the data do not
+say."""
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ def links(latency: float, bandwidth: float) -> Topology:
     return star(4, bandwidth=bandwidth, latency=latency)
 
 
-def measured(algorithm: str, latency: float, bandwidth: float, noise: float = 0.0, seed: int = 0) -> list[float]:
+def measured(
+    algorithm: str, latency: float, bandwidth: float, noise: float = 0.0, seed: int = 0
+) -> list[float]:
     schedule = find(algorithm).build(4, 1.0)
     exact = [simulate(schedule.scaled(size), links(latency, bandwidth)).makespan for size in SIZES]
     return list(exact * np.random.default_rng(seed).lognormal(0.0, noise, len(SIZES)))
@@ -32,7 +35,9 @@ def measured(algorithm: str, latency: float, bandwidth: float, noise: float = 0.
     bandwidth=st.floats(1e8, 1e12),
 )
 def test_exact_times_give_the_links_back(algorithm: str, latency: float, bandwidth: float) -> None:
-    fit = fit_links(find(algorithm).build(4, 1.0), SIZES, measured(algorithm, latency, bandwidth), links)
+    fit = fit_links(
+        find(algorithm).build(4, 1.0), SIZES, measured(algorithm, latency, bandwidth), links
+    )
     assert fit.latency == pytest.approx(latency, rel=1e-6)
     assert fit.bandwidth == pytest.approx(bandwidth, rel=1e-6)
     assert fit.notes == []
@@ -50,7 +55,10 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_large_sizes_alone_do_not_identify_the_latency() -> None:
     sizes = [2.0**30, 2.0**31, 2.0**32, 2.0**33]
-    seconds = [size * 1.5 / 1e9 * (1 + wobble) for size, wobble in zip(sizes, (0.01, -0.01, 0.01, -0.02), strict=True)]
+    seconds = [
+        size * 1.5 / 1e9 * (1 + wobble)
+        for size, wobble in zip(sizes, (0.01, -0.01, 0.01, -0.02), strict=True)
+    ]
     fit = fit_links(find("ring").build(4, 1.0), sizes, seconds, links)
     assert fit.latency >= 0
     assert any("α is not bounded" in note for note in fit.notes)
@@ -81,18 +89,27 @@ def test_the_solution_is_never_negative_and_never_beaten(rows: list[tuple[float,
     best = solve(design, np.ones(len(design)))
     misfit = ((design @ best - 1) ** 2).sum()
     assert np.all(best >= 0)
-    for other in ([0.0, 0.0], best * [1.01, 1.0], best * [1.0, 1.01], best * [0.99, 1.0], best * [1.0, 0.99]):
+    for other in (
+        [0.0, 0.0],
+        best * [1.01, 1.0],
+        best * [1.0, 1.01],
+        best * [0.99, 1.0],
+        best * [1.0, 0.99],
+    ):
         assert misfit <= ((design @ other - 1) ** 2).sum() * (1 + 1e-9) + 1e-12
 
 
 def test_relative_weights_make_small_sizes_count() -> None:
-    fit: Fit = fit_links(find("ring").build(4, 1.0), SIZES, measured("ring", 20e-6, 200e9, 0.03), links)
+    fit: Fit = fit_links(
+        find("ring").build(4, 1.0), SIZES, measured("ring", 20e-6, 200e9, 0.03), links
+    )
     low, high = fit.latency_interval
     assert high - low < 0.2 * fit.latency
 
 
 def test_what_is_given_is_not_fitted() -> None:
-    """With the gap told, α and β come out as they were; a fit that overlooks it would put it into α."""
+    """With the gap told, α and β come out as they were; a fit that overlooks it would put it into
+    α."""
 
     def gapped(latency: float, bandwidth: float) -> Topology:
         return star(4, bandwidth=bandwidth, latency=latency, gap=10e-6, reduction=1e-12)

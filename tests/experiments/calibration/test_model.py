@@ -17,7 +17,10 @@ from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 EVERY = tuple(
-    (prior.name, kind) for library in (NCCL, MPI) for prior in library.protocols for kind in ("node", "network")
+    (prior.name, kind)
+    for library in (NCCL, MPI)
+    for prior in library.protocols
+    for kind in ("node", "network")
 )
 
 
@@ -43,10 +46,13 @@ def curve(collective: str, names: tuple[str, ...], ranks: int = 8, count: int = 
 def test_paths_and_simulation_agree(
     library: object, collective: str, names: tuple[str, ...], gaps: tuple[tuple[str, str], ...]
 ) -> None:
-    """At parameters that no path was looked for at; the profile simulates every protocol and algorithm."""
+    """At parameters that no path was looked for at; the profile simulates every protocol and
+    algorithm."""
     assert library in (NCCL, MPI)
     known = NCCL if library is NCCL else MPI
-    model = Model(Points([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps)
+    model = Model(
+        Points([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps
+    )
     inner = model.start + np.random.default_rng(1).uniform(-0.5, 0.5, len(model.start))
     model.explore(inner)
     assert model.explore(inner) < 1e-9
@@ -54,25 +60,35 @@ def test_paths_and_simulation_agree(
     profile = model.profile(inner, "made up", "nodes:per_node=4")
     for k, one in enumerate(model.points.curves):
         rows = predict(profile, known, one, as_nodes(one.ranks, one.per_node))
-        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )
 
 
 def test_a_path_is_counted_in_links_bytes_and_bytes_merged() -> None:
     """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 6 messages, 3/4 V merged."""
     paths = Paths(find("ring"), as_nodes(4, 1), 4, ("network",))
     costs = Costs(np.array([1e-6]), np.array([1e-9]), np.array([1e-7]), 1e-10)
-    assert paths.simulate(costs, 4e3) == pytest.approx(12e-6 + 6e3 * 1e-9 + 6e-7 + 3e3 * 1e-10, rel=1e-12)
+    assert paths.simulate(costs, 4e3) == pytest.approx(
+        12e-6 + 6e3 * 1e-9 + 6e-7 + 3e3 * 1e-10, rel=1e-12
+    )
     (row,) = paths.rows(0, 4e3)
     assert row == pytest.approx([12.0, 1.5, 6.0, 0.75])
     assert paths.longest(costs, 4e3) == pytest.approx(paths.simulate(costs, 4e3), rel=1e-12)
 
 
 def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
-    """Where queues are served in another order; what is left is never longer than what was simulated last."""
+    """Where queues are served in another order; what is left is never longer than what was
+    simulated last."""
     paths = Paths(find("double_tree"), as_nodes(16, 4), 16, ("node", "network"))
     random = np.random.default_rng(0)
     for _ in range(8):
-        costs = Costs(10.0 ** random.uniform(-7, -5, 2), 10.0 ** random.uniform(-11, -9, 2), np.zeros(2), 1e-11)
+        costs = Costs(
+            10.0 ** random.uniform(-7, -5, 2),
+            10.0 ** random.uniform(-11, -9, 2),
+            np.zeros(2),
+            1e-11,
+        )
         for nbytes in (1e3, 1e6, 1e9):
             simulated = paths.simulate(costs, nbytes)
             assert paths.longest(costs, nbytes) == pytest.approx(simulated, rel=1e-9)
@@ -80,7 +96,10 @@ def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
 
 def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() -> None:
     ring, doubling = (
-        Model(Points([Series("x", "all_reduce", (name,), 8, 8, np.array([4.0, 4096.0]), np.ones(2))]), MPI)
+        Model(
+            Points([Series("x", "all_reduce", (name,), 8, 8, np.array([4.0, 4096.0]), np.ones(2))]),
+            MPI,
+        )
         for name in ("ring", "recursive_doubling")
     )
     for model in (ring, doubling):
@@ -90,7 +109,9 @@ def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() ->
 
 
 def test_a_rendezvous_in_a_ring_has_an_alpha_of_its_own() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",)), curve("all_reduce", ("halving_doubling",))]), MPI)
+    model = Model(
+        Points([curve("all_reduce", ("ring",)), curve("all_reduce", ("halving_doubling",))]), MPI
+    )
     ringed = model.start.copy()
     ringed[model.index["rendezvous α in rings"]] = np.log(3.0)
     for inner in (model.start, ringed):
@@ -113,7 +134,9 @@ def test_what_only_rings_know_is_no_parameter_where_the_library_chose() -> None:
 
 def test_what_is_registered_again_grows_with_the_ranks() -> None:
     """V p / 2 bytes of a ring's reduce-scatter of fresh memory, and nothing else."""
-    model = Model(Points([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]), MPI)
+    model = Model(
+        Points([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]), MPI
+    )
     model.explore(model.start)
     free = model.start.copy()
     free[model.index["memory registered again"]] = -200.0
@@ -153,39 +176,55 @@ def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):
         told = NCCL.told(protocol)
-        series = Series("x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=told)
+        series = Series(
+            "x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=told
+        )
         model = Model(Points([series]), NCCL)
         model.explore(model.start)
         times[protocol] = model.predict(model.start)
         profile = model.profile(model.start, "x", "nodes:per_node=4")
         rows = predict(profile, NCCL, series, as_nodes(8, 4))
         assert [row.seconds for row in rows] == pytest.approx(times[protocol], rel=1e-6)
-        assert {row.protocol for row in rows} <= set(told or [prior.name for prior in NCCL.protocols])
+        assert {row.protocol for row in rows} <= set(
+            told or [prior.name for prior in NCCL.protocols]
+        )
     assert (times[""] <= np.minimum(times["LL"], times["Simple"]) * (1 + 1e-9)).all()
     assert times["LL"][-1] > 3 * times["Simple"][-1]
     assert times["LL"][0] < times["Simple"][0]
 
 
-@pytest.mark.parametrize(("ranks", "count", "per_node"), [(9, 3, 3), (8, 8, 1), (10, 4, 3), (10, 3, 4), (8, 1, 8)])
-def test_nodes_of_any_size_are_the_same_to_fit_and_profile(ranks: int, count: int, per_node: int) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "count", "per_node"), [(9, 3, 3), (8, 8, 1), (10, 4, 3), (10, 3, 4), (8, 1, 8)]
+)
+def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
+    ranks: int, count: int, per_node: int
+) -> None:
     from experiments.calibration.observations import series
     from experiments.commands.machine import Machine
     from experiments.measurements import Curve
     from experiments.measurements import Point as Measured
 
     points = tuple(Measured(int(size), 1e-3) for size in SIZES)
-    one = series(Curve("all_reduce", ranks, count, points, (), "x", algorithm="ring", library="NCCL"), NCCL)
+    one = series(
+        Curve("all_reduce", ranks, count, points, (), "x", algorithm="ring", library="NCCL"), NCCL
+    )
     assert one.per_node == per_node
     model = Model(Points([one, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
     model.explore(model.start)
     profile = model.profile(model.start, "x", "nodes:per_node=4")
-    rows = predict(profile, NCCL, one, Machine(profile.machine).laid_out(one.ranks, one.nodes)(one.ranks))
-    assert [row.seconds for row in rows] == pytest.approx(model.predict(model.start)[: len(rows)], rel=1e-6)
+    rows = predict(
+        profile, NCCL, one, Machine(profile.machine).laid_out(one.ranks, one.nodes)(one.ranks)
+    )
+    assert [row.seconds for row in rows] == pytest.approx(
+        model.predict(model.start)[: len(rows)], rel=1e-6
+    )
 
 
 def test_what_a_topology_says_of_gaps_and_merging_gives_way_to_the_fit() -> None:
     def slow(ranks: int, per_node: int) -> Topology:
-        return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6, gap=5e-6, reduction=1e-9)
+        return nodes(
+            ranks, per_node=per_node, bandwidth=1e9, latency=1e-6, gap=5e-6, reduction=1e-9
+        )
 
     series = curve("all_reduce", ("ring",))
     model = Model(Points([series]), NCCL, slow)
@@ -196,7 +235,9 @@ def test_what_a_topology_says_of_gaps_and_merging_gives_way_to_the_fit() -> None
 
 
 def test_sessions_are_simulated_as_they_are_predicted() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",), 8, 2), curve("all_reduce", ("ring",), 16, 4)]), MPI)
+    model = Model(
+        Points([curve("all_reduce", ("ring",), 8, 2), curve("all_reduce", ("ring",), 16, 4)]), MPI
+    )
     inner = model.start + np.random.default_rng(2).uniform(-1, 1, len(model.start))
     assert any(" at " in parameter.name for parameter in model.parameters)
     model.explore(inner)
@@ -222,7 +263,9 @@ MIXED = (
 
 
 def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
-    model = Model(Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL)
+    model = Model(
+        Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL
+    )
     inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
     names = {
         "launch of sends",
@@ -237,11 +280,14 @@ def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
     predicted, profile = model.predict(inner), model.profile(inner, "made up", "nodes")
     for k, one in enumerate(model.points.curves):
         rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
-        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )
 
 
 def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> None:
-    """1/β per node falls with the ranks there; a shift, in which one rank sends from node to node, is as fast."""
+    """1/β per node falls with the ranks there; a shift, in which one rank sends from node to node,
+    is as fast."""
     mixed = [
         curve(what, (name,), ranks, 2)
         for ranks in (4, 8)
@@ -259,7 +305,9 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
     predicted, profile = model.predict(own), model.profile(own, "one number of nodes", "nodes")
     for k, one in enumerate(model.points.curves):
         rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
-        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -274,21 +322,31 @@ def test_any_machine_is_the_same_to_fit_and_profile(
 ) -> None:
     """Long exchanges over links of another kind; switches that reduce are no ranks of a node."""
     build = machine_for(topology)
-    model = Model(Points([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]), library, build)
+    model = Model(
+        Points([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]),
+        library,
+        build,
+    )
     inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
     for _ in range(4):
         model.explore(inner)
     predicted, profile = model.predict(inner), model.profile(inner, "made up", topology)
     for k, one in enumerate(model.points.curves):
         rows = predict(profile, library, one, build(one.ranks, one.per_node))
-        assert [row.seconds for row in rows] == pytest.approx(predicted[model.points.curve == k], rel=1e-9)
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )
 
 
 def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
-    alone = Model(Points([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL)
+    alone = Model(
+        Points([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL
+    )
     assert not any("sends" in name for name in alone.index)
     for library in (NCCL, MPI):
-        both = Model(Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library)
+        both = Model(
+            Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
+        )
         assert ("α of sends" in both.index) == (library is NCCL)
 
 

@@ -1,4 +1,5 @@
-"""NCCL's own model on measured curves: bandwidths, points left out, and `validate --compare nccl`."""
+"""NCCL's own model on measured curves: bandwidths, points left out, and `validate --compare
+nccl`."""
 
 import csv
 import io
@@ -10,7 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.calibration.nccl_comparison import asked, generations, held_out, matched, of_profile, predict
+from experiments.calibration.nccl_comparison import (
+    asked,
+    generations,
+    held_out,
+    matched,
+    of_profile,
+    predict,
+)
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.table import as_nodes
 from experiments.cli import main
@@ -27,7 +35,9 @@ HEADER = "collective,algorithm,protocol,ranks,nodes,size_bytes,time_us,library,d
 
 def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **others: object) -> Series:
     """A curve that is as NCCL's own model says."""
-    empty = Series(f"p{ranks}", "all_reduce", ("ring", "double_tree"), ranks, nodes, SIZES, np.ones_like(SIZES))
+    empty = Series(
+        f"p{ranks}", "all_reduce", ("ring", "double_tree"), ranks, nodes, SIZES, np.ones_like(SIZES)
+    )
     curve = Series(**(vars(empty) | others))
     return Series(**(vars(curve) | {"seconds": predict(curve, "hopper", rate)}))
 
@@ -50,7 +60,9 @@ def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> No
     large, small = measured(32, 8), measured()
     sick = Series(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
     points, known = Points([sick, large]), {"p16": "hopper", "p32": "hopper"}
-    sizes, plateau, ranks = (held_out(points, known, protocol) for protocol in ("sizes", "plateau", "ranks"))
+    sizes, plateau, ranks = (
+        held_out(points, known, protocol) for protocol in ("sizes", "plateau", "ranks")
+    )
     halved = predict(sick, "hopper", matched(sick, "hopper"))
     assert sizes[:3] == pytest.approx(np.abs(halved / sick.seconds - 1)[:3])
     assert sizes[3:] == pytest.approx([0.5, 0, 0, 0, 0])
@@ -75,7 +87,9 @@ def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> No
         ("", "", None),
     ],
 )
-def test_the_generation_is_what_a_curve_says_of_its_gpus(device: str, machine: str, generation: str | None) -> None:
+def test_the_generation_is_what_a_curve_says_of_its_gpus(
+    device: str, machine: str, generation: str | None
+) -> None:
     curve = Curve("all_reduce", 4, 1, (), (), "x", device=device, machine=machine)
     assert generations([curve]).get("x") == generation
     assert generations([curve], "volta") == {"x": "volta"}
@@ -90,13 +104,25 @@ def test_what_can_be_asked_for() -> None:
 
 
 def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None:
-    """With the network as crowded, and its ports as shared, as they are there; but no faster than inside a node."""
+    """With the network as crowded, and its ports as shared, as they are there; but no faster than
+    inside a node."""
     profile = find("mn5_acc")
     network, node = (profile.protocols["Simple"][kind].bandwidth for kind in ("network", "node"))
-    crowd = profile.crowding["network"].model_copy(update={"nodes": 2.0, "bandwidth": 0.5, "apart": [], "most": 8.0})
+    crowd = profile.crowding["network"].model_copy(
+        update={"nodes": 2.0, "bandwidth": 0.5, "apart": [], "most": 8.0}
+    )
     shared = crowd.model_copy(update={"per_node": 1.0, "shared": -1.0, "bandwidth": 0.0})
-    jobs = [(crowd, 1, node), (crowd, 2, network), (crowd, 4, network / 2**0.5), (crowd, 16, network / 2)]
-    jobs += [(shared, 16, network), (shared, 8, min(2 * network, node)), (shared, 2, min(8 * network, node))]
+    jobs = [
+        (crowd, 1, node),
+        (crowd, 2, network),
+        (crowd, 4, network / 2**0.5),
+        (crowd, 16, network / 2),
+    ]
+    jobs += [
+        (shared, 16, network),
+        (shared, 8, min(2 * network, node)),
+        (shared, 2, min(8 * network, node)),
+    ]
     for crowding, nodes, rate in jobs:
         changed = profile.model_copy(update={"crowding": {"network": crowding}})
         curve = measured(16, nodes)
@@ -108,13 +134,17 @@ def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None
 
 
 def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
-    """A ring as NCCL's own model says, twice as slow at the largest size; and sends to the next rank."""
+    """A ring as NCCL's own model says, twice as slow at the largest size; and sends to the next
+    rank."""
     profile = find("mn5_acc").simulated()
     simple = next(one for one in profile.protocols if one.name == "Simple")
     ring = profile.apply(as_nodes(4, 2), simple, "ring")
     rate = float(ring.medium_bandwidth[ring.link_kinds.are("network")].min())
     times = measured(4, 2, rate, algorithms=("ring",)).seconds * [1, 1, 1, 2] * 1e6
-    rows = [f"all_reduce,ring,,4,2,{size:.0f},{time},{name},{device}" for size, time in zip(SIZES, times, strict=True)]
+    rows = [
+        f"all_reduce,ring,,4,2,{size:.0f},{time},{name},{device}"
+        for size, time in zip(SIZES, times, strict=True)
+    ]
     rows += [f"send_recv,,,4,2,{size:.0f},{10 + size / 1e4},{name},{device}" for size in SIZES]
     path.write_text(HEADER + "\n".join(rows) + "\n")
     return path
@@ -142,19 +172,41 @@ def test_a_profile_is_validated_beside_the_own_model(
 
 
 def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
-    unsaid, asks = runs(tmp_path / "runs.csv", ""), dict.fromkeys(("mn5_acc", "mn5_cpu"), "nccl") | {"": "nccl:x"}
-    said = (r"runs\.csv does not say which GPUs", "mn5_cpu is of MPI, expected a profile of NCCL", "expected nccl")
+    unsaid, asks = (
+        runs(tmp_path / "runs.csv", ""),
+        dict.fromkeys(("mn5_acc", "mn5_cpu"), "nccl") | {"": "nccl:x"},
+    )
+    said = (
+        r"runs\.csv does not say which GPUs",
+        "mn5_cpu is of MPI, expected a profile of NCCL",
+        "expected nccl",
+    )
     for (profile, compare), expected in zip(asks.items(), said, strict=True):
         with pytest.raises(InputError, match=expected):
-            validate_profile.run([Path(profile or "mn5_acc"), unsaid], None, False, False, None, None, "table", compare)
+            validate_profile.run(
+                [Path(profile or "mn5_acc"), unsaid],
+                None,
+                False,
+                False,
+                None,
+                None,
+                "table",
+                compare,
+            )
 
 
 def test_the_command_line_refuses_it_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments, says in (
-        (("mn5_acc", runs(tmp_path / "runs.csv", ""), "--compare", "openmpi"), "--compare 'openmpi': expected nccl"),
-        (("runs.csv", "--compare", "nccl"), "runs.csv: name a profile, then runs to hold it against"),
+        (
+            ("mn5_acc", runs(tmp_path / "runs.csv", ""), "--compare", "openmpi"),
+            "--compare 'openmpi': expected nccl",
+        ),
+        (
+            ("runs.csv", "--compare", "nccl"),
+            "runs.csv: name a profile, then runs to hold it against",
+        ),
     ):
         monkeypatch.setattr(sys, "argv", ["simctl", "validate", *map(str, arguments)])
         with pytest.raises(SystemExit) as error:

@@ -1,4 +1,5 @@
-"""A large schedule is simulated at a few sizes, and takes as long at the others as simulations say."""
+"""A large schedule is simulated at a few sizes, and takes as long at the others as simulations
+say."""
 
 import numpy as np
 import pytest
@@ -19,13 +20,23 @@ SIZES = [float(4**k) for k in range(2, 15)]
 
 def machine() -> Profile:
     """MPI where its priors say, with some crowding."""
-    blank = Series("", "all_reduce", ("halving_doubling",), 8, 2, np.array(SIZES), np.ones(len(SIZES)))
+    blank = Series(
+        "", "all_reduce", ("halving_doubling",), 8, 2, np.array(SIZES), np.ones(len(SIZES))
+    )
     model = Model(Points([blank]), MPI)
     return model.profile(model.start, "made up", "nodes")
 
 
 @pytest.mark.parametrize(
-    "name", ["ring", "halving_doubling", "recursive_doubling", "binary_tree", "neighbor_exchange", "pairwise"]
+    "name",
+    [
+        "ring",
+        "halving_doubling",
+        "recursive_doubling",
+        "binary_tree",
+        "neighbor_exchange",
+        "pairwise",
+    ],
 )
 def test_few_simulations_say_what_all_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     profile, algorithm, topology = machine(), find(name), as_nodes(8, 4)

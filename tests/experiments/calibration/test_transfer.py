@@ -17,10 +17,14 @@ SIZES = np.geomspace(2.0**8, 2.0**26, 19)
 BANDWIDTH = 10e9
 
 
-def pairs(ranks: int | None, nodes: int | None, gigabytes: float, collective: str = "send_recv") -> Curve:
+def pairs(
+    ranks: int | None, nodes: int | None, gigabytes: float, collective: str = "send_recv"
+) -> Curve:
     """Point-to-point runs at so many GB/s a pair, but for a short message."""
     points = tuple(Measured(size, 1e-6 + size / gigabytes / 1e9) for size in (8, 1 << 30))
-    return Curve(collective, ranks, nodes, points, (), "made up", notes=("over pairs that send at once",))
+    return Curve(
+        collective, ranks, nodes, points, (), "made up", notes=("over pairs that send at once",)
+    )
 
 
 def test_a_port_carries_what_all_pairs_move_at_once() -> None:
@@ -38,10 +42,13 @@ def test_wrong_results_say_nothing_of_a_port() -> None:
         port([replace(pairs(2, 2, 9.0), points=(Measured(1 << 30, 0.1, wrong=3),))])
 
 
-@pytest.mark.parametrize("curve", [pairs(2, 1, 9.0), pairs(8, 4, 9.0), pairs(2, 2, 9.0, "all_reduce")])
+@pytest.mark.parametrize(
+    "curve", [pairs(2, 1, 9.0), pairs(8, 4, 9.0), pairs(2, 2, 9.0, "all_reduce")]
+)
 def test_what_is_not_between_two_nodes_says_nothing_of_a_port(curve: Curve) -> None:
     with pytest.raises(
-        InputError, match=r"^no point-to-point run between two nodes: --links takes those of osu_mbw_mr"
+        InputError,
+        match=r"^no point-to-point run between two nodes: --links takes those of osu_mbw_mr",
     ):
         port([curve])
 
@@ -57,14 +64,19 @@ def test_protocols_have_what_their_flags_leave_of_a_link() -> None:
 
 def measured(ranks: tuple[int, ...] = (8, 16)) -> Points:
     """Rings on a machine as NCCL's constants say but for its links, and a launch twice as long."""
-    blank = [Series(f"{p}", "all_reduce", ("ring",), p, p // 4, SIZES, np.ones(len(SIZES))) for p in ranks]
+    blank = [
+        Series(f"{p}", "all_reduce", ("ring",), p, p // 4, SIZES, np.ones(len(SIZES)))
+        for p in ranks
+    ]
     model = Model(Points(blank), linked(NCCL, BANDWIDTH))
     truth = model.start.copy()
     truth[model.index["launch"]] += np.log(2.0)
     model.explore(truth)
     seconds = model.predict(truth)
     rows = (seconds[model.points.curve == k] for k in range(len(blank)))
-    return Points(Series(**(vars(one) | {"seconds": row})) for one, row in zip(blank, rows, strict=True))
+    return Points(
+        Series(**(vars(one) | {"seconds": row})) for one, row in zip(blank, rows, strict=True)
+    )
 
 
 def test_two_points_are_the_largest_size_of_the_most_ranks_and_one_far_below() -> None:

@@ -15,12 +15,17 @@ Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 @pytest.fixture
 def healthy() -> Curve:
-    """Three protocols as NCCL's on four nodes: 30 us and 1 GB/s, 60 us and 10 GB/s, 150 us and 49 GB/s, 1% noise."""
+    """Three protocols as NCCL's on four nodes: 30 us and 1 GB/s, 60 us and 10 GB/s, 150 us and 49
+    GB/s, 1% noise."""
     random = np.random.default_rng(1)
     protocols = ((30e-6, 1e9), (60e-6, 10e9), (150e-6, 49e9))
     best = [min(a + size / b for a, b in protocols) for size in SIZES]
-    points = tuple(Point(s, t * float(random.normal(1, 0.01))) for s, t in zip(SIZES, best, strict=True))
-    return Curve("all_reduce", 16, 4, points, (), "healthy_ar_p16.csv", device="NVIDIA H100 80GB HBM3")
+    points = tuple(
+        Point(s, t * float(random.normal(1, 0.01))) for s, t in zip(SIZES, best, strict=True)
+    )
+    return Curve(
+        "all_reduce", 16, 4, points, (), "healthy_ar_p16.csv", device="NVIDIA H100 80GB HBM3"
+    )
 
 
 @pytest.fixture

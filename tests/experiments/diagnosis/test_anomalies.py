@@ -44,7 +44,10 @@ def test_protocols_and_noise_of_three_percent_are_healthy(
     for slower, faster in switches:
         protocols.append((protocols[-1][0] * slower, protocols[-1][1] * faster))
     sizes = [4 * step**k for k in range(30 if step == 2 else 10)]
-    times = [min(a + size / b for a, b in protocols) * (1 + off) for size, off in zip(sizes, noise, strict=False)]
+    times = [
+        min(a + size / b for a, b in protocols) * (1 + off)
+        for size, off in zip(sizes, noise, strict=False)
+    ]
     points = tuple(Point(size, time) for size, time in zip(sizes, times, strict=True))
     assert alarms(Curve("all_reduce", 8, 2, points, (), "made")) == []
 
@@ -63,11 +66,14 @@ def test_a_bump_is_named_with_its_sizes(healthy: Curve, spoil: Spoil) -> None:
 
 
 def test_time_that_falls_is_told_by_hand() -> None:
-    """Half a size later 20 us: the straight line between 10 us at 2 KiB and 20 us at 8 KiB allows 13.3 us at 4 KiB, the
-    trend on the right 20 us / 2^0.32 = 16 us."""
+    """Half a size later 20 us: the straight line between 10 us at 2 KiB and 20 us at 8 KiB allows
+    13.3 us at 4 KiB, the trend on the right 20 us / 2^0.32 = 16 us."""
     (found,) = alarms(curve_of([10, 10, 40, 20, 25, 50]))
     assert found.places == (2,)
-    said = "4KiB takes 2.5 times what the sizes on both sides allow, and 4KiB takes 2 times as long as 8KiB"
+    said = (
+        "4KiB takes 2.5 times what the sizes on both sides allow, and 4KiB takes 2 times as long "
+        "as 8KiB"
+    )
     assert found.text == f"4KiB: {said}"
 
 
@@ -82,28 +88,48 @@ def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
 
 
 def test_a_protocol_below_the_bandwidth_of_smaller_sizes_is_sick() -> None:
-    """Time grows 20 times from 32 to 64 KiB, stands still to 512 KiB and grows with size from there."""
+    """Time grows 20 times from 32 to 64 KiB, stands still to 512 KiB and grows with size from
+    there."""
     times: list[float] = [10, 12, 16, 24, 40, 72, 1440, 1442, 1446, 1455, 1470, 1500, 2900, 5700]
     (found,) = alarms(curve_of(times))
     assert (found.kind, found.places) == ("costly switch", (6, 7, 8))
     assert found.factor == pytest.approx(10)
-    assert found.text == ("32KiB to 64KiB: time grows 20 times, size 2: 64KiB has 10 times less bandwidth than 32KiB")
+    assert found.text == (
+        "32KiB to 64KiB: time grows 20 times, size 2: 64KiB has 10 times less bandwidth than 32KiB"
+    )
 
 
 @pytest.mark.parametrize(
-    ("factor", "host", "alarm"), [(1.9, False, False), (2.2, False, True), (3.3, True, False), (4.4, True, True)]
+    ("factor", "host", "alarm"),
+    [(1.9, False, False), (2.2, False, True), (3.3, True, False), (4.4, True, True)],
 )
-def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(factor: float, host: bool, alarm: bool) -> None:
+def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(
+    factor: float, host: bool, alarm: bool
+) -> None:
     """The best bandwidth of smaller sizes is that of 16 KiB, half of the curve's best."""
     slow = 96 * factor
     times = [10, 14, 24, 28, 48, slow, 1.2 * slow, 1.5 * slow, 720, 760, 1400]
     made = replace(curve_of(times), device="host memory" if host else "")
-    assert [found.alarm for found in anomalies(samples(made)) if found.kind == "costly switch"] == [alarm]
+    assert [found.alarm for found in anomalies(samples(made)) if found.kind == "costly switch"] == [
+        alarm
+    ]
 
 
 @pytest.mark.parametrize(("factor", "alarm"), [(3.4, False), (5.0, True)])
 def test_a_switch_between_short_protocols_may_lose_more(factor: float, alarm: bool) -> None:
-    times = [100, 101, 102, 2 * factor * 102, 2.05 * factor * 102, 2.1 * factor * 102, 2200, 2300, 2400, 2500, 2600]
+    times = [
+        100,
+        101,
+        102,
+        2 * factor * 102,
+        2.05 * factor * 102,
+        2.1 * factor * 102,
+        2200,
+        2300,
+        2400,
+        2500,
+        2600,
+    ]
     found = [one for one in anomalies(samples(curve_of(times))) if one.kind == "costly switch"]
     assert [one.alarm for one in found] == [alarm]
 
@@ -114,14 +140,18 @@ def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -
     assert (found.kind, found.places, found.alarm) == ("slow start", (0,), alarm)
 
 
-@pytest.mark.parametrize(("last", "alarm"), [([80, 160, 700], True), ([80, 260, 520], True), ([80, 160, 500], False)])
+@pytest.mark.parametrize(
+    ("last", "alarm"), [([80, 160, 700], True), ([80, 260, 520], True), ([80, 160, 500], False)]
+)
 def test_a_plateau_that_drops_at_the_end(last: list[float], alarm: bool) -> None:
     found = anomalies(samples(curve_of([10, 12, 20, 40, *last])))
     assert [one.alarm for one in found if one.kind == "plateau drops"] == [alarm]
 
 
 def test_memory_is_a_regime_of_the_host() -> None:
-    made = samples(replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks"))
+    made = samples(
+        replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks")
+    )
     assert memory(made).tolist() == [4, 5]
     assert [(one.kind, one.alarm) for one in anomalies(made)] == [("memory", False)]
     assert alarms(curve_of([10, 30, 200, 1600, 25600, 204800], step=8))

@@ -22,7 +22,9 @@ def test_the_slower_set_up_is_named(healthy: Curve, spoil: Spoil) -> None:
     assert (low, high) == (8 << 10, 8 << 14)
     assert factor == pytest.approx(1.6)
     assert found.factor == pytest.approx(1.6 ** (5 / 28))
-    assert found.text == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
+    assert (
+        found.text == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
+    )
 
 
 def later(curve: Curve) -> Curve:
@@ -50,7 +52,9 @@ def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
         {"hosts": ("gpu01",)},
     ],
 )
-def test_only_like_is_compared_with_like(healthy: Curve, spoil: Spoil, other: dict[str, object]) -> None:
+def test_only_like_is_compared_with_like(
+    healthy: Curve, spoil: Spoil, other: dict[str, object]
+) -> None:
     slow = later(spoil(healthy, range(28), 3))
     assert compare([healthy, replace(slow, **other)]) == ()  # type: ignore[arg-type]
 
@@ -78,7 +82,9 @@ def test_a_document_without_hosts_may_be_of_two_machines(healthy: Curve, spoil: 
 
 
 def test_logs_name_the_hosts_of_each_test() -> None:
-    assert [curve.hosts for curve in nccl_logs.parse(nccl_logs.log()).curves] == [("node1", "node2")]
+    assert [curve.hosts for curve in nccl_logs.parse(nccl_logs.log()).curves] == [
+        ("node1", "node2")
+    ]
     command = "$ mpirun -np 2 -H gpu01:1,gpu02:1 osu_latency"
     assert parse_osu(command + OSU, "job.out").curves[0].hosts == ("gpu01", "gpu02")
 
@@ -107,7 +113,9 @@ def test_a_latency_is_not_compared_with_a_bandwidth() -> None:
 
 
 def test_files_of_different_names_keep_them(healthy: Curve) -> None:
-    assert labels(replace(healthy, source="a/run.log:10"), replace(healthy, source="b/my_other.log")) == (
+    assert labels(
+        replace(healthy, source="a/run.log:10"), replace(healthy, source="b/my_other.log")
+    ) == (
         "run.log:10",
         "my_other.log",
     )

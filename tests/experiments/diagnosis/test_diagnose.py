@@ -25,7 +25,13 @@ LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
 Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 
-def run(*logs: Path, machine: Machine | None = None, p: str | None = None, how: str = "table", **more: object) -> int:
+def run(
+    *logs: Path,
+    machine: Machine | None = None,
+    p: str | None = None,
+    how: str = "table",
+    **more: object,
+) -> int:
     options: dict[str, object] = {"in_place": False, "family": None, "plot": None} | more
     return command.run(list(logs), machine, p=p, how=how, **options)  # type: ignore[arg-type]
 
@@ -35,23 +41,34 @@ def files(tmp_path: Path, healthy: Curve, spoil: Spoil) -> tuple[Path, Path]:
     """A healthy run and one with a bump."""
     good, bad = tmp_path / "net_set4_ar_p16.csv", tmp_path / "net_set5_ar_p16.csv"
     good.write_text(write_runs([healthy]).replace("healthy_ar_p16.csv", good.name))
-    bad.write_text(write_runs([spoil(healthy, range(10, 15), 6)]).replace("healthy_ar_p16.csv", bad.name))
+    bad.write_text(
+        write_runs([spoil(healthy, range(10, 15), 6)]).replace("healthy_ar_p16.csv", bad.name)
+    )
     return good, bad
 
 
-def test_the_example_gives_what_ten_nodes_of_one_gpu_should(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_gives_what_ten_nodes_of_one_gpu_should(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(LOG, machine=Machine("hgx_h100:nodes=10", placement="round-robin"), how="json") == 0
     (curve,) = json.loads(capsys.readouterr().out)["curves"]
     assert not curve["abnormal"]
     assert curve["points"][-1]["fraction"] == pytest.approx(1.02, abs=0.03)
 
 
-def test_a_file_that_knows_no_nodes_is_not_blamed_for_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_knows_no_nodes_is_not_blamed_for_a_guess(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(LOG, machine=Machine("hgx_h100")) == 0
-    assert "if the ranks fill 2 nodes one after the other (else: --placement)" in capsys.readouterr().out
+    assert (
+        "if the ranks fill 2 nodes one after the other (else: --placement)"
+        in capsys.readouterr().out
+    )
 
 
-def test_a_bump_is_named_and_the_exit_code_is_1(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bump_is_named_and_the_exit_code_is_1(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(files[1]) == 1
     printed = capsys.readouterr().out
     assert "abnormal: bump, 8KiB to 128KiB" in printed
@@ -59,7 +76,9 @@ def test_a_bump_is_named_and_the_exit_code_is_1(files: tuple[Path, Path], capsys
     assert run(files[0]) == 0
 
 
-def test_two_files_are_compared(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_files_are_compared(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*files) == 1
     assert "set5 is slower than set4: 6 times at 8KiB to 128KiB" in capsys.readouterr().out
 
@@ -71,10 +90,15 @@ def test_the_last_line_counts_what_the_exit_code_stands_for(
         text = write_runs([spoil(healthy, range(28), factor)])
         (tmp_path / f"{name}.csv").write_text(text.replace("healthy_ar_p16", name))
     assert run(tmp_path) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "0 of 2 curves abnormal, 1 difference between set-ups"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "0 of 2 curves abnormal, 1 difference between set-ups"
+    )
 
 
-def test_a_folder_prints_a_line_a_curve(tmp_path: Path, healthy: Curve, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_prints_a_line_a_curve(
+    tmp_path: Path, healthy: Curve, capsys: pytest.CaptureFixture[str]
+) -> None:
     for ranks in range(2, 8):
         text = write_runs([healthy]).replace(",16,4,", f",{ranks},1,")
         (tmp_path / f"made_ar_p{ranks}.csv").write_text(text)
@@ -84,7 +108,9 @@ def test_a_folder_prints_a_line_a_curve(tmp_path: Path, healthy: Curve, capsys: 
     assert lines[-1] == "0 of 6 curves abnormal"
 
 
-def test_csv_and_json_hold_every_point(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_and_json_hold_every_point(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     run(files[1], how="csv")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert len(rows) == 28
@@ -125,7 +151,9 @@ def test_a_test_that_died_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFix
     assert (last["abnormal"], last["size_B"], last["source"]) == ("test died", "", f"{path}:30")
 
 
-def test_a_footer_that_is_missing_is_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_footer_that_is_missing_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "job.log"
     path.write_text("\n".join([*nccl_logs.preamble(), *nccl_logs.rows()]) + "\n")
     assert run(path) == 0
@@ -135,34 +163,53 @@ def test_a_footer_that_is_missing_is_a_note(tmp_path: Path, capsys: pytest.Captu
     path.write_text("\n".join([*nccl_logs.preamble(), *nccl_logs.rows()[:3]]) + "\n")
     assert run(path) == 1
     printed = capsys.readouterr().out
-    assert "abnormal: test died, job.log:11: all_reduce ended after 128KiB of 16MiB, and the log ends there" in printed
+    assert (
+        "abnormal: test died, job.log:11: all_reduce ended after 128KiB of 16MiB, and the log "
+        "ends there" in printed
+    )
     assert NO_FOOTER not in printed, "the finding says so already"
 
 
 @pytest.mark.parametrize("how", ["table", "csv", "json"])
-def test_a_log_of_a_dead_test_alone_is_judged(tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_a_dead_test_alone_is_judged(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "job.log"
     path.write_text("\n".join(nccl_logs.preamble()) + "\n")
     assert run(path, how=how) == 1
     assert "test died" in capsys.readouterr().out
 
 
-def test_processes_that_were_no_job_are_one_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_processes_that_were_no_job_are_one_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = nccl_logs.log(ranks=1).replace("  12.5", "   0").splitlines()
     second = [line.replace("Pid   4200", "Pid   4300") for line in lines]
     path = tmp_path / "job.log"
-    path.write_text("\n".join(line for pair in zip(lines, second, strict=True) for line in pair) + "\n")
+    path.write_text(
+        "\n".join(line for pair in zip(lines, second, strict=True) for line in pair) + "\n"
+    )
     assert run(path) == 1
     printed = capsys.readouterr().out
     assert printed.count("abnormal: ") == 1
-    assert "2 processes of 1 rank each and no job of 2: nccl-tests was built or started without MPI" in printed
+    assert (
+        "2 processes of 1 rank each and no job of 2: nccl-tests was built or started without MPI"
+        in printed
+    )
     assert "try: build nccl-tests with make MPI=1" in printed
 
 
-def test_a_latency_and_a_bandwidth_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_latency_and_a_bandwidth_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "osu.txt"
-    latency = "# OSU MPI Latency Test v7.4\n# Size          Latency (us)\n1024                    2.00\n"
-    bandwidth = "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1024                 3000.00\n"
+    latency = (
+        "# OSU MPI Latency Test v7.4\n# Size          Latency (us)\n1024                    2.00\n"
+    )
+    bandwidth = (
+        "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1024                 "
+        "3000.00\n"
+    )
     path.write_text(latency + bandwidth)
     assert run(path) == 0
     printed = capsys.readouterr().out
@@ -178,7 +225,9 @@ def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("topology", ["hgx_h100", "hgx_h100:nodes=10", "hgx_h100:nics=8"])
-def test_ranks_are_where_the_file_says(tmp_path: Path, topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_are_where_the_file_says(
+    tmp_path: Path, topology: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ten nodes of one GPU have a NIC each, and ten GPUs of two nodes would have NVLink."""
     path = tmp_path / "ten_ar_p10.csv"
     path.write_text(write_runs([replace(read(LOG).curves[0], nodes=10)]))
@@ -186,7 +235,9 @@ def test_ranks_are_where_the_file_says(tmp_path: Path, topology: str, capsys: py
     assert "48.89GB/s a node: 98% of 1 x ib link at 50GB/s, the limit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["", "size_bytes,time_us\n", "size_bytes,time_us\n8,abc\n", "\0" * 99, "no table"])
+@pytest.mark.parametrize(
+    "text", ["", "size_bytes,time_us\n", "size_bytes,time_us\n8,abc\n", "\0" * 99, "no table"]
+)
 def test_a_broken_file_is_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.csv"
     path.write_text(text)
@@ -215,7 +266,10 @@ def test_other_mistakes_are_one_line(files: tuple[Path, Path], tmp_path: Path) -
 def test_the_command_line_exits_with_what_was_found(files: tuple[Path, Path]) -> None:
     script = "from experiments.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script, "diagnose", str(files[1])], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, "diagnose", str(files[1])],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert "bump" in done.stdout

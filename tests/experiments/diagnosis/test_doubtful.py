@@ -1,4 +1,5 @@
-"""What cannot be judged, or cannot be: few points, times that stand still, a profile of another machine."""
+"""What cannot be judged, or cannot be: few points, times that stand still, a profile of another
+machine."""
 
 from __future__ import annotations
 
@@ -23,18 +24,36 @@ def beside(measured: Curve, factor: float, profile: str = "mine, of nodes") -> D
 
     def expect(_: Curve, sizes: Floats) -> Expected:
         seconds = factor * np.array([point.time_s for point in measured.points])
-        return Expected(seconds, ("ring, LL",) * len(sizes), seconds / 4, "bound", star(8, bandwidth=50e9), profile)
+        return Expected(
+            seconds,
+            ("ring, LL",) * len(sizes),
+            seconds / 4,
+            "bound",
+            star(8, bandwidth=50e9),
+            profile,
+        )
 
     return diagnose(measured, expect)
 
 
 @pytest.mark.parametrize(
     "times",
-    [{8: 1e-5}, {8: 1e-5, 16: 1e-5}, {8: 9e-4, 2**20: 1e-4}, {2**20: 1e-4, 2**21: 9e-3}, {8: 1e-5, 2**30: 1e-2}],
+    [
+        {8: 1e-5},
+        {8: 1e-5, 16: 1e-5},
+        {8: 9e-4, 2**20: 1e-4},
+        {2**20: 1e-4, 2**21: 9e-3},
+        {8: 1e-5, 2**30: 1e-2},
+    ],
 )
 def test_one_or_two_points_are_too_few_to_judge(times: dict[int, float]) -> None:
     one = diagnose(curve(times))
-    assert (one.verdict, one.abnormal, one.facts, one.plateau) == ("too few points to judge", False, (), None)
+    assert (one.verdict, one.abnormal, one.facts, one.plateau) == (
+        "too few points to judge",
+        False,
+        (),
+        None,
+    )
     assert set(one.regimes) == {""}
 
 
@@ -63,7 +82,10 @@ def test_a_machine_that_is_slower_than_its_profile_everywhere_gets_no_cause(heal
     one = beside(healthy, 0.3)
     (found,) = one.findings
     assert (found.kind, found.alarm, one.advice) == ("profile does not fit", True, ())
-    said = "3.33 to 3.33 times as long as by the profile mine, of nodes: it is of another machine, or this one is slow"
+    said = (
+        "3.33 to 3.33 times as long as by the profile mine, of nodes: it is of another machine, "
+        "or this one is slow"
+    )
     assert found.text.startswith(f"8B to 1GiB: {said}")
     assert one.plateau is not None
     assert (one.plateau.links, ":" in one.plateau.text) == (None, False)
@@ -71,7 +93,9 @@ def test_a_machine_that_is_slower_than_its_profile_everywhere_gets_no_cause(heal
 
 def test_a_machine_that_is_faster_than_its_profile_is_another_one(healthy: Curve) -> None:
     one = beside(healthy, 5.0)
-    assert [(found.kind, found.alarm) for found in one.findings] == [("profile does not fit", False)]
+    assert [(found.kind, found.alarm) for found in one.findings] == [
+        ("profile does not fit", False)
+    ]
     assert one.findings[0].text.endswith(
         "0.2 to 0.2 times as long as by the profile mine, of nodes: it is of another machine"
     )

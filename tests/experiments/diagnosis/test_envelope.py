@@ -24,8 +24,12 @@ def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
     made = samples(healthy)
     found = fit(made.size, made.seconds)
     assert len(found.pieces) == 3
-    assert [piece.latency for piece in found.pieces] == pytest.approx([30e-6, 60e-6, 150e-6], rel=0.1)
-    assert [1 / piece.per_byte for piece in found.pieces[1:]] == pytest.approx([10e9, 49e9], rel=0.05)
+    assert [piece.latency for piece in found.pieces] == pytest.approx(
+        [30e-6, 60e-6, 150e-6], rel=0.1
+    )
+    assert [1 / piece.per_byte for piece in found.pieces[1:]] == pytest.approx(
+        [10e9, 49e9], rel=0.05
+    )
     assert found.pieces[2].half == pytest.approx(150e-6 * 49e9, rel=0.1)
 
 

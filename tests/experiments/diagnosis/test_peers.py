@@ -1,4 +1,5 @@
-"""A small step that most curves have is the library's choice; a larger one, or one of a single curve, is not."""
+"""A small step that most curves have is the library's choice; a larger one, or one of a single
+curve, is not."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -60,6 +61,11 @@ def test_another_machine_is_no_peer(healthy: Curve, spoil: Spoil, other: dict[st
     assert verdicts([job(sick, 0), *strangers])[0]
 
 
-def test_other_collectives_of_one_file_are_peers_where_there_are_no_nearer_ones(healthy: Curve, spoil: Spoil) -> None:
+def test_other_collectives_of_one_file_are_peers_where_there_are_no_nearer_ones(
+    healthy: Curve, spoil: Spoil
+) -> None:
     kinds = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
-    assert verdicts([job(spoil(healthy, [SIZE], 1.6), 1, collective=kind) for kind in kinds]) == [False] * 4
+    assert (
+        verdicts([job(spoil(healthy, [SIZE], 1.6), 1, collective=kind) for kind in kinds])
+        == [False] * 4
+    )

@@ -14,28 +14,57 @@ CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
 @pytest.mark.parametrize(
     ("machine", "busbw", "text"),
     [
-        ("V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)", 11.9e9, "48% of 2 x EDR at 12.5GB/s, as if 1 of 2"),
-        ("V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)", 24.3e9, "97% of 2 x EDR at 12.5GB/s, the limit"),
-        ("H100; NVLink4; 4x NDR200 InfiniBand per node", 90e9, "90% of 4 x NDR200 at 25GB/s, the limit"),
-        ("A; B; Slingshot, 400 Gb/s class, 8 per node", 190e9, "95% of 4 x 400 Gbit/s at 50GB/s, the limit"),
+        (
+            "V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)",
+            11.9e9,
+            "48% of 2 x EDR at 12.5GB/s, as if 1 of 2",
+        ),
+        (
+            "V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)",
+            24.3e9,
+            "97% of 2 x EDR at 12.5GB/s, the limit",
+        ),
+        (
+            "H100; NVLink4; 4x NDR200 InfiniBand per node",
+            90e9,
+            "90% of 4 x NDR200 at 25GB/s, the limit",
+        ),
+        (
+            "A; B; Slingshot, 400 Gb/s class, 8 per node",
+            190e9,
+            "95% of 4 x 400 Gbit/s at 50GB/s, the limit",
+        ),
         ("A; B; 10 GbE TCP", 0.3e9, "24% of 1 x 10 Gbit/s at 1.25GB/s: algorithm or protocol"),
         ("A; B; 10 GbE TCP", 3e9, "more than 1 x 10 Gbit/s"),
-        ("", 47e9, "94% of 4 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess by 4 GPUs a node; "),
-        ("", 23e9, "92% of 2 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess by 4 GPUs a node; "),
+        (
+            "",
+            47e9,
+            "94% of 4 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess by 4 "
+            "GPUs a node; ",
+        ),
+        (
+            "",
+            23e9,
+            "92% of 2 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess by 4 "
+            "GPUs a node; ",
+        ),
     ],
 )
 def test_the_network_is_named(machine: str, busbw: float, text: str) -> None:
     found = plateau(replace(CURVE, machine=machine), busbw / (2 * 15 / 16), None)
     assert found is not None
     assert text in found.text
-    assert found.text.startswith(f"{busbw / 1e9:.4g}GB/s a node" if busbw > 1e9 else "300MB/s a node")
+    assert found.text.startswith(
+        f"{busbw / 1e9:.4g}GB/s a node" if busbw > 1e9 else "300MB/s a node"
+    )
 
 
 def test_a_guess_takes_a_nic_a_gpu_and_names_what_gives_the_same() -> None:
     found = plateau(replace(CURVE, network="Slingshot"), 92.4e9 / (2 * 15 / 16), None)
     assert found is not None
     assert found.text == (
-        "92.4GB/s a node: 92% of 4 x port of 200 Gbit/s (Slingshot-11) at 25GB/s, likely the limit; a guess by 4 GPUs "
+        "92.4GB/s a node: 92% of 4 x port of 200 Gbit/s (Slingshot-11) at 25GB/s, likely the "
+        "limit; a guess by 4 GPUs "
         "a node; 8 x 100 Gbit/s, 2 x 400 Gbit/s or 1 x 800 Gbit/s would give the same"
     )
     assert found.links is not None
@@ -44,9 +73,15 @@ def test_a_guess_takes_a_nic_a_gpu_and_names_what_gives_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "nodes", "busbw", "ports"),
-    [(16, 2, 390e9, "8 x port of 400"), (12, 2, 140e9, "6 x port of 200"), (2, 2, 48e9, "1 x port of 400")],
+    [
+        (16, 2, 390e9, "8 x port of 400"),
+        (12, 2, 140e9, "6 x port of 200"),
+        (2, 2, 48e9, "1 x port of 400"),
+    ],
 )
-def test_a_guess_goes_by_the_gpus_of_a_node(ranks: int, nodes: int, busbw: float, ports: str) -> None:
+def test_a_guess_goes_by_the_gpus_of_a_node(
+    ranks: int, nodes: int, busbw: float, ports: str
+) -> None:
     curve = replace(CURVE, ranks=ranks, nodes=nodes)
     found = plateau(curve, busbw / (2 * (ranks - 1) / ranks), None)
     assert found is not None
@@ -54,7 +89,9 @@ def test_a_guess_goes_by_the_gpus_of_a_node(ranks: int, nodes: int, busbw: float
 
 
 def test_ranks_on_the_host_have_no_nic_each() -> None:
-    found = plateau(replace(CURVE, ranks=256, nodes=2, device="host memory"), 11.9e9 / (2 * 255 / 256), None)
+    found = plateau(
+        replace(CURVE, ranks=256, nodes=2, device="host memory"), 11.9e9 / (2 * 255 / 256), None
+    )
     assert found is not None
     assert "1 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess" in found.text
     assert "GPU" not in found.text
@@ -80,7 +117,8 @@ def test_a_topology_knows_its_links() -> None:
 
 
 def test_what_leaves_a_node() -> None:
-    """An all-to-all's share between nodes: each of 4 ranks sends 12/16 of its buffer to others' nodes."""
+    """An all-to-all's share between nodes: each of 4 ranks sends 12/16 of its buffer to others'
+    nodes."""
     assert leaving(replace(CURVE, collective="all_to_all"), 1e9) == pytest.approx(4 * 12 / 16 * 1e9)
     assert leaving(replace(CURVE, collective="broadcast"), 1e9) == 1e9
 

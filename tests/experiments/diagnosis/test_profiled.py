@@ -19,7 +19,9 @@ def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int)
         return Machine(profile.machine).laid_out(curve.ranks or 0, curve.nodes or 0)
 
     points = tuple(Point(int(size), 1.0) for size in SIZES)
-    return profiled(profile, machine)(Curve(collective, ranks, nodes, points, (), "x", algorithm=algorithm), SIZES)
+    return profiled(profile, machine)(
+        Curve(collective, ranks, nodes, points, (), "x", algorithm=algorithm), SIZES
+    )
 
 
 @pytest.mark.parametrize("name", names())
@@ -43,9 +45,11 @@ def test_what_no_machine_here_can_run_is_not_expected() -> None:
 
 
 def test_a_label_that_is_known_to_have_no_effect_expects_what_ran_instead() -> None:
-    """On MareNostrum 5 NCCL leaves NVLSTree for a ring, and NVLS for the faster of ring and tree."""
+    """On MareNostrum 5 NCCL leaves NVLSTree for a ring, and NVLS for the faster of ring and
+    tree."""
     ring, tree, nvls, fallen = (
-        expected("mn5_acc", "all_reduce", name, 16, 4) for name in ("ring", "tree", "nvls", "NVLSTree")
+        expected("mn5_acc", "all_reduce", name, 16, 4)
+        for name in ("ring", "tree", "nvls", "NVLSTree")
     )
     assert ring is not None
     assert tree is not None
@@ -56,9 +60,11 @@ def test_a_label_that_is_known_to_have_no_effect_expects_what_ran_instead() -> N
 
 
 def test_what_one_algorithm_pays_is_in_no_bound() -> None:
-    """Long exchanges take longer; a ring has none, and may be faster than an exchange at the machine's own rate."""
+    """Long exchanges take longer; a ring has none, and may be faster than an exchange at the
+    machine's own rate."""
     ring, exchange = (
-        expected("mn5_cpu", "all_gather", name, 16, 16) for name in ("ring_all_gather", "recursive_doubling_all_gather")
+        expected("mn5_cpu", "all_gather", name, 16, 16)
+        for name in ("ring_all_gather", "recursive_doubling_all_gather")
     )
     assert ring is not None
     assert exchange is not None

@@ -61,13 +61,20 @@ def test_points_that_beat_the_bound_ask_for_another_machine() -> None:
 
 
 def test_a_forced_algorithm_is_expected_to_be_that_one() -> None:
-    one = diagnose(replace(at(0.7), algorithm="ring"), simulated(lambda curve: partial(machine, curve)))
+    one = diagnose(
+        replace(at(0.7), algorithm="ring"), simulated(lambda curve: partial(machine, curve))
+    )
     assert one.expected is not None
     assert set(one.expected.algorithm) <= {"ring", "rings"}
 
 
 def test_without_ranks_nothing_is_expected() -> None:
-    assert diagnose(replace(at(1.0), ranks=None), simulated(lambda curve: partial(machine, curve))).expected is None
+    assert (
+        diagnose(
+            replace(at(1.0), ranks=None), simulated(lambda curve: partial(machine, curve))
+        ).expected
+        is None
+    )
 
 
 def test_facts_tell_latency_a_step_and_the_plateau(healthy: Curve) -> None:
@@ -87,4 +94,6 @@ def test_sick_sizes_do_not_bend_the_protocols(healthy: Curve, spoil: Spoil) -> N
 def test_slingshot_gets_its_own_advice(healthy: Curve, spoil: Spoil) -> None:
     sick = spoil(replace(healthy, network="Slingshot"), range(10, 15), 6)
     assert any("FI_CXI" in line for line in diagnose(sick).advice)
-    assert any("UCX_RNDV_THRESH" in line for line in diagnose(replace(sick, library="OpenMPI 4")).advice)
+    assert any(
+        "UCX_RNDV_THRESH" in line for line in diagnose(replace(sick, library="OpenMPI 4")).advice
+    )

@@ -1,4 +1,5 @@
-"""Pictures of machines: every one renders, nothing lies on anything else, and each level is a row."""
+"""Pictures of machines: every one renders, nothing lies on anything else, and each level is a
+row."""
 
 from __future__ import annotations
 
@@ -75,14 +76,20 @@ def test_larger_ones_render(text: str) -> None:
     size_of_png(topology_figure(machine(text, LARGER[text]), "png"))
 
 
-@pytest.mark.parametrize(("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()])
+@pytest.mark.parametrize(
+    ("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()]
+)
 def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
     where = layout(machine(text, ranks))
     assert len(set(where.devices.tolist())) == len(where.devices) == len(where.places)
     left, right = where.places[:, 0] - where.widths / 2, where.places[:, 0] + where.widths / 2
     y = where.places[:, 1]
     for one, other in combinations(range(len(y)), 2):
-        apart = left[one] > right[other] or left[other] > right[one] or abs(y[one] - y[other]) > 2 * HALF
+        apart = (
+            left[one] > right[other]
+            or left[other] > right[one]
+            or abs(y[one] - y[other]) > 2 * HALF
+        )
         assert apart, (where.devices[one], where.devices[other])
 
 
@@ -110,7 +117,10 @@ def test_gpus_are_one_row_with_nvswitches_below_and_nics_on_top(text: str, ranks
 def test_levels_rise_from_gpus_to_spines() -> None:
     topology = machine("hgx_h100:nodes=2", 16)
     where = layout(topology)
-    rows = [level(topology, where, kind) for kind in ("nvswitch", "gpu", "pcie switch", "cpu", "nic", "switch")]
+    rows = [
+        level(topology, where, kind)
+        for kind in ("nvswitch", "gpu", "pcie switch", "cpu", "nic", "switch")
+    ]
     assert [len(row) for row in rows] == [1, 1, 1, 1, 1, 2]
     assert np.concatenate(rows).tolist() == sorted(np.concatenate(rows).tolist())
     spine = where.devices.tolist().index(topology.device_names.index("spine0"))
@@ -135,7 +145,9 @@ def test_nvlinks_of_a_hybrid_cube_mesh_are_arcs_below_the_gpus() -> None:
     topology = machine("dgx1")
     where = layout(topology)
     kinds = topology.device_kinds
-    mesh = [curve for (one, other), curve in where.curves.items() if kinds[one] == kinds[other] == "gpu"]
+    mesh = [
+        curve for (one, other), curve in where.curves.items() if kinds[one] == kinds[other] == "gpu"
+    ]
     assert len(mesh) == 16
     assert all(curve[1:3, 1].max() < -HALF for curve in mesh)
     leaving = Counter(tuple(end.round(6)) for curve in mesh for end in curve[[0, 3]])
@@ -161,25 +173,39 @@ def test_a_torus_lies_on_a_grid(widths: tuple[int, int]) -> None:
     across, down = (len(set(where.places[:, axis].tolist())) for axis in (0, 1))
     if max(widths) > 2:
         assert (down, across) == widths
-        assert len(where.curves) == sum(ranks // width for width in widths if width > 2), "one goes round each row"
+        assert len(where.curves) == sum(ranks // width for width in widths if width > 2), (
+            "one goes round each row"
+        )
 
 
 def test_the_star_has_its_switch_in_the_middle() -> None:
     where = layout(machine("star", 8))
     assert where.places[-1].tolist() == [0, 0]
-    assert np.linalg.norm(where.places[:-1], axis=1) == pytest.approx(np.linalg.norm(where.places[0]))
+    assert np.linalg.norm(where.places[:-1], axis=1) == pytest.approx(
+        np.linalg.norm(where.places[0])
+    )
 
 
 def test_the_picture_says_what_is_there() -> None:
     said = texts(machine("dgx1"))
     assert {"gpu0", "gpu7", "cpu1", "pcie3", "nic3", "dgx1: 8 ranks"} <= set(said)
-    assert {"8 gpu", "8 nvlink: 40GB/s, 600ns", "8 nvlink: 20GB/s, 600ns", "1 upi: 6GB/s, 100ns"} <= set(said)
+    assert {
+        "8 gpu",
+        "8 nvlink: 40GB/s, 600ns",
+        "8 nvlink: 20GB/s, 600ns",
+        "1 upi: 6GB/s, 100ns",
+    } <= set(said)
 
 
 def test_what_is_left_out_is_said() -> None:
     said = texts(machine("hgx_h100:nodes=16", 128))
     assert {"16 x hgx_h100: 128 ranks on 16 nodes", "nodes 2 to 13 of 16 not drawn"} <= set(said)
-    assert [text for text in said if text.startswith("node ")] == ["node 0", "node 1", "node 14", "node 15"]
+    assert [text for text in said if text.startswith("node ")] == [
+        "node 0",
+        "node 1",
+        "node 14",
+        "node 15",
+    ]
     assert Counter(said)["gpu0"] == 4
     assert "128 nvlink: 370.8GB/s, 300ns" in said, "the legend counts the whole machine"
 
@@ -222,7 +248,9 @@ def test_a_lonely_device_renders() -> None:
 
 
 def test_what_no_one_could_read_is_refused() -> None:
-    with pytest.raises(InputError, match="ring has 257 devices and 514 links: a picture of it shows at most 256"):
+    with pytest.raises(
+        InputError, match="ring has 257 devices and 514 links: a picture of it shows at most 256"
+    ):
         layout(ring(257, bandwidth=1e9))
 
 

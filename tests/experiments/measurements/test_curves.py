@@ -1,4 +1,5 @@
-"""CSV files of measured curves: what they say, where the rest is looked up, what is refused, and the real ones."""
+"""CSV files of measured curves: what they say, where the rest is looked up, what is refused, and
+the real ones."""
 
 import csv
 import subprocess
@@ -31,7 +32,12 @@ def written(folder: Path, name: str, text: str) -> Path:
 def test_size_and_time_are_enough(tmp_path: Path) -> None:
     result = read(written(tmp_path, "run.csv", PLAIN))
     (curve,) = result.curves
-    assert (curve.collective, curve.ranks, curve.nodes, curve.in_place) == ("unknown", None, None, ())
+    assert (curve.collective, curve.ranks, curve.nodes, curve.in_place) == (
+        "unknown",
+        None,
+        None,
+        (),
+    )
     assert (curve.points, curve.notes, result.skipped) == (POINTS, (), ())
     assert curve.source == str(tmp_path / "run.csv")
 
@@ -41,12 +47,20 @@ def test_a_csv_needs_no_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_log_may_be_called_csv(tmp_path: Path) -> None:
-    log = "# size count type redop root time algbw busbw #wrong\n131072 32768 float sum -1 40.57 3.23 4.85 0\n"
-    assert read(written(tmp_path, "run.csv", log)).curves[0].points == (Point(131072, 40.57 / 1e6, 0),)
+    log = (
+        "# size count type redop root time algbw busbw #wrong\n131072 32768 float sum -1 40.57 "
+        "3.23 4.85 0\n"
+    )
+    assert read(written(tmp_path, "run.csv", log)).curves[0].points == (
+        Point(131072, 40.57 / 1e6, 0),
+    )
 
 
 def test_columns_come_in_any_order_with_blanks_and_line_ends(tmp_path: Path) -> None:
-    text = "iters, time_us ,algbw_GBps, size_bytes\r\n20, 30,0.0341, 1024\r\n\r\n20, 20.5,0.00039, 8\r\n"
+    text = (
+        "iters, time_us ,algbw_GBps, size_bytes\r\n20, 30,0.0341, 1024\r\n\r\n20, 20.5,0.00039, "
+        "8\r\n"
+    )
     (curve,) = read(written(tmp_path, "run.csv", text)).curves
     assert curve.points == tuple(replace(point, repetitions=20) for point in POINTS)
 
@@ -72,7 +86,9 @@ COLUMNS = (
     "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
     "backend,device,dtype,library,topology,source\n"
 )
-RUNS = f"""{COLUMNS}allreduce,Ring,ll128,8,2,8,0,2,1,4,3,0.5,20,0,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
+GPU = "NVIDIA H100"
+RUNS = f"""\
+{COLUMNS}allreduce,Ring,ll128,8,2,8,0,2,1,4,3,0.5,20,0,nccl,{GPU},float32,NCCL 2.29.2,star,host a
 allreduce,Ring,ll128,8,2,8,1,1,,,,,,,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
 allreduce,Ring,ll128,8,2,16,0,3,,,,,,7,nccl,NVIDIA H100,float32,NCCL 2.29.2,star,host a
 allreduce,tree,,8,3,8,0,2,,,,,,,gloo,,,,,
@@ -106,7 +122,9 @@ def test_all_columns_of_measured_runs(tmp_path: Path) -> None:
 
 def test_columns_not_known_are_named_once(tmp_path: Path) -> None:
     text = "size_bytes,time_us,mood,algorithm,weather\n8,1,good,ring,fair\n8,1,bad,tree,foul\n"
-    assert read(written(tmp_path, "run.csv", text)).skipped == ("2 columns with names not known here: mood, weather",)
+    assert read(written(tmp_path, "run.csv", text)).skipped == (
+        "2 columns with names not known here: mood, weather",
+    )
 
 
 def test_older_columns_tell_least_and_mean_time(tmp_path: Path) -> None:
@@ -117,20 +135,29 @@ def test_older_columns_tell_least_and_mean_time(tmp_path: Path) -> None:
 
 
 def test_a_barrier_has_no_size(tmp_path: Path) -> None:
-    (curve,) = read(written(tmp_path, "run.csv", "collective,size_bytes,time_us\nbarrier,0,7\n")).curves
+    (curve,) = read(
+        written(tmp_path, "run.csv", "collective,size_bytes,time_us\nbarrier,0,7\n")
+    ).curves
     assert (curve.collective, curve.points) == ("barrier", (Point(0, 7e-6),))
 
 
 def test_many_curves_are_read_soon(tmp_path: Path) -> None:
     row = "all_reduce,ring,LL,{0},1,{1},0,{2},1,2,3,0.1,20,0,gloo,cpu,float32,torch,star,here\n"
-    rows = [row.format(ranks, size, ranks + size) for ranks in range(1, 101) for size in range(1, 101)]
+    rows = [
+        row.format(ranks, size, ranks + size) for ranks in range(1, 101) for size in range(1, 101)
+    ]
     began = time.monotonic()
     result = read(written(tmp_path, "runs.csv", COLUMNS + "".join(rows)))
     assert time.monotonic() - began < 5
-    assert [(curve.ranks, len(curve.points)) for curve in result.curves] == [(ranks, 100) for ranks in range(1, 101)]
+    assert [(curve.ranks, len(curve.points)) for curve in result.curves] == [
+        (ranks, 100) for ranks in range(1, 101)
+    ]
 
 
-INDEX = 'case,collective,ranks,nodes,algorithm,note\nrun,sendrecv,8,2,Ring,"4 pairs, one way"\nodd,what,many,,,\n'
+INDEX = (
+    'case,collective,ranks,nodes,algorithm,note\nrun,sendrecv,8,2,Ring,"4 pairs, one way"\n'
+    "odd,what,many,,,\n"
+)
 
 
 @pytest.mark.parametrize("where", [".", ".."])
@@ -145,10 +172,20 @@ def test_an_index_beside_the_file_or_one_up_says_the_rest(tmp_path: Path, where:
 
 @pytest.mark.parametrize(
     ("program", "kind"),
-    [("osu_mbw_mr", "multi-pair bandwidth"), ("osu_latency", "latency"), ("osu_allreduce", "collective")],
+    [
+        ("osu_mbw_mr", "multi-pair bandwidth"),
+        ("osu_latency", "latency"),
+        ("osu_allreduce", "collective"),
+    ],
 )
-def test_an_index_that_names_the_program_says_what_was_measured(tmp_path: Path, program: str, kind: str) -> None:
-    written(tmp_path, "index.csv", f"case,collective,note\nrun,sendrecv,{program}: aggregate over 4 pairs\n")
+def test_an_index_that_names_the_program_says_what_was_measured(
+    tmp_path: Path, program: str, kind: str
+) -> None:
+    written(
+        tmp_path,
+        "index.csv",
+        f"case,collective,note\nrun,sendrecv,{program}: aggregate over 4 pairs\n",
+    )
     assert read(written(tmp_path, "run.csv", PLAIN)).curves[0].kind == kind
 
 
@@ -162,12 +199,22 @@ FULL_INDEX = (
 
 def test_an_index_says_all_of_a_curve(tmp_path: Path) -> None:
     written(tmp_path, "index.csv", FULL_INDEX)
-    run, off, own = (read(written(tmp_path, f"{case}.csv", PLAIN)).curves[0] for case in ("run", "off", "own"))
-    assert (run.algorithm, run.protocol, run.library, run.gpus_per_node) == ("", "LL128", "NCCL 2.18.3", 4)
+    run, off, own = (
+        read(written(tmp_path, f"{case}.csv", PLAIN)).curves[0] for case in ("run", "off", "own")
+    )
+    assert (run.algorithm, run.protocol, run.library, run.gpus_per_node) == (
+        "",
+        "LL128",
+        "NCCL 2.18.3",
+        4,
+    )
     assert (run.device, run.family, run.machine) == ("H100", "F01 One", "H100; NVLink4; 4x NDR200")
     assert (off.algorithm, off.library) == ("", "NCCL 2.8.4-1")
     assert off.notes[1] == "the label of the algorithm had no effect: the library chose"
-    assert (own.algorithm, own.library) == ("halving_doubling", "Cray MPICH, the authors' own algorithm")
+    assert (own.algorithm, own.library) == (
+        "halving_doubling",
+        "Cray MPICH, the authors' own algorithm",
+    )
 
 
 def test_an_index_that_says_nonsense_is_noted(tmp_path: Path) -> None:
@@ -215,7 +262,9 @@ def test_the_columns_outrank_the_index_and_the_index_the_name(tmp_path: Path) ->
         ("star", "unknown", None),
     ],
 )
-def test_a_name_says_what_nothing_else_does(tmp_path: Path, name: str, collective: str, ranks: int | None) -> None:
+def test_a_name_says_what_nothing_else_does(
+    tmp_path: Path, name: str, collective: str, ranks: int | None
+) -> None:
     (curve,) = read(written(tmp_path, f"{name}.csv", PLAIN)).curves
     assert (curve.collective, curve.ranks) == (collective, ranks)
     assert bool(curve.notes) == (collective != "unknown")
@@ -230,14 +279,19 @@ def test_rows_of_nothing_are_counted(tmp_path: Path) -> None:
 def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
     text = "size_bytes,time_us,algbw_GBps\n1048576,0.1,10.48576\n2097152,200,10.48576\n"
     (curve,) = read(written(tmp_path, "run.csv", text)).curves
-    assert curve.notes == ("1 row whose algbw_GBps is not size_bytes / time_us (another unit?): line 2",)
+    assert curve.notes == (
+        "1 row whose algbw_GBps is not size_bytes / time_us (another unit?): line 2",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("", "is empty"),
-        ("size,time\n8,1\n", "line 1: no column size_bytes and time_us: expected size_bytes,time_us"),
+        (
+            "size,time\n8,1\n",
+            "line 1: no column size_bytes and time_us: expected size_bytes,time_us",
+        ),
         ("size_bytes;time_us\n8;1\n", "line 1: no column size_bytes and time_us"),
         ("size_bytes,time\n8,1\n", "line 1: no column time_us"),
         ("size_bytes,time_us,time_us\n8,1,1\n", "line 1: a column name twice"),
@@ -246,34 +300,65 @@ def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
         ("size_bytes,time_us\n8,abc\n", "line 2: time_us 'abc' is not a number"),
         ("size_bytes,time_us\n8,\n", "line 2: time_us '' is not a number"),
         ("size_bytes,time_us\n8,1_0\n", "line 2: time_us '1_0' is not a number"),
-        ("size_bytes,time_us\n\n8,nan\n", "line 3: time_us 'nan': expected a finite number above 0"),
+        (
+            "size_bytes,time_us\n\n8,nan\n",
+            "line 3: time_us 'nan': expected a finite number above 0",
+        ),
         ("size_bytes,time_us\n8,inf\n", "line 2: time_us 'inf': expected a finite number above 0"),
         ("size_bytes,time_us\n8,-1\n", "line 2: time_us '-1': expected a finite number above 0"),
         ("size_bytes,time_us\n-8,1\n", "line 2: size_bytes '-8': expected a finite number above 0"),
-        ("size_bytes,time_us\n8.5,1\n", "line 2: size_bytes '8.5': expected a whole number of bytes"),
+        (
+            "size_bytes,time_us\n8.5,1\n",
+            "line 2: size_bytes '8.5': expected a whole number of bytes",
+        ),
         ("size_bytes,time_us\n64M,1\n", "line 2: size_bytes '64M' is not a number"),
-        ("size_bytes,time_us\n8,1\n8,2\n", "line 3: size_bytes 8 a second time: expected each size once"),
+        (
+            "size_bytes,time_us\n8,1\n8,2\n",
+            "line 3: size_bytes 8 a second time: expected each size once",
+        ),
         (
             "size_bytes,time_us,rate\n8,1,5\n8,2,9\n",
-            "line 3: size_bytes 8 a second time: expected each size once (put what rate says under topology)",
+            "line 3: size_bytes 8 a second time: expected each size once (put what rate says "
+            "under topology)",
         ),
         ("size_bytes,time_us\n8\n", "line 2: 1 value under 2 columns"),
         ("size_bytes,time_us\n8,1,2\n", "line 2: 3 values under 2 columns"),
-        ("size_bytes,time_us,inplace_time_us\n8,1,x\n", "line 2: inplace_time_us 'x' is not a number"),
-        ("size_bytes,time_us,ranks\n8,1,two\n", "line 2: ranks 'two': expected a whole number above 0"),
+        (
+            "size_bytes,time_us,inplace_time_us\n8,1,x\n",
+            "line 2: inplace_time_us 'x' is not a number",
+        ),
+        (
+            "size_bytes,time_us,ranks\n8,1,two\n",
+            "line 2: ranks 'two': expected a whole number above 0",
+        ),
         ("size_bytes,time_us,in_place\n8,1,yes\n", "line 2: in_place 'yes': expected 0 or 1"),
         ("size_bytes,time_us,in_place\n8,1,1\n8,1,1\n", "line 3: size_bytes 8 a second time"),
         ("size_bytes,time_us,cv\n8,1,-1\n", "line 2: cv '-1': expected a finite number above 0"),
-        ("size_bytes,time_us,repetitions\n8,1,0\n", "line 2: repetitions '0': expected a whole number above 0"),
+        (
+            "size_bytes,time_us,repetitions\n8,1,0\n",
+            "line 2: repetitions '0': expected a whole number above 0",
+        ),
         ("size_bytes,time_us,wrong\n8,1,1.5\n", "line 2: wrong '1.5': expected a whole number"),
         ("size_bytes,time_us,min_us\n8,1,fast\n", "line 2: min_us 'fast' is not a number"),
         ("size_bytes,time_us,nodes\n8,1,0\n", "line 2: nodes '0': expected a whole number above 0"),
         ("size_bytes,time_us\n" + "9" * 5000 + ",1\n", "line 2: size_bytes '" + "9" * 40 + "'"),
-        ("size_bytes,time_us\n1e300,1\n", "line 2: size_bytes '1e300': expected a whole number of bytes below 1e18"),
+        (
+            "size_bytes,time_us\n1e300,1\n",
+            "line 2: size_bytes '1e300': expected a whole number of bytes below 1e18",
+        ),
         ("size_bytes,time_us,ranks\n8,1," + "9" * 5000 + "\n", "line 2: ranks '" + "9" * 40 + "'"),
-        ("size_bytes,time_us,kind\n8,1,fast\n", "line 2: kind 'fast': expected one of collective, latency, "),
-        ("size_bytes,time_us,collective\n8,1,foo\n", "line 2: collective 'foo': expected one of all_reduce, "),
-        ('size_bytes,time_us\n8,"' + "x" * 200_000 + "\n", "not a CSV: field larger than field limit"),
+        (
+            "size_bytes,time_us,kind\n8,1,fast\n",
+            "line 2: kind 'fast': expected one of collective, latency, ",
+        ),
+        (
+            "size_bytes,time_us,collective\n8,1,foo\n",
+            "line 2: collective 'foo': expected one of all_reduce, ",
+        ),
+        (
+            'size_bytes,time_us\n8,"' + "x" * 200_000 + "\n",
+            "not a CSV: field larger than field limit",
+        ),
         ("size_bytes,time_us\n8,1\0\n", "line 2: a NUL byte"),
     ],
 )
@@ -299,9 +384,13 @@ TIMES = st.floats(1e-3, 1e9)
 @given(SIZES, st.data())
 def test_what_is_written_is_read(sizes: list[int], data: st.DataObject) -> None:
     times = [data.draw(TIMES) for _ in sizes]
-    text = "size_bytes,time_us\n" + "".join(f"{size},{us!r}\n" for size, us in zip(sizes, times, strict=True))
+    text = "size_bytes,time_us\n" + "".join(
+        f"{size},{us!r}\n" for size, us in zip(sizes, times, strict=True)
+    )
     (curve,) = parse_csv(text, Path("nowhere/run.csv")).curves
-    assert curve.points == tuple(Point(size, us / 1e6) for size, us in sorted(zip(sizes, times, strict=True)))
+    assert curve.points == tuple(
+        Point(size, us / 1e6) for size, us in sorted(zip(sizes, times, strict=True))
+    )
 
 
 @given(st.text(alphabet="size_byt,mu\n\r\"' 0123456789.-enaif;", max_size=200))
@@ -312,23 +401,30 @@ def test_any_text_is_read_or_refused(tail: str) -> None:
         refused = str(error)
     else:
         refused = ""
-        assert all(point.size > 0 and point.time_s > 0 for curve in curves for point in curve.points)
+        assert all(
+            point.size > 0 and point.time_s > 0 for curve in curves for point in curve.points
+        )
     assert "\n" not in refused
 
 
 def test_reading_loads_no_heavy_library() -> None:
     code = (
         "import sys, experiments.measurements; "
-        "print([name for name in ('numpy', 'pandas', 'networkx', 'pydantic') if name in sys.modules])"
+        "print([name for name in ('numpy', 'pandas', 'networkx', 'pydantic') if name in "
+        "sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 
 # Real curves
 
 
-needs_curves = pytest.mark.skipif(not MEASURED.is_dir(), reason="the measured curves are not beside this checkout")
+needs_curves = pytest.mark.skipif(
+    not MEASURED.is_dir(), reason="the measured curves are not beside this checkout"
+)
 
 
 def index() -> dict[str, dict[str, str]]:
@@ -337,7 +433,9 @@ def index() -> dict[str, dict[str, str]]:
 
 
 def named(about: dict[str, str]) -> str:
-    return {"alltoall": "all_to_all", "sendrecv": "send_recv"}.get(about["collective"], about["collective"])
+    return {"alltoall": "all_to_all", "sendrecv": "send_recv"}.get(
+        about["collective"], about["collective"]
+    )
 
 
 @needs_curves
@@ -351,7 +449,10 @@ def test_all_real_curves_are_what_their_index_says() -> None:
         assert curve.collective in COLLECTIVES
         assert (curve.ranks, curve.nodes) == (int(about["ranks"]), int(about["nodes"]))
         assert (len(curve.points), result.skipped) == (int(about["rows"]), ())
-        assert (curve.points[0].size, curve.points[-1].size) == (int(about["min_bytes"]), int(about["max_bytes"]))
+        assert (curve.points[0].size, curve.points[-1].size) == (
+            int(about["min_bytes"]),
+            int(about["max_bytes"]),
+        )
         assert not any("algbw_GBps" in note for note in curve.notes)
 
 
@@ -359,7 +460,10 @@ def test_all_real_curves_are_what_their_index_says() -> None:
 def test_real_curves_have_the_values_written() -> None:
     folder = MEASURED / "curves"
     (ring,) = read(folder / "rtx2080ti_10g_tree_ar_p16.csv").curves
-    assert (ring.points[0], ring.in_place[0]) == (Point(1048576, 5351.0 / 1e6), Point(1048576, 7940.7 / 1e6))
+    assert (ring.points[0], ring.in_place[0]) == (
+        Point(1048576, 5351.0 / 1e6),
+        Point(1048576, 7940.7 / 1e6),
+    )
     assert ring.notes == ("algorithm: Tree (by file name)",)
     (alps,) = read(folder / "alps_gh200_ofi192_ar_p16.csv").curves
     assert (len(alps.points), len(alps.in_place)) == (30, 29)

@@ -11,7 +11,10 @@ from nccl_logs import FOOTER, HEADER, log, parse, preamble, rows, shaped
 from topologies.errors import InputError
 
 NCCL = "node1: Test NCCL failure common.cu:961 'unhandled system error'"
-TIME = "slurmstepd: error: *** STEP 7.0 ON node1 CANCELLED AT 2025-02-06T19:33:33 DUE TO TIME LIMIT ***"
+TIME = (
+    "slurmstepd: error: *** STEP 7.0 ON node1 CANCELLED AT 2025-02-06T19:33:33 DUE TO TIME LIMIT "
+    "***"
+)
 BARE = "\n".join(preamble()) + "\n"
 LAUNCHERS = (
     "srun: error: node1: tasks 0-3: Killed",
@@ -34,11 +37,17 @@ def test_a_table_without_rows_is_one() -> None:
     )
 
 
-@pytest.mark.parametrize("line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3", *LAUNCHERS])
+@pytest.mark.parametrize(
+    "line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3", *LAUNCHERS]
+)
 def test_a_test_that_died_between_rows_is_one(line: str) -> None:
     cut = "\n".join([*preamble(), *rows()[:2], line]) + "\n"
     (failure,) = parse(cut + log()).failures
-    assert failure == ("test died", "x.log:11", f"all_reduce ended after 1KiB: {' '.join(line.split())}")
+    assert failure == (
+        "test died",
+        "x.log:11",
+        f"all_reduce ended after 1KiB: {' '.join(line.split())}",
+    )
     assert parse(cut).failures == (failure,)
 
 
@@ -61,7 +70,11 @@ def test_a_test_that_reached_its_last_size_has_a_note_and_no_failure() -> None:
 
 
 def test_a_smaller_largest_size_of_the_benchmark_is_no_failure() -> None:
-    head = [*preamble()[:2], "# Reducing maxBytes to 1024 due to memory limitation", *preamble()[2:]]
+    head = [
+        *preamble()[:2],
+        "# Reducing maxBytes to 1024 due to memory limitation",
+        *preamble()[2:],
+    ]
     assert parse("\n".join([*head, *rows()[:2]]) + "\n").failures == ()
 
 
@@ -75,7 +88,9 @@ def test_a_test_that_hangs_before_its_table_is_one(text: str) -> None:
 def test_a_log_that_ends_before_any_table_is_a_failure() -> None:
     with pytest.raises(Unmeasured) as raised:
         parse(ANNOUNCED)
-    assert [failure.text for failure in raised.value.failures] == ["all_reduce ended before its table"]
+    assert [failure.text for failure in raised.value.failures] == [
+        "all_reduce ended before its table"
+    ]
 
 
 def test_a_header_that_is_lost_is_no_failure() -> None:
@@ -85,7 +100,9 @@ def test_a_header_that_is_lost_is_no_failure() -> None:
 
 def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
     found = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
-    assert [failure.text for failure in found.failures] == [f"all_reduce ended before its table: {NCCL}"]
+    assert [failure.text for failure in found.failures] == [
+        f"all_reduce ended before its table: {NCCL}"
+    ]
     assert [curve.ranks for curve in found.curves] == [4]
 
 
@@ -98,20 +115,27 @@ def test_a_test_that_says_nothing_but_its_failure_is_one() -> None:
 def test_a_test_after_one_that_died_has_its_own_name_and_settings() -> None:
     died = "\n".join([*preamble()[:-4], NCCL]) + "\n"
     command = "NCCL_PROTO=LL srun ./build/all_gather_perf\n"
-    after = log(*shaped(0.75, "float    none      -1")).replace("# Collective test starting: all_reduce_perf\n", "")
+    after = log(*shaped(0.75, "float    none      -1")).replace(
+        "# Collective test starting: all_reduce_perf\n", ""
+    )
     (curve,) = parse(died + command + after).curves
     assert (curve.collective, curve.protocol) == ("all_gather", "LL")
 
 
 def test_wrong_results_end_no_test() -> None:
-    text = log().replace("0 OK", "16 FAILED") + "srun: error: node1: tasks 0-3: Exited with exit code 1\n"
+    text = (
+        log().replace("0 OK", "16 FAILED")
+        + "srun: error: node1: tasks 0-3: Exited with exit code 1\n"
+    )
     assert parse(text).failures == ()
 
 
 def test_osu_may_die_too() -> None:
     text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n"
     found = parse_osu(text + text + "4                       1.73\n", "x.out")
-    assert [(failure.kind, failure.source) for failure in found.failures] == [("test died", "x.out:2")]
+    assert [(failure.kind, failure.source) for failure in found.failures] == [
+        ("test died", "x.out:2")
+    ]
 
 
 def test_a_table_without_rows_is_told_once_where_failures_are_asked_for(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Several files and folders read as one: what belongs to a family, what cannot be read, and the real folder."""
+"""Several files and folders read as one: what belongs to a family, what cannot be read, and the
+real folder."""
 
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from topologies.errors import InputError
 
 MEASURED = Path(__file__).parents[3] / ".." / "shared" / "measured"
 PLAIN = "size_bytes,time_us\n8,20.5\n"
-INDEX = "case,family,collective,ranks,algorithm\na,F01 One,all_reduce,4,Ring\nb,F02 Two,all_reduce,8,\nc,F01 One,,,\n"
+INDEX = (
+    "case,family,collective,ranks,algorithm\na,F01 One,all_reduce,4,Ring\nb,F02 "
+    "Two,all_reduce,8,\nc,F01 One,,,\n"
+)
 
 
 @pytest.fixture
@@ -40,7 +44,9 @@ def test_a_family_alone(folder: Path, family: str) -> None:
 
 
 def test_a_family_that_is_not_there_names_those_that_are(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"no curve of family 'F0' in .*: expected one of F01 One, F02 Two$"):
+    with pytest.raises(
+        InputError, match=r"no curve of family 'F0' in .*: expected one of F01 One, F02 Two$"
+    ):
         read_all([folder], "F0")
     assert not belongs("F01p One", "F01")
 
@@ -53,7 +59,10 @@ def test_a_folder_without_an_index_is_its_files(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_text("no")
     (tmp_path / "inside.csv").mkdir()
     found = read_all([tmp_path])
-    assert [curve.source for curve in found.curves] == [str(tmp_path / "a_bc_p4.txt"), str(tmp_path / "b_ar_p4.csv")]
+    assert [curve.source for curve in found.curves] == [
+        str(tmp_path / "a_bc_p4.txt"),
+        str(tmp_path / "b_ar_p4.csv"),
+    ]
     assert [line.partition(": ")[0] for line in found.skipped] == [
         str(tmp_path / name) for name in ("b_ar_p4.csv", "empty.log", "notes.txt")
     ]
@@ -73,7 +82,9 @@ def test_a_file_given_by_name_must_be_read(tmp_path: Path) -> None:
         read_all([tmp_path / "a.csv"])
     with pytest.raises(InputError, match="no such file"):
         read_all([tmp_path / "b.csv"])
-    with pytest.raises(InputError, match=r"no measurements in .*: .*a.csv: not read: .*'x' is not a number"):
+    with pytest.raises(
+        InputError, match=r"no measurements in .*: .*a.csv: not read: .*'x' is not a number"
+    ):
         read_all([tmp_path])
     with pytest.raises(InputError, match="no measurements in no file"):
         read_all([])
@@ -85,7 +96,9 @@ def test_an_index_written_anew_is_read_anew(folder: Path) -> None:
     assert len(read_all([folder], "F03").curves) == 1
 
 
-@pytest.mark.skipif(not MEASURED.is_dir(), reason="the measured curves are not beside this checkout")
+@pytest.mark.skipif(
+    not MEASURED.is_dir(), reason="the measured curves are not beside this checkout"
+)
 def test_the_real_folder() -> None:
     found = read_all([MEASURED])
     assert (len(found.curves), found.skipped) == (229, ())
@@ -113,7 +126,10 @@ def test_a_file_given_twice_counts_once(tmp_path: Path) -> None:
     assert (len(twice.curves), twice.skipped) == (1, (f"{again}: given twice, counted once",))
     folder = read_all([tmp_path, tmp_path / "b.csv"])
     first = tmp_path / "link.csv"
-    assert (len(folder.curves), folder.skipped) == (2, (f"{first} and 1 other file: given twice, counted once",))
+    assert (len(folder.curves), folder.skipped) == (
+        2,
+        (f"{first} and 1 other file: given twice, counted once",),
+    )
 
 
 def test_what_says_how_a_table_was_made_is_no_measurement(tmp_path: Path) -> None:
@@ -125,7 +141,8 @@ def test_what_says_how_a_table_was_made_is_no_measurement(tmp_path: Path) -> Non
 def test_a_case_that_no_file_can_be_called_is_refused(folder: Path) -> None:
     (folder / "index.csv").write_text(f"{INDEX}{'x' * 300},F01 One,,,\n")
     with pytest.raises(
-        InputError, match=rf"^{folder}/index\.csv: case 'x{{40}}'\.\.\. has 300 characters: 200 at most$"
+        InputError,
+        match=rf"^{folder}/index\.csv: case 'x{{40}}'\.\.\. has 300 characters: 200 at most$",
     ):
         read_all([folder])
 
@@ -134,12 +151,26 @@ def test_a_case_that_no_file_can_be_called_is_refused(folder: Path) -> None:
     ("name", "text", "why"),
     [
         ("a.csv", "size_bytes,time_us\n8,x\n", "line 2: time_us 'x' is not a number"),
-        ("a.csv", "size_bytes,time_us\n", "a header and no rows with a size and a time above 0: expected at least one"),
-        ("a.csv", "", "it is empty: expected an nccl-tests log or a CSV with size_bytes and time_us"),
-        ("a.log", "nothing", "no nccl-tests table: expected a header line with size, time, algbw, busbw"),
+        (
+            "a.csv",
+            "size_bytes,time_us\n",
+            "a header and no rows with a size and a time above 0: expected at least one",
+        ),
+        (
+            "a.csv",
+            "",
+            "it is empty: expected an nccl-tests log or a CSV with size_bytes and time_us",
+        ),
+        (
+            "a.log",
+            "nothing",
+            "no nccl-tests table: expected a header line with size, time, algbw, busbw",
+        ),
     ],
 )
-def test_a_file_that_is_skipped_is_named_once(tmp_path: Path, name: str, text: str, why: str) -> None:
+def test_a_file_that_is_skipped_is_named_once(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
     (tmp_path / "whole.log").write_text(nccl_logs.log())
     (tmp_path / name).write_text(text)
     (line,) = read_all([tmp_path]).skipped

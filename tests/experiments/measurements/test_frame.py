@@ -49,7 +49,9 @@ def test_nothing_is_a_frame_without_rows() -> None:
 
 def test_a_file_as_a_frame(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
-    path.write_text("collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\nallreduce,Tree,4,8,2\n")
+    path.write_text(
+        "collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\nallreduce,Tree,4,8,2\n"
+    )
     table = frame([read(path)])
     assert table.groupby("algorithm")["time_s"].sum().to_dict() == {"ring": 1e-6, "tree": 2e-6}
     assert set(table["source"]) == {str(path)}

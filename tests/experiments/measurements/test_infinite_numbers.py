@@ -1,4 +1,5 @@
-"""Numbers that are not finite, as a benchmark prints them after a time of 0, or as damage leaves them."""
+"""Numbers that are not finite, as a benchmark prints them after a time of 0, or as damage leaves
+them."""
 
 import json
 from pathlib import Path
@@ -25,7 +26,9 @@ def with_word(line: str, column: str, word: str) -> str:
 
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("word", WORDS)
-def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(column: str, word: str) -> None:
+def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
+    column: str, word: str
+) -> None:
     lines = rows()
     lines[1] = with_word(lines[1], column, word)
     found = parse(log(*lines))
@@ -53,14 +56,25 @@ def test_the_other_rows_are_as_they_were() -> None:
 
 def document(**cell: object) -> str:
     place = {"time": "20.0", "alg_bw": "0.0512", "bus_bw": "0.0768", "nwrong": "0"}
-    good = {"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": -1, "out_of_place": place}
+    good = {
+        "size": 1024,
+        "count": 256,
+        "type": "float",
+        "redop": "sum",
+        "root": -1,
+        "out_of_place": place,
+    }
     bad = good | {"size": 2048, "count": 512, "out_of_place": place | cell}
-    return json.dumps({"version": 1, "config": {"devices": []}, "results": [good, bad]}).replace('"1e400"', "1e400")
+    return json.dumps({"version": 1, "config": {"devices": []}, "results": [good, bad]}).replace(
+        '"1e400"', "1e400"
+    )
 
 
 @pytest.mark.parametrize("value", ["1e400", float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("name", ["time", "alg_bw", "bus_bw", "nwrong"])
-def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(name: str, value: object) -> None:
+def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(
+    name: str, value: object
+) -> None:
     found = parse_json(document(**{name: value}), "x.json")
     assert [point.size for point in found.curves[0].points] == [1024]
     assert found.skipped == ("1 row with a number that is not finite: result 2",)
@@ -76,9 +90,14 @@ def test_osu_rows_with_a_number_that_is_not_finite_are_named(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_csv_with_such_a_time_is_refused_and_such_a_bandwidth_is_noted(word: str, tmp_path: Path) -> None:
+def test_a_csv_with_such_a_time_is_refused_and_such_a_bandwidth_is_noted(
+    word: str, tmp_path: Path
+) -> None:
     file = tmp_path / "runs.csv"
     file.write_text(f"size_bytes,time_us\n8,{word}\n")
     assert f"line 2: time_us '{word}'" in refusal(lambda: read(file))
     file.write_text(f"size_bytes,time_us,algbw_GBps\n8,2.0,{word}\n")
-    assert "1 row whose algbw_GBps is not size_bytes / time_us (another unit?): line 2" in read(file).curves[0].notes
+    assert (
+        "1 row whose algbw_GBps is not size_bytes / time_us (another unit?): line 2"
+        in read(file).curves[0].notes
+    )

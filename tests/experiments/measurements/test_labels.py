@@ -1,10 +1,17 @@
-"""Words for algorithms and protocols: every one that the measured index uses, and what NCCL's variables may say."""
+"""Words for algorithms and protocols: every one that the measured index uses, and what NCCL's
+variables may say."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.measurements.labels import Label, canonical_algorithm, canonical_protocol, forced_by, read_label
+from experiments.measurements.labels import (
+    Label,
+    canonical_algorithm,
+    canonical_protocol,
+    forced_by,
+    read_label,
+)
 from simulator.collectives import algorithms
 
 
@@ -44,7 +51,11 @@ from simulator.collectives import algorithms
         ("auto (Ring at 4, NVLS from 5)", "all_reduce", ""),
         ("point-to-point", "send_recv", ""),
         ("osu_latency (one way)", "send_recv", ""),
-        ("label NVLSTree, NOT effective: times equal Ring or Tree (NCCL fell back)", "all_reduce", ""),
+        (
+            "label NVLSTree, NOT effective: times equal Ring or Tree (NCCL fell back)",
+            "all_reduce",
+            "",
+        ),
     ],
 )
 def test_every_word_of_the_index_is_understood(label: str, collective: str, algorithm: str) -> None:
@@ -66,12 +77,24 @@ def test_a_label_without_effect_says_so() -> None:
         ("allreduce:tree", "", "broadcast", Label()),
         ("NVLSTree", "", "all_reduce", Label("NVLSTree")),
         ("^Tree", "", "all_reduce", Label(notes=("NCCL_ALGO=^Tree leaves NCCL the choice",))),
-        ("", "LL,Simple", "all_reduce", Label(notes=("NCCL_PROTO=LL,Simple leaves NCCL the choice",))),
-        ("Tree", "LL", "all_gather", Label("", "LL", ("NCCL_ALGO=Tree has no effect on all_gather",))),
+        (
+            "",
+            "LL,Simple",
+            "all_reduce",
+            Label(notes=("NCCL_PROTO=LL,Simple leaves NCCL the choice",)),
+        ),
+        (
+            "Tree",
+            "LL",
+            "all_gather",
+            Label("", "LL", ("NCCL_ALGO=Tree has no effect on all_gather",)),
+        ),
         ("Ring", "", "all_to_all", Label(notes=("NCCL_ALGO=Ring has no effect on all_to_all",))),
     ],
 )
-def test_what_nccls_variables_leave_of_its_choice(algo: str, proto: str, collective: str, label: Label) -> None:
+def test_what_nccls_variables_leave_of_its_choice(
+    algo: str, proto: str, collective: str, label: Label
+) -> None:
     assert forced_by(algo, proto, collective) == label
 
 

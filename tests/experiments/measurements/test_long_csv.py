@@ -1,4 +1,5 @@
-"""A CSV of more rows than any measurement has is refused before its rows are read, with little memory."""
+"""A CSV of more rows than any measurement has is refused before its rows are read, with little
+memory."""
 
 import tracemalloc
 from pathlib import Path
@@ -13,7 +14,9 @@ from refusals import refusal
 HEADER = "size_bytes,time_us\n"
 
 
-def test_a_million_rows_are_refused_before_any_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_million_rows_are_refused_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "long.csv"
     file.write_text(HEADER + "".join(f"{8 * k},{k}.5\n" for k in range(1, 1_000_001)))
     monkeypatch.setattr(curves, "_read_row", lambda *row: pytest.fail(f"read {row}"))
@@ -21,7 +24,10 @@ def test_a_million_rows_are_refused_before_any_is_read(tmp_path: Path, monkeypat
     message = refusal(lambda: read(file))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert message == f"{file} has 1000001 lines: expected at most {MOST_LINES}, split it by collective"
+    assert (
+        message
+        == f"{file} has 1000001 lines: expected at most {MOST_LINES}, split it by collective"
+    )
     assert peak < 5 * file.stat().st_size
 
 
@@ -34,7 +40,9 @@ def test_as_many_rows_as_allowed_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert "has 5 lines: expected at most 4" in refusal(lambda: read(file))
 
 
-def test_an_index_of_too_many_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_of_too_many_lines_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("experiments.measurements.delimited.MOST_LINES", 2)
     (tmp_path / "index.csv").write_text("case,family\na,F\nb,F\n")
     assert "has 3 lines" in refusal(lambda: entries(tmp_path / "index.csv"))
@@ -44,7 +52,11 @@ def test_an_index_of_too_many_lines_is_refused(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_lines_end_as_they_do_on_any_system(end: str, tmp_path: Path) -> None:
     file = tmp_path / "ends.csv"
-    file.write_bytes(end.join(("size_bytes,time_us,source", '8,1.5,"two', 'lines"', "", "16,2.5,\u2028x", "")).encode())
+    file.write_bytes(
+        end.join(
+            ("size_bytes,time_us,source", '8,1.5,"two', 'lines"', "", "16,2.5,\u2028x", "")
+        ).encode()
+    )
     found = read(file)
     assert [point.size for curve in found.curves for point in curve.points] == [8, 16]
     assert [curve.source for curve in found.curves] == [f"two{end}lines", "\u2028x".strip()]

@@ -19,9 +19,16 @@ SIZES = (1024, 131072, 16777216)
 TIMES = (21.92, 40.57, 1311.4)
 
 
-def body(size: int, time_us: float, wrong: float | None = 0.0, factor: float = 1.5) -> dict[str, Any]:
+def body(
+    size: int, time_us: float, wrong: float | None = 0.0, factor: float = 1.5
+) -> dict[str, Any]:
     algbw = size / time_us / 1e3
-    return {"time": time_us, "alg_bw": round(algbw, 6), "bus_bw": round(factor * algbw, 6), "nwrong": wrong}
+    return {
+        "time": time_us,
+        "alg_bw": round(algbw, 6),
+        "bus_bw": round(factor * algbw, 6),
+        "nwrong": wrong,
+    }
 
 
 def result(size: int, time_us: float, **more: Any) -> dict[str, Any]:
@@ -31,7 +38,14 @@ def result(size: int, time_us: float, **more: Any) -> dict[str, Any]:
 
 
 def device(rank: int, host: str) -> dict[str, Any]:
-    where = {"rank": rank, "group": 0, "pid": 4242, "hostname": host, "device": rank, "device_hex": "0x01"}
+    where = {
+        "rank": rank,
+        "group": 0,
+        "pid": 4242,
+        "hostname": host,
+        "device": rank,
+        "device_hex": "0x01",
+    }
     return {**where, "device_info": "NVIDIA H100 80GB HBM3"}
 
 
@@ -49,7 +63,13 @@ def document(**more: Any) -> dict[str, Any]:
         "version": 2,
         "start_time": "2025-10-14 01:02:03",
         "args": ["./build/all_reduce_perf", "-J", "out.json"],
-        "env": ["HOME=/", 'ODD={"results": [', "NCCL_ALGO=Ring", "NCCL_PROTO=LL128", "RUN=srun NCCL_ALGO=Tree x"],
+        "env": [
+            "HOME=/",
+            'ODD={"results": [',
+            "NCCL_ALGO=Ring",
+            "NCCL_PROTO=LL128",
+            "RUN=srun NCCL_ALGO=Tree x",
+        ],
         "nccl_version": 22902,
         "config": config,
         "results": [result(size, us) for size, us in zip(SIZES, TIMES, strict=True)],
@@ -64,7 +84,10 @@ WHOLE = Curve(
     4,
     2,
     tuple(Point(size, us / 1e6, 0, repetitions=20) for size, us in zip(SIZES, TIMES, strict=True)),
-    tuple(Point(size, (us - 1) / 1e6, 0, repetitions=20) for size, us in zip(SIZES, TIMES, strict=True)),
+    tuple(
+        Point(size, (us - 1) / 1e6, 0, repetitions=20)
+        for size, us in zip(SIZES, TIMES, strict=True)
+    ),
     "x.json",
     (),
     "ring",
@@ -104,22 +127,37 @@ def test_the_first_version_is_the_same() -> None:
 
 
 def test_iterations_apart_tell_noise_and_least_time() -> None:
-    more = {"min_us": 20.5, "max_us": 30.0, "avg_us": 22.0, "p99_us": 29.0, "cv_pct": 12.5, "times_us": [20.5, 23.5]}
+    more = {
+        "min_us": 20.5,
+        "max_us": 30.0,
+        "avg_us": 22.0,
+        "p99_us": 29.0,
+        "cv_pct": 12.5,
+        "times_us": [20.5, 23.5],
+    }
     curve = only(results=[result(1024, 21.92, out_of_place_per_iter=more)])
     assert curve.points == (Point(1024, 21.92 / 1e6, 0, 0.125, 20, 20.5 / 1e6),)
     assert curve.in_place[0].cv is None
 
 
 def test_a_process_of_several_gpus_lists_only_its_first() -> None:
-    config = document()["config"] | {"ngpus": 2, "devices": [device(0, "node0"), device(2, "node1")]}
+    config = document()["config"] | {
+        "ngpus": 2,
+        "devices": [device(0, "node0"), device(2, "node1")],
+    }
     assert only(config=config) == WHOLE
     config |= {"devices": [device(0, "node0")], "ngpus": 4}
     assert (only(config=config).ranks, only(config=config).nodes) == (4, 1)
 
 
 def test_a_list_of_devices_that_busbw_contradicts_tells_no_ranks() -> None:
-    curve = only(config=document()["config"] | {"devices": [device(0, "node0"), device(1, "node0")]})
-    assert (curve.ranks, curve.notes) == (None, ("number of ranks unknown: busbw is not all_reduce's on 2 ranks",))
+    curve = only(
+        config=document()["config"] | {"devices": [device(0, "node0"), device(1, "node0")]}
+    )
+    assert (curve.ranks, curve.notes) == (
+        None,
+        ("number of ranks unknown: busbw is not all_reduce's on 2 ranks",),
+    )
 
 
 def test_cpu_times_say_so() -> None:
@@ -137,21 +175,29 @@ def test_wrong_results_are_kept_and_noted() -> None:
 
 
 def test_unchecked_results_have_no_wrong_count() -> None:
-    assert only(results=[result(1024, 21.92, out_of_place=body(1024, 21.92, None))]).points[0].wrong is None
+    assert (
+        only(results=[result(1024, 21.92, out_of_place=body(1024, 21.92, None))]).points[0].wrong
+        is None
+    )
 
 
 def test_a_limit_that_the_tool_lowered_is_seen() -> None:
     config = document()["config"] | {"maximum_bytes": 2**34, "step_factor": 2}
     assert only(config=config).capped
     assert "lowered by the benchmark" in only(config=config).notes[0]
-    unfinished = {name: value for name, value in document(config=config).items() if name != "end_time"}
+    unfinished = {
+        name: value for name, value in document(config=config).items() if name != "end_time"
+    }
     assert not parse(written(unfinished)).curves[0].capped
     assert not WHOLE.capped
 
 
 def test_results_that_cannot_be_used_are_counted() -> None:
     bad = [result(0, 5.0), result(2048, 20.0, out_of_place=body(4096, 20.0)), 7, {"size": "many"}]
-    bad += [result(4096, 20.0, out_of_place=None), result(8192, 20.0, out_of_place=body(8192, 20.0) | {"time": "nan"})]
+    bad += [
+        result(4096, 20.0, out_of_place=None),
+        result(8192, 20.0, out_of_place=body(8192, 20.0) | {"time": "nan"}),
+    ]
     found = parse(written(document(results=[*bad, result(1024, 21.92)])))
     assert found.curves[0].points == WHOLE.points[:1]
     assert found.skipped == (
@@ -164,11 +210,19 @@ def test_results_that_cannot_be_used_are_counted() -> None:
 
 
 def test_several_tests_in_one_file() -> None:
-    gather = [result(1024, 21.92, out_of_place=body(1024, 21.92, factor=0.75), in_place=None, redop="none")]
+    gather = [
+        result(
+            1024, 21.92, out_of_place=body(1024, 21.92, factor=0.75), in_place=None, redop="none"
+        )
+    ]
     text = written(document()) + "\n" + written(document(args=["all_gather_perf"], results=gather))
     first, second = parse(text).curves
     assert (first.collective, second.collective) == ("all_reduce", "all_gather")
-    assert (first.source, second.source, second.algorithm) == ("x.json:1", "x.json:2", "ring_all_gather")
+    assert (first.source, second.source, second.algorithm) == (
+        "x.json:1",
+        "x.json:2",
+        "ring_all_gather",
+    )
 
 
 @given(st.data())
@@ -183,7 +237,9 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
     (curve,) = found.curves
     assert curve.points == WHOLE.points[: len(curve.points)]
     assert len(found.skipped) == 1
-    assert found.skipped[0].startswith(f"the end of the file, cut short after {counted(len(curve.points), 'result')} (")
+    assert found.skipped[0].startswith(
+        f"the end of the file, cut short after {counted(len(curve.points), 'result')} ("
+    )
     assert "the file ends before the test does" in curve.notes
 
 
@@ -193,7 +249,10 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
         ('{"a": 1}', "line 1: no list of results"),
         ('{"results": 3}', "no list of results"),
         ('{"results": []}', "no usable result in .*: 1 table without rows: result 1"),
-        ('{"results": [1, null]}', "no usable result in .*: 2 rows without the values expected: result 1, result 2"),
+        (
+            '{"results": [1, null]}',
+            "no usable result in .*: 2 rows without the values expected: result 1, result 2",
+        ),
         ('{"version": ', "line 1: not JSON, or cut short before its results"),
         ('{"x" "results": [', "not JSON"),
         ('{"a":' + "[" * 200_000, "not JSON"),
@@ -225,7 +284,9 @@ def test_a_large_file_is_read_soon() -> None:
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -234,7 +295,9 @@ VALUES = st.recursive(
 def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     value = document()
     spot: Any = data.draw(
-        st.sampled_from([value, value["config"], value["results"][1], value["results"][1]["in_place"]])
+        st.sampled_from(
+            [value, value["config"], value["results"][1], value["results"][1]["in_place"]]
+        )
     )
     spot[data.draw(st.sampled_from(sorted(spot)))] = data.draw(VALUES)
     try:
@@ -242,4 +305,6 @@ def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     except InputError as error:
         found, refused = Measurements(()), str(error)
     assert "\n" not in refused
-    assert all(point.size > 0 and point.time_s > 0 for curve in found.curves for point in curve.points)
+    assert all(
+        point.size > 0 and point.time_s > 0 for curve in found.curves for point in curve.points
+    )

@@ -54,7 +54,8 @@ def test_a_launchers_prefix_on_every_line_is_taken_off(prefix: str) -> None:
 def test_time_stamps_that_change_from_line_to_line_are_a_prefix_too() -> None:
     same(
         "".join(
-            f"2024-05-01 10:{number:02d}:07,{number * 37} {line}\n" for number, line in enumerate(log().splitlines())
+            f"2024-05-01 10:{number:02d}:07,{number * 37} {line}\n"
+            for number, line in enumerate(log().splitlines())
         )
     )
 
@@ -70,9 +71,14 @@ def test_a_byte_order_mark_is_taken_off(tmp_path: Path) -> None:
 
 
 def test_lines_of_other_programs_between_the_rows_are_passed_over() -> None:
-    ucx = "[1622510355.903851] [node1:16747:0]    ucp_context.c:1437 UCX  WARN  UCP version is incompatible"
+    ucx = (
+        "[1622510355.903851] [node1:16747:0]    ucp_context.c:1437 UCX  WARN  UCP version is "
+        "incompatible"
+    )
     body = [
-        line for entry in rows() for line in (entry, INFO, ucx, "", "node2:7:9 [1] transport.cc:88 NCCL WARN retry 3")
+        line
+        for entry in rows()
+        for line in (entry, INFO, ucx, "", "node2:7:9 [1] transport.cc:88 NCCL WARN retry 3")
     ]
     same(log(*body))
 
@@ -87,7 +93,9 @@ def test_leading_blanks_lost_do_no_harm() -> None:
 
 def test_out_of_place_only() -> None:
     header = HEADER.replace("     time   algbw   busbw #wrong", "", 1)
-    text = log(*(row(size, us) for size, us in zip(SIZES, TIMES, strict=True))).replace(HEADER, header)
+    text = log(*(row(size, us) for size, us in zip(SIZES, TIMES, strict=True))).replace(
+        HEADER, header
+    )
     assert only(text).points == WHOLE.points
     assert only(text).in_place == ()
 
@@ -95,27 +103,33 @@ def test_out_of_place_only() -> None:
 def test_a_banner_may_put_in_place_first() -> None:
     text = log().replace(
         PLACES,
-        PLACES.replace("in-place", "@").replace("out-of-place", "in-place").replace("@", "out-of-place"),
+        PLACES.replace("in-place", "@")
+        .replace("out-of-place", "in-place")
+        .replace("@", "out-of-place"),
     )
     assert (only(text).points, only(text).in_place) == (WHOLE.in_place, WHOLE.points)
 
 
 def test_columns_are_found_by_name_not_by_position() -> None:
-    header = "#           timestamp " + HEADER[1:].replace("#wrong", "#wrong  i_min   i_cv%").replace(
-        "  count", "count  "
-    )
+    header = "#           timestamp " + HEADER[1:].replace(
+        "#wrong", "#wrong  i_min   i_cv%"
+    ).replace("  count", "count  ")
     body = []
     for entry in rows():
         first, second = entry[:-31], entry[-31:]
         body.append(f"2025-10-14 01:02:03 {first}  11.11    2.5{second}  12.22    3.5")
     curve = only(log(*body).replace(HEADER, header))
-    assert curve.points == tuple(replace(point, cv=0.025, min_s=11.11 / 1e6) for point in WHOLE.points)
+    assert curve.points == tuple(
+        replace(point, cv=0.025, min_s=11.11 / 1e6) for point in WHOLE.points
+    )
     assert {(point.cv, point.min_s) for point in curve.in_place} == {(0.035, 12.22 / 1e6)}
 
 
 def test_old_versions_print_errors_and_no_root() -> None:
     body = [row(8, "41.36", "40.92", start=" float     sum").replace("      0", "  2e-07")]
-    body += [row(33554432, "3319.4", "3318.2", start=" float     sum").replace("      0", "  1e-06")]
+    body += [
+        row(33554432, "3319.4", "3318.2", start=" float     sum").replace("      0", "  1e-06")
+    ]
     body = [line.replace("      float", "   float") for line in body]
     curve = only(log(*body).replace(HEADER, OLD_HEADER))
     assert curve.points == (timed(8, 41.36, None), timed(33554432, 3319.4, None))
@@ -124,9 +138,12 @@ def test_old_versions_print_errors_and_no_root() -> None:
 
 def test_the_oldest_versions_print_milliseconds() -> None:
     text = (
-        "#                                                 out-of-place                    in-place\n"
-        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
-        "    10000000      10000000    char     sum    1.250   8.00  12.00    0e+00    1.600   6.25   9.38    0e+00\n"
+        "#                                                 out-of-place                    "
+        "in-place\n"
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  "
+        "algbw  busbw      res\n"
+        "    10000000      10000000    char     sum    1.250   8.00  12.00    0e+00    1.600   "
+        "6.25   9.38    0e+00\n"
     )
     curve = only(text)
     assert (curve.collective, curve.ranks) == ("all_reduce", None)
@@ -139,17 +156,25 @@ def test_a_blank_redop_shifts_no_column() -> None:
 
 
 def test_units_may_stand_in_the_header() -> None:
-    header = "# size (B) count (elements) type redop root time (us) algbw (GB/s) busbw (GB/s) #wrong"
-    assert only(f"{header}\n131072 32768 float sum -1 40.57 3.23 4.85 0\n").points == (Point(131072, 40.57 / 1e6, 0),)
+    header = (
+        "# size (B) count (elements) type redop root time (us) algbw (GB/s) busbw (GB/s) #wrong"
+    )
+    assert only(f"{header}\n131072 32768 float sum -1 40.57 3.23 4.85 0\n").points == (
+        Point(131072, 40.57 / 1e6, 0),
+    )
 
 
 def test_a_table_may_have_no_count_and_type() -> None:
-    assert only("# size time algbw busbw\n131072 40.57 3.23 4.85\n").points == (Point(131072, 40.57 / 1e6),)
+    assert only("# size time algbw busbw\n131072 40.57 3.23 4.85\n").points == (
+        Point(131072, 40.57 / 1e6),
+    )
 
 
 def test_in_place_only() -> None:
     header = HEADER.replace("     time   algbw   busbw #wrong", "", 1)
-    text = log(*(row(size, us) for size, us in zip(SIZES, IN_PLACE, strict=True))).replace(HEADER, header)
+    text = log(*(row(size, us) for size, us in zip(SIZES, IN_PLACE, strict=True))).replace(
+        HEADER, header
+    )
     curve = only(text.replace(PLACES, "#                          in-place"))
     assert (curve.points, curve.in_place) == ((), WHOLE.in_place)
 
@@ -169,7 +194,9 @@ def test_unchecked_results_have_no_wrong_count() -> None:
 
 
 def test_a_lowered_size_limit_is_noted() -> None:
-    text = log().replace(PLACES, f"# Reducing maxBytes to 26549638485 due to memory limitation\n#\n{PLACES}")
+    text = log().replace(
+        PLACES, f"# Reducing maxBytes to 26549638485 due to memory limitation\n#\n{PLACES}"
+    )
     assert only(text).notes == ("Reducing maxBytes to 26549638485 due to memory limitation",)
     assert [curve.capped for curve in parse(text + log()).curves] == [True, False]
 
@@ -192,7 +219,10 @@ def test_a_test_without_a_footer_ends_where_the_next_begins() -> None:
 
 def test_each_test_has_its_own_ranks() -> None:
     pair = [row(size, us) + cell(size, us) for size, us in zip(SIZES, TIMES, strict=True)]
-    pair = [entry.replace(f"{1.5 * 16777216 / 1311.4e3:6.2f}", f"{16777216 / 1311.4e3:6.2f}") for entry in pair]
+    pair = [
+        entry.replace(f"{1.5 * 16777216 / 1311.4e3:6.2f}", f"{16777216 / 1311.4e3:6.2f}")
+        for entry in pair
+    ]
     first, second = parse(log() + log(*pair, ranks=2)).curves
     assert ((first.ranks, first.nodes), (second.ranks, second.nodes)) == ((4, 2), (2, 1))
 
@@ -208,4 +238,7 @@ def test_repeated_sizes_keep_the_median() -> None:
     body = [row(8, us, "19.88") for us in ("22.00", "20.00", "29.00")]
     curve = only(log(*body))
     assert (curve.points, len(curve.in_place)) == ((timed(8, 22),), 1)
-    assert "sizes measured up to 3 times out-of-place: the (lower) median time of each is kept" in curve.notes
+    assert (
+        "sizes measured up to 3 times out-of-place: the (lower) median time of each is kept"
+        in curve.notes
+    )

@@ -1,4 +1,5 @@
-"""Logs damaged in every way, the real ones too where they are at hand: no point is ever invented."""
+"""Logs damaged in every way, the real ones too where they are at hand: no point is ever
+invented."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,18 @@ def told(curves: Sequence[Curve]) -> set[Point]:
 
 
 TRUTH = told(parse(FULL).curves)
-PREFIXES = ["", " 0: ", "[1,0]<stdout>:", "node1: ", "2024-05-01 10:00:00 ", "12 ", "7", "# ", "x", "   3   "]
+PREFIXES = [
+    "",
+    " 0: ",
+    "[1,0]<stdout>:",
+    "node1: ",
+    "2024-05-01 10:00:00 ",
+    "12 ",
+    "7",
+    "# ",
+    "x",
+    "   3   ",
+]
 
 
 def check(text: str) -> None:
@@ -72,7 +84,10 @@ def test_prefixes_at_random_invent_nothing(prefixes: list[str]) -> None:
 
 @given(TEARS)
 def test_torn_lines_invent_nothing(tears: dict[int, tuple[int, str]]) -> None:
-    pieces = [torn(line, *tears[number]) if number in tears else [line] for number, line in enumerate(LINES)]
+    pieces = [
+        torn(line, *tears[number]) if number in tears else [line]
+        for number, line in enumerate(LINES)
+    ]
     check("\n".join(piece for line in pieces for piece in line) + "\n")
 
 
@@ -83,11 +98,16 @@ def test_all_damage_at_once_invents_nothing(data: st.DataObject) -> None:
     tears = data.draw(TEARS)
     if data.draw(st.booleans()):
         tears = {number: (column, foreign) for number, (_, foreign) in tears.items()}
-    pieces = [torn(line, *tears[number]) if number in tears else [line] for number, line in enumerate(LINES)]
+    pieces = [
+        torn(line, *tears[number]) if number in tears else [line]
+        for number, line in enumerate(LINES)
+    ]
     flat = [piece for line in pieces for piece in line]
     lost = data.draw(st.sets(st.integers(0, len(flat) - 1), max_size=12))
     prefix = data.draw(st.sampled_from(PREFIXES))
-    text = "\n".join(prefix + piece for number, piece in enumerate(flat) if number not in lost) + "\n"
+    text = (
+        "\n".join(prefix + piece for number, piece in enumerate(flat) if number not in lost) + "\n"
+    )
     check(text[: data.draw(st.integers(0, len(text)))])
 
 
@@ -114,11 +134,16 @@ REAL = [
     ("alps_gh200_p16_aws-ofi-1.9.2.log", [("all_reduce", 16, 4, 30)]),
     (
         "h100_one_node.log",
-        [(name, 4, 1, 10) for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")],
+        [
+            (name, 4, 1, 10)
+            for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+        ],
     ),
     ("h100_pair_alltoall_then_sendrecv.log", [("all_to_all", 2, 2, 10), ("send_recv", 2, 2, 10)]),
 ]
-needs_logs = pytest.mark.skipif(not LOGS.is_dir(), reason="the measured logs are not beside this checkout")
+needs_logs = pytest.mark.skipif(
+    not LOGS.is_dir(), reason="the measured logs are not beside this checkout"
+)
 
 
 @needs_logs
@@ -137,7 +162,12 @@ def test_real_logs_have_the_values_printed() -> None:
     assert Point(16777216, 3136.5 / 1e6, 208752, repetitions=24) in alps.points
     assert alps.points[-1] == Point(4294967296, 87178 / 1e6, 0, repetitions=24)
     assert "Out of bounds values : 16 FAILED" in alps.notes
-    assert (alps.device, alps.gpus_per_node, alps.dtype, alps.library) == ("NVIDIA GH200 120GB", 4, "float", "")
+    assert (alps.device, alps.gpus_per_node, alps.dtype, alps.library) == (
+        "NVIDIA GH200 120GB",
+        4,
+        "float",
+        "",
+    )
     (abci,) = read(LOGS / "abci_v100_p32.log").curves
     assert abci.points[0] == Point(4, 41.36 / 1e6, None, repetitions=100)
     assert "inferred" in abci.notes[0]

@@ -17,7 +17,10 @@ def version(text: str) -> str:
         ("RCCL version : 2.22.3-develop:abc\n", "RCCL 2.22.3-develop"),
         ("# rccl-tests: Version develop:a7809b3\n", "RCCL"),
         ("# nccl-tests version 2.13.6 nccl-headers=2804 nccl-library=2804\n", "NCCL 2.8.4"),
-        ("# nccl-tests version 2.13.6 nccl-library=22902\nNCCL version 2.29.2+cuda13.0\n", "NCCL 2.29.2+cuda13.0"),
+        (
+            "# nccl-tests version 2.13.6 nccl-library=22902\nNCCL version 2.29.2+cuda13.0\n",
+            "NCCL 2.29.2+cuda13.0",
+        ),
         ("", ""),
     ],
 )
@@ -41,7 +44,10 @@ def test_each_test_has_its_own_version() -> None:
 @pytest.mark.parametrize(
     ("before", "forced"),
     [
-        ("mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=LL128 ./all_reduce_perf -b 8\n", ("ring", "LL128")),
+        (
+            "mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=LL128 ./all_reduce_perf -b 8\n",
+            ("ring", "LL128"),
+        ),
         ("NCCL_ALGO=Tree mpirun ./all_reduce_perf\n", ("tree", "")),
         ("+ export 'NCCL_PROTO=Simple'\n", ("", "Simple")),
         ("n1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to allreduce:tree\n" * 4, ("tree", "")),
@@ -58,13 +64,23 @@ def test_what_the_environment_forced(before: str, forced: tuple[str, str]) -> No
 def test_what_leaves_a_choice_is_noted() -> None:
     curve = only("NCCL_ALGO=Ring,Tree mpirun ./all_reduce_perf\n" + log())
     assert (curve.algorithm, curve.notes) == ("", ("NCCL_ALGO=Ring,Tree leaves NCCL the choice",))
-    curve = only("mpirun -x NCCL_PROTO=LL\n[0] NCCL INFO NCCL_PROTO set by environment to Simple\n" + log())
-    assert (curve.protocol, curve.notes) == ("", ("NCCL_PROTO is LL and Simple in the log: not known which",))
+    curve = only(
+        "mpirun -x NCCL_PROTO=LL\n[0] NCCL INFO NCCL_PROTO set by environment to Simple\n" + log()
+    )
+    assert (curve.protocol, curve.notes) == (
+        "",
+        ("NCCL_PROTO is LL and Simple in the log: not known which",),
+    )
 
 
 def test_a_setting_is_of_its_own_test_and_an_export_of_all() -> None:
     info = "[0] NCCL INFO NCCL_PROTO set by environment to LL\n"
-    tests = ["export NCCL_PROTO=Simple\n", "NCCL_ALGO=Tree mpirun\n", info, "NCCL_ALGO=Ring mpirun\n"]
+    tests = [
+        "export NCCL_PROTO=Simple\n",
+        "NCCL_ALGO=Tree mpirun\n",
+        info,
+        "NCCL_ALGO=Ring mpirun\n",
+    ]
     curves = parse("".join(before + log() for before in tests)).curves
     assert [(curve.algorithm, curve.protocol) for curve in curves] == [
         ("", "Simple"),

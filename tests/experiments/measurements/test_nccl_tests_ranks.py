@@ -28,11 +28,16 @@ def test_an_unnamed_collective_is_inferred_or_unknown(
 ) -> None:
     curve = only(unnamed(log(*shaped(factor, start, in_place))))
     assert curve.collective == collective
-    assert curve.notes[0].startswith("collective unknown" if collective == "unknown" else "collective inferred")
+    assert curve.notes[0].startswith(
+        "collective unknown" if collective == "unknown" else "collective inferred"
+    )
 
 
 def test_all_gather_and_all_to_all_unchecked_are_ambiguous() -> None:
-    body = [entry.replace("      0  ", "    N/A  ") for entry in shaped(0.75, "float    none      -1", "N/A")]
+    body = [
+        entry.replace("      0  ", "    N/A  ")
+        for entry in shaped(0.75, "float    none      -1", "N/A")
+    ]
     curve = only(unnamed(log(*body)))
     assert curve.collective == "unknown"
     assert "fit all_gather or all_to_all" in curve.notes[0]
@@ -56,11 +61,16 @@ def test_a_command_line_names_the_collective() -> None:
 
 def test_a_script_that_names_them_all_names_none() -> None:
     text = "all_reduce_perf all_gather_perf alltoall_perf\n" + unnamed(log())
-    assert only(text).notes == ("collective inferred from redop, root and busbw: all_reduce is not named in the log",)
+    assert only(text).notes == (
+        "collective inferred from redop, root and busbw: all_reduce is not named in the log",
+    )
 
 
 def test_a_program_nobody_knows_is_unknown() -> None:
-    assert only(log(name="alltoallv")).notes[0] == "collective unknown: alltoallv_perf is none that is known here"
+    assert (
+        only(log(name="alltoallv")).notes[0]
+        == "collective unknown: alltoallv_perf is none that is known here"
+    )
 
 
 def test_an_algbw_that_holds_the_bus_factor_is_understood() -> None:
@@ -122,7 +132,9 @@ def test_processes_that_did_not_join_are_not_counted_as_ranks() -> None:
 
 def test_a_piece_of_a_device_line_between_rows_starts_no_new_test() -> None:
     body = rows()
-    assert only(log(*body[:2], "srun: launched Pid 4242 on node1", *body[2:])).points == WHOLE.points
+    assert (
+        only(log(*body[:2], "srun: launched Pid 4242 on node1", *body[2:])).points == WHOLE.points
+    )
 
 
 def test_ranks_of_one_group_when_the_job_is_split() -> None:

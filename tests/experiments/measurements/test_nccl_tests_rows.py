@@ -34,7 +34,9 @@ def test_rows_that_contradict_themselves_are_counted() -> None:
 
 
 def test_rows_outside_a_table_are_counted() -> None:
-    assert parse(log() + rows()[2] + "\n").skipped == ("1 row without a table header above: line 20",)
+    assert parse(log() + rows()[2] + "\n").skipped == (
+        "1 row without a table header above: line 20",
+    )
 
 
 def test_a_table_without_rows_is_counted() -> None:
@@ -81,7 +83,10 @@ def test_a_torn_row_with_a_prefix_on_both_pieces() -> None:
     body = rows()
     body[1] = body[1][:60] + "\n" + INFO + "\n" + body[1][60:]
     text = log(*body)
-    assert only("".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines())).points == WHOLE.points
+    assert (
+        only("".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines())).points
+        == WHOLE.points
+    )
 
 
 def test_a_torn_row_that_lost_a_piece_is_counted() -> None:
@@ -108,7 +113,9 @@ def test_a_last_row_cut_short_is_counted() -> None:
 
 
 def test_a_wrong_count_cut_short_is_not_taken_for_whole() -> None:
-    text = "\n".join([*preamble(), *rows()[:3], row(16777216, "1311.4") + cell(16777216, "1302.7", "12345")])
+    text = "\n".join(
+        [*preamble(), *rows()[:3], row(16777216, "1311.4") + cell(16777216, "1302.7", "12345")]
+    )
     assert only(text + "\n").in_place[-1].wrong == 12345
     assert len(only(text).in_place) == 3
 
@@ -130,7 +137,9 @@ def test_a_wrong_count_cut_short_is_not_taken_for_whole() -> None:
         (log(row(0, "5.12", "5.10")).encode(), "no usable row in .*: 1 row of size 0: line 13"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused_in_one_line(tmp_path: Path, data: bytes, says: str) -> None:
+def test_a_file_that_is_no_log_is_refused_in_one_line(
+    tmp_path: Path, data: bytes, says: str
+) -> None:
     path = tmp_path / "run.log"
     path.write_bytes(data)
     with pytest.raises(InputError, match=says) as caught:
@@ -154,7 +163,9 @@ def test_a_file_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         read(path)
 
 
-@pytest.mark.parametrize("piece", ["garbage 1 2 3\n", "1 ", "x", "8 2 float sum -1 20.31 0.00 0.00 0\n"])
+@pytest.mark.parametrize(
+    "piece", ["garbage 1 2 3\n", "1 ", "x", "8 2 float sum -1 20.31 0.00 0.00 0\n"]
+)
 def test_a_large_file_of_garbage_is_refused_soon(piece: str) -> None:
     text = piece * (20_000_000 // len(piece))
     began = time.monotonic()

@@ -1,4 +1,5 @@
-"""Tags of mpirun in the middle of a row: it writes one before everything that a rank flushes, row or piece of one."""
+"""Tags of mpirun in the middle of a row: it writes one before everything that a rank flushes, row
+or piece of one."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +10,20 @@ from hypothesis import strategies as st
 
 from experiments.measurements import Point
 from experiments.measurements.osu import parse_osu
-from nccl_logs import FOOTER, INFO, SIZES, WHOLE, expected, log, only, parse, preamble, row, rows, same
+from nccl_logs import (
+    FOOTER,
+    INFO,
+    SIZES,
+    WHOLE,
+    expected,
+    log,
+    only,
+    parse,
+    preamble,
+    row,
+    rows,
+    same,
+)
 from refusals import refusal
 from topologies.errors import InputError
 
@@ -19,7 +33,11 @@ CUTS = (52, 86)
 
 
 def pieces(line: str) -> list[str]:
-    return [line[start:end] for start, end in zip((0, *CUTS), (*CUTS, None), strict=True) if line[start:end]]
+    return [
+        line[start:end]
+        for start, end in zip((0, *CUTS), (*CUTS, None), strict=True)
+        if line[start:end]
+    ]
 
 
 def whole(line: str, tag: str) -> str:
@@ -76,12 +94,16 @@ OF_THREE_PIECES = (with_a_stranger_amid, with_several_strangers)
 
 def tagged(shape: Callable[[str, str], str], tag: str = TAG, body: list[str] | None = None) -> str:
     lines = [shape(line, tag) for line in (rows() if body is None else body)]
-    return "\n".join([*(f"{tag}{line}" for line in preamble()), *lines, *(f"{tag}{line}" for line in FOOTER), ""])
+    return "\n".join(
+        [*(f"{tag}{line}" for line in preamble()), *lines, *(f"{tag}{line}" for line in FOOTER), ""]
+    )
 
 
 @pytest.mark.parametrize("tag", [TAG, NEWER, "[12345,0]<stdout>:"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_put_together_whole_from_their_pieces(shape: Callable[[str, str], str], tag: str) -> None:
+def test_rows_are_put_together_whole_from_their_pieces(
+    shape: Callable[[str, str], str], tag: str
+) -> None:
     same(tagged(shape, tag))
 
 
@@ -93,7 +115,9 @@ def test_rows_of_many_sizes_are_put_together(shape: Callable[[str, str], str]) -
     found = parse(text)
     assert found.skipped == ()
     (curve,) = found.curves
-    assert curve.points == tuple(Point(s, float(f"{20 + s / 1e5:.5g}") / 1e6, 0, repetitions=20) for s in sizes)
+    assert curve.points == tuple(
+        Point(s, float(f"{20 + s / 1e5:.5g}") / 1e6, 0, repetitions=20) for s in sizes
+    )
     assert [point.size for point in curve.in_place] == sizes
 
 
@@ -117,13 +141,22 @@ def test_the_tag_of_another_rank_begins_another_line() -> None:
     line = rows()[1]
     text = tagged(whole).replace(f"{TAG}{line}", f"{TAG}{line[:52]}{OTHER}{line[52:]}")
     found = parse(text)
-    assert [point.size for point in found.curves[0].points] == [size for size in SIZES if size != 1024]
+    assert [point.size for point in found.curves[0].points] == [
+        size for size in SIZES if size != 1024
+    ]
     assert found.skipped == ("1 row torn beyond repair: line 14",)
 
 
 def test_lines_of_osu_are_put_together_too() -> None:
     body = [f"{TAG}{size:<10d}{TAG}{time:>18.2f}" for size, time in ((4, 5.1), (8, 5.2), (16, 6.0))]
-    text = "\n".join([f"{TAG}# OSU MPI Allreduce Latency Test v7.3", f"{TAG}# Size       Avg Latency(us)", *body, ""])
+    text = "\n".join(
+        [
+            f"{TAG}# OSU MPI Allreduce Latency Test v7.3",
+            f"{TAG}# Size       Avg Latency(us)",
+            *body,
+            "",
+        ]
+    )
     found = parse_osu(text, "x.out")
     assert found.skipped == ()
     assert [(point.size, point.time_s) for point in found.curves[0].points] == [
@@ -137,7 +170,9 @@ TRUTH = {*WHOLE.points, *WHOLE.in_place}
 
 
 @given(st.sampled_from(SHAPES), st.data())
-def test_lost_lines_and_cut_ends_invent_nothing(shape: Callable[[str, str], str], data: st.DataObject) -> None:
+def test_lost_lines_and_cut_ends_invent_nothing(
+    shape: Callable[[str, str], str], data: st.DataObject
+) -> None:
     lines = tagged(shape).split("\n")
     head = next(at for at, line in enumerate(lines) if re.search(r"\bsize\b", line)) + 1
     lost = data.draw(st.sets(st.integers(head, len(lines) - 1), max_size=6))
@@ -148,8 +183,12 @@ def test_lost_lines_and_cut_ends_invent_nothing(shape: Callable[[str, str], str]
     except InputError:
         return
     found = {point for curve in curves for point in (*curve.points, *curve.in_place)}
-    assert {(point.size, point.time_s) for point in found} <= {(point.size, point.time_s) for point in TRUTH}
+    assert {(point.size, point.time_s) for point in found} <= {
+        (point.size, point.time_s) for point in TRUTH
+    }
 
 
 def test_a_log_of_nothing_but_tags_is_refused() -> None:
-    assert "no nccl-tests table" in refusal(lambda: parse("\n".join([TAG * 3, TAG, f"algbw{TAG}busbw"])))
+    assert "no nccl-tests table" in refusal(
+        lambda: parse("\n".join([TAG * 3, TAG, f"algbw{TAG}busbw"]))
+    )

@@ -20,7 +20,10 @@ INFO = "node1:42:50 [0] NCCL INFO "
         ("+ export FI_CXI_RX_MATCH_MODE=software", "Slingshot"),
         ("FI_PROVIDER=cxi", "Slingshot"),
         ("MPICH Slingshot Network Summary: 0 network timeouts", "Slingshot"),
-        (f"{INFO}NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "InfiniBand"),
+        (
+            f"{INFO}NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+            "InfiniBand",
+        ),
         (f"{INFO}NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "RoCE"),
         (f"{INFO}NCCL_IB_HCA set by environment to mlx5", "InfiniBand"),
         (f"{INFO}Using network Socket", "TCP"),
@@ -37,7 +40,8 @@ def test_a_line_of_a_log_names_the_network(line: str, network: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "network"), [("2x Slingshot-11", "Slingshot"), ("4x NDR200 InfiniBand", "InfiniBand"), ("NVLink", "")]
+    ("column", "network"),
+    [("2x Slingshot-11", "Slingshot"), ("4x NDR200 InfiniBand", "InfiniBand"), ("NVLink", "")],
 )
 def test_a_csv_names_it_under_topology(tmp_path: Path, column: str, network: str) -> None:
     path = tmp_path / "slingshot_cxi_ofi.csv"
@@ -49,7 +53,10 @@ def test_a_csv_names_it_under_topology(tmp_path: Path, column: str, network: str
     ("line", "names"),
     [
         ("+ export FI_CXI_RX_MATCH_MODE=software", ("FI_CXI_RX_MATCH_MODE",)),
-        ("mpirun -x NCCL_IB_HCA=mlx5_0 -x UCX_TLS=rc,cuda ./all_reduce_perf", ("NCCL_IB_HCA", "UCX_TLS")),
+        (
+            "mpirun -x NCCL_IB_HCA=mlx5_0 -x UCX_TLS=rc,cuda ./all_reduce_perf",
+            ("NCCL_IB_HCA", "UCX_TLS"),
+        ),
         (f"{INFO}NCCL_NET_GDR_LEVEL set by environment to PHB", ("NCCL_NET_GDR_LEVEL",)),
         ("export NCCL_TOPO_FILE=/etc/topo.xml", ("NCCL_TOPO_FILE",)),
         ("export NCCL_DEBUG=INFO\nunset NCCL_DEBUG", ()),
@@ -68,6 +75,9 @@ def test_variables_of_one_test_are_not_those_of_the_next() -> None:
 
 
 def test_osu_names_both_too() -> None:
-    text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4                       1.73\n"
+    text = (
+        "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4                  "
+        "     1.73\n"
+    )
     (curve,) = parse_osu(f"export FI_CXI_RDZV_THRESHOLD=16384\n{text}", "x.out").curves
     assert (curve.network, curve.variables) == ("Slingshot", ("FI_CXI_RDZV_THRESHOLD",))

@@ -1,4 +1,5 @@
-"""OSU micro-benchmarks: every benchmark, version 5 and 7, all columns, launchers' habits, damage."""
+"""OSU micro-benchmarks: every benchmark, version 5 and 7, all columns, launchers' habits,
+damage."""
 
 import re
 import time
@@ -58,7 +59,9 @@ def only(text: str) -> Curve:
     return curve
 
 
-def seconds(times: tuple[str, ...], repetitions: tuple[int | None, ...] = (None, None, None)) -> tuple[Point, ...]:
+def seconds(
+    times: tuple[str, ...], repetitions: tuple[int | None, ...] = (None, None, None)
+) -> tuple[Point, ...]:
     each = zip(SIZES, times, repetitions, strict=True)
     return tuple(Point(size, float(us) / 1e6, repetitions=count) for size, us, count in each)
 
@@ -87,7 +90,10 @@ def test_the_plain_form_is_the_average() -> None:
 def test_the_full_form_is_the_slowest_rank() -> None:
     curve = only(FULL)
     assert curve.points == WHOLE
-    assert curve.notes[1] == "time is that of the slowest rank (Max Latency), the mean of its iterations"
+    assert (
+        curve.notes[1]
+        == "time is that of the slowest rank (Max Latency), the mean of its iterations"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,11 +117,16 @@ def test_a_title_names_collective_and_memory(name: str, collective: str, library
     assert curve.library == ("NCCL" if library.startswith("NCCL") else "")
 
 
-@pytest.mark.parametrize(("name", "program"), [("Allgather Latency", "allgather"), ("Scatter Latency", "scatter")])
+@pytest.mark.parametrize(
+    ("name", "program"), [("Allgather Latency", "allgather"), ("Scatter Latency", "scatter")]
+)
 def test_sizes_of_a_rank_become_the_total(name: str, program: str) -> None:
     unknown = only(renamed(PLAIN, name))
     assert unknown.points == AVERAGES
-    assert "sizes are a rank's part of the total: the number of ranks is not in the text" in unknown.notes
+    assert (
+        "sizes are a rank's part of the total: the number of ranks is not in the text"
+        in unknown.notes
+    )
     known = only(f"$ srun -N 2 -n 8 ./osu_{program} -m 4:\n" + renamed(PLAIN, name))
     assert [point.size for point in known.points] == [8 * size for size in SIZES]
     assert (known.ranks, known.nodes, known.gpus_per_node) == (8, 2, 4)
@@ -150,7 +161,10 @@ def test_a_latency_is_one_way_between_two() -> None:
 
 @pytest.mark.parametrize(("name", "messages"), [("Bandwidth", 1), ("Bi-Directional Bandwidth", 2)])
 def test_a_bandwidth_is_no_latency(name: str, messages: int) -> None:
-    text = f"# OSU MPI {name} Test v5.6.2\n# Size      Bandwidth (MB/s)\n1000                 2000.00\n"
+    text = (
+        f"# OSU MPI {name} Test v5.6.2\n# Size      Bandwidth (MB/s)\n1000                 "
+        f"2000.00\n"
+    )
     curve = only(text)
     assert (curve.ranks, curve.points) == (2, (Point(1000, messages * 0.5e-6),))
     assert "not a latency" in curve.notes[1]
@@ -167,7 +181,9 @@ def test_a_bandwidth_is_no_latency(name: str, messages: int) -> None:
 )
 def test_a_curve_says_what_was_measured(name: str, kind: str) -> None:
     column = "Bandwidth (MB/s)" if kind.endswith("bandwidth") else "Latency (us)"
-    curve = only(f"# OSU MPI {name} Test v7.4\n# Size      {column}\n1000                 2000.00\n")
+    curve = only(
+        f"# OSU MPI {name} Test v7.4\n# Size      {column}\n1000                 2000.00\n"
+    )
     assert curve.kind == kind
     assert curve.streams == kind.endswith("bandwidth")
     assert only(RATES).kind == "multi-pair bandwidth"
@@ -189,10 +205,14 @@ def test_a_rate_of_nobody_knows_how_many_pairs_is_skipped() -> None:
 def test_percentiles_and_validation() -> None:
     text = (
         "# OSU MPI Broadcast Latency Test v7.5\n# Datatype: MPI_CHAR.\n"
-        "# Size       Avg Latency(us)   Max Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)        Validation\n"
-        "1                       2.24              2.94              2.20              2.80              Pass\n"
-        "2                       2.23              2.92              2.20              2.70              Fail\n"
-        "4                       2.23              2.92              2.20              2.70                 -\n"
+        "# Size       Avg Latency(us)   Max Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)      "
+        "  Validation\n"
+        "1                       2.24              2.94              2.20              2.80      "
+        "        Pass\n"
+        "2                       2.23              2.92              2.20              2.70      "
+        "        Fail\n"
+        "4                       2.23              2.92              2.20              2.70      "
+        "           -\n"
     )
     curve = only(text)
     assert curve.points[0] == Point(1, 2.94 / 1e6, 0, p90_s=2.80 / 1e6)
@@ -220,15 +240,23 @@ def test_a_type_may_stand_below_the_header() -> None:
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_limit_that_the_tool_lowered_is_seen(where: str) -> None:
-    warning = "Warning! Limiting max message size to: 1048576. Increase -M, --mem-limit for higher message sizes."
-    text = FULL + (warning + PLAIN if where == "before" else PLAIN.replace("v7.4\n", f"v7.4\n{warning}\n"))
+    warning = (
+        "Warning! Limiting max message size to: 1048576. Increase -M, --mem-limit for higher "
+        "message sizes."
+    )
+    text = FULL + (
+        warning + PLAIN if where == "before" else PLAIN.replace("v7.4\n", f"v7.4\n{warning}\n")
+    )
     first, second = parse(text).curves
     assert (first.capped, second.capped) == (False, True)
     assert "Limiting max message size to: 1048576" in second.notes
 
 
 def test_osu_and_nccl_tests_in_one_file(tmp_path: Path) -> None:
-    log = "# size count type redop root time algbw busbw #wrong\n131072 32768 float sum -1 40.57 3.23 4.85 0\n"
+    log = (
+        "# size count type redop root time algbw busbw #wrong\n131072 32768 float sum -1 40.57 "
+        "3.23 4.85 0\n"
+    )
     path = tmp_path / "both.out"
     path.write_text(PLAIN + "\n" + log)
     first, second = read(path).curves
@@ -236,9 +264,13 @@ def test_osu_and_nccl_tests_in_one_file(tmp_path: Path) -> None:
     path.write_text(PLAIN + "\n" + log.partition("\n")[0] + "\n")
     half = read(path)
     assert (len(half.curves), len(half.skipped)) == (1, 1)
-    assert half.skipped[0].endswith("line 9: a table header with no rows below: the log was cut short")
+    assert half.skipped[0].endswith(
+        "line 9: a table header with no rows below: the log was cut short"
+    )
     path.write_text(LATENCY[:40] + "\n" + log.partition("\n")[0] + "\n")
-    with pytest.raises(InputError, match=r"^no usable row of OSU .*; .* a table header with no rows below"):
+    with pytest.raises(
+        InputError, match=r"^no usable row of OSU .*; .* a table header with no rows below"
+    ):
         read(path)
 
 
@@ -246,7 +278,10 @@ def test_osu_and_nccl_tests_in_one_file(tmp_path: Path) -> None:
 
 
 def test_kinds_that_are_not_known_are_counted() -> None:
-    other = "# OSU MPI Non-blocking Allreduce Latency Test v7.1\n# Size   Overall(us)  Compute(us)\n4   1.20   2.30\n"
+    other = (
+        "# OSU MPI Non-blocking Allreduce Latency Test v7.1\n# Size   Overall(us)  Compute(us)\n"
+        "4   1.20   2.30\n"
+    )
     barrier = "# OSU MPI Barrier Latency Test v7.1\n# Avg Latency(us)\n             5.55\n"
     result = parse(other + PLAIN + barrier)
     assert len(result.curves) == 1
@@ -267,10 +302,19 @@ def test_a_torn_row_is_never_taken_for_another(text: str, foreign: str) -> None:
 
 
 def test_tables_without_rows_are_counted() -> None:
-    assert parse("".join(PLAIN.splitlines(keepends=True)[:4]) + PLAIN).skipped == ("1 table without rows: line 4",)
+    assert parse("".join(PLAIN.splitlines(keepends=True)[:4]) + PLAIN).skipped == (
+        "1 table without rows: line 4",
+    )
 
 
-PREFIXES = ["[1,0]<stdout>:", " 0: ", "node1: ", "2024-05-01T10:00:00.123Z ", "[12:00:01] worker-0 | ", "> "]
+PREFIXES = [
+    "[1,0]<stdout>:",
+    " 0: ",
+    "node1: ",
+    "2024-05-01T10:00:00.123Z ",
+    "[12:00:01] worker-0 | ",
+    "> ",
+]
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -291,19 +335,30 @@ def test_carriage_returns_colours_and_lines_of_others_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("# OSU MPI Allreduce Latency Test v7.4\n", "1 test of a kind or with columns not known here: line 1"),
-        ("# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n", "1 table without rows: line 2"),
+        (
+            "# OSU MPI Allreduce Latency Test v7.4\n",
+            "1 test of a kind or with columns not known here: line 1",
+        ),
+        (
+            "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n",
+            "1 table without rows: line 2",
+        ),
         (
             "# OSU MPI Alltoallv Latency Test v7.4\n# Size       Avg Latency(us)\n4  1.00\n",
             "1 test of a kind or with columns",
         ),
-        ("# OSU MPI Bandwidth Test v7\n# Size      Bandwidth (MB/s)\n4     0.00\n", "1 row of size or time 0: line 3"),
+        (
+            "# OSU MPI Bandwidth Test v7\n# Size      Bandwidth (MB/s)\n4     0.00\n",
+            "1 row of size or time 0: line 3",
+        ),
     ],
 )
 def test_output_without_rows_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "run.out"
     path.write_text(text)
-    with pytest.raises(InputError, match=f"no usable row of OSU micro-benchmarks in .*run.out: {says}") as caught:
+    with pytest.raises(
+        InputError, match=f"no usable row of OSU micro-benchmarks in .*run.out: {says}"
+    ) as caught:
         read(path)
     assert "\n" not in str(caught.value)
 
@@ -318,7 +373,9 @@ def test_other_text_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("piece", ["# OSU ", "mpirun osu_ ", "1 ", "# Size ", "Latency (us) ", "x\n", "8 1.00\n"])
+@pytest.mark.parametrize(
+    "piece", ["# OSU ", "mpirun osu_ ", "1 ", "# Size ", "Latency (us) ", "x\n", "8 1.00\n"]
+)
 def test_a_large_file_of_garbage_is_read_soon(piece: str) -> None:
     began = time.monotonic()
     assert len(parse(PLAIN + piece * (100_000 // len(piece))).curves) == 1
@@ -333,7 +390,8 @@ LINES = ALL.splitlines()
 
 
 def told(text: str) -> set[tuple[int, float]]:
-    """Sizes and times; the file refused gives none. The number of pairs may be lost, and the table with it."""
+    """Sizes and times; the file refused gives none. The number of pairs may be lost, and the table
+    with it."""
     try:
         curves, refused = parse(text).curves, ""
     except InputError as error:
@@ -352,7 +410,10 @@ def test_truncation_invents_nothing(length: int) -> None:
 
 @given(st.sets(st.integers(0, len(LINES) - 1).filter(lambda line: not LINES[line].startswith("#"))))
 def test_lost_rows_invent_nothing(lost: set[int]) -> None:
-    assert told("\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n") <= TRUTH
+    assert (
+        told("\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n")
+        <= TRUTH
+    )
 
 
 @given(st.text(max_size=200))
@@ -360,6 +421,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     told("# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n" + text)
 
 
-@given(st.lists(st.sampled_from([*LINES, INFO, "   8", "0.50  1.00", "mpirun -np 4 osu_allgather"]), max_size=30))
+@given(
+    st.lists(
+        st.sampled_from([*LINES, INFO, "   8", "0.50  1.00", "mpirun -np 4 osu_allgather"]),
+        max_size=30,
+    )
+)
 def test_lines_in_any_order_are_read_or_refused(lines: list[str]) -> None:
     told("\n".join(lines))

@@ -10,7 +10,9 @@ from experiments.measurements.setups import APART, contradictions, of_setup, set
 SIZES = (1024, 4096, 16384, 65536)
 
 
-def curve(name: str, factor: float = 1.0, collective: str = "all_reduce", ranks: int = 8, **about: object) -> Curve:
+def curve(
+    name: str, factor: float = 1.0, collective: str = "all_reduce", ranks: int = 8, **about: object
+) -> Curve:
     points = tuple(Point(size, factor * (1e-5 + size / 1e9)) for size in SIZES)
     return Curve(collective, ranks, 2, points, (), f"/runs/{name}", **about)  # type: ignore[arg-type]
 
@@ -29,7 +31,8 @@ def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> 
     assert found.factor == pytest.approx(3.0)
     assert setups(RUNS, [found]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
     assert list(warnings(RUNS)) == [
-        "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: two set-ups are not "
+        "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: "
+        "two set-ups are not "
         "one set of parameters, take each alone: --only cpu, --only gpu"
     ]
 
@@ -60,17 +63,28 @@ def test_two_points_in_common_are_too_few() -> None:
 
 
 def test_one_outlier_is_no_set_up() -> None:
-    points = tuple(Point(point.size, point.time_s * (50 if k == 1 else 1)) for k, point in enumerate(RUNS[0].points))
-    assert not list(contradictions([RUNS[0], Curve("all_reduce", 8, 2, points, (), "/runs/again_ar.csv")]))
+    points = tuple(
+        Point(point.size, point.time_s * (50 if k == 1 else 1))
+        for k, point in enumerate(RUNS[0].points)
+    )
+    assert not list(
+        contradictions([RUNS[0], Curve("all_reduce", 8, 2, points, (), "/runs/again_ar.csv")])
+    )
 
 
 def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
-    runs = [curve("runs.csv, line 1"), curve("runs.csv, line 9", 2.0), curve("long_name_of_another.csv", 5.0)]
+    runs = [
+        curve("runs.csv, line 1"),
+        curve("runs.csv, line 9", 2.0),
+        curve("long_name_of_another.csv", 5.0),
+    ]
     found = list(contradictions(runs))
     assert len(found) == 2
     assert setups(runs, found) == {"": runs}
     (said,) = warnings(runs)
-    assert said.endswith("(and 1 more pair): two set-ups are not one set of parameters, take each alone")
+    assert said.endswith(
+        "(and 1 more pair): two set-ups are not one set of parameters, take each alone"
+    )
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
@@ -81,7 +95,10 @@ def test_the_order_of_files_does_not_matter(order: tuple[int, int, int]) -> None
 
 
 def test_in_place_times_are_judged_where_they_are_meant() -> None:
-    runs = [Curve("all_reduce", 8, 2, (), curve("x", factor).points, f"/runs/{factor}_x.csv") for factor in (1.0, 3.0)]
+    runs = [
+        Curve("all_reduce", 8, 2, (), curve("x", factor).points, f"/runs/{factor}_x.csv")
+        for factor in (1.0, 3.0)
+    ]
     assert len(list(contradictions(runs))) == len(list(contradictions(runs, in_place=True))) == 1
     both = [Curve("all_reduce", 8, 2, RUNS[0].points, one.in_place, one.source) for one in runs]
     assert not list(contradictions(both))
@@ -90,13 +107,19 @@ def test_in_place_times_are_judged_where_they_are_meant() -> None:
 
 def test_wrong_results_are_not_compared() -> None:
     wrong = tuple(Point(point.size, 9 * point.time_s, wrong=3) for point in RUNS[0].points)
-    assert not list(contradictions([RUNS[0], Curve("all_reduce", 8, 2, wrong, (), "/runs/y_x.csv")]))
+    assert not list(
+        contradictions([RUNS[0], Curve("all_reduce", 8, 2, wrong, (), "/runs/y_x.csv")])
+    )
 
 
 def test_few_set_ups_are_named_and_runs_that_are_of_none_are_counted() -> None:
-    runs = [curve(f"run_{k}_ar.csv", 2.0**k) for k in range(7)] + [curve("other.csv", collective="broadcast")]
+    runs = [curve(f"run_{k}_ar.csv", 2.0**k) for k in range(7)] + [
+        curve("other.csv", collective="broadcast")
+    ]
     (said,) = warnings(runs)
-    assert said.endswith("--only 0, --only 1, --only 2, --only 3 and 3 more; 1 run with none of these words")
+    assert said.endswith(
+        "--only 0, --only 1, --only 2, --only 3 and 3 more; 1 run with none of these words"
+    )
 
 
 def test_versions_are_words_too() -> None:
@@ -105,7 +128,11 @@ def test_versions_are_words_too() -> None:
 
 
 def test_several_words_may_tell_set_ups_apart() -> None:
-    runs = [curve("a_set4_new_ar.csv"), curve("a_set5_old_ar.csv", 2.0), curve("a_set5_new_ar.csv", 4.0)]
+    runs = [
+        curve("a_set4_new_ar.csv"),
+        curve("a_set5_old_ar.csv", 2.0),
+        curve("a_set5_new_ar.csv", 4.0),
+    ]
     found = list(contradictions(runs))
     assert list(setups(runs, found)) == ["set4 new", "set5 old", "set5 new"]
     (said,) = warnings(runs)

@@ -37,7 +37,12 @@ SERIES = st.lists(POINTS, max_size=4, unique_by=lambda point: point.size).map(
 
 @st.composite
 def drawn_curves(draw: st.DrawFn) -> list[Curve]:
-    collectives = [("all_reduce", "ring"), ("all_gather", "ring_all_gather"), ("all_reduce", "trix6"), ("reduce", "")]
+    collectives = [
+        ("all_reduce", "ring"),
+        ("all_gather", "ring_all_gather"),
+        ("all_reduce", "trix6"),
+        ("reduce", ""),
+    ]
     curves = []
     for number in range(draw(st.integers(1, 4))):
         collective, algorithm = draw(st.sampled_from(collectives))
@@ -59,13 +64,19 @@ def drawn_curves(draw: st.DrawFn) -> list[Curve]:
         )
         backend, device, dtype, topology = draw(st.tuples(WORDS, WORDS, WORDS, WORDS))
         kind = draw(st.sampled_from(KINDS))
-        curves.append(replace(curve, backend=backend, device=device, dtype=dtype, topology=topology, kind=kind))
+        curves.append(
+            replace(
+                curve, backend=backend, device=device, dtype=dtype, topology=topology, kind=kind
+            )
+        )
     return curves
 
 
 def close(point: Point) -> object:
     """What a point equals that went to microseconds and back, which costs a last digit."""
-    return tuple(value if value is None else pytest.approx(value, rel=1e-14) for value in astuple(point))
+    return tuple(
+        value if value is None else pytest.approx(value, rel=1e-14) for value in astuple(point)
+    )
 
 
 @given(drawn_curves())
@@ -81,7 +92,15 @@ def test_what_is_written_is_read(curves: list[Curve]) -> None:
 
 
 def test_a_point_is_a_row() -> None:
-    curve = Curve("reduce", None, None, (Point(8, 2e-6, 0, 0.5, 3),), (Point(8, 1e-6),), "log", library="NCCL 2.29.2")
+    curve = Curve(
+        "reduce",
+        None,
+        None,
+        (Point(8, 2e-6, 0, 0.5, 3),),
+        (Point(8, 1e-6),),
+        "log",
+        library="NCCL 2.29.2",
+    )
     assert write_runs([curve]).splitlines() == [
         "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,"
         "wrong,backend,device,dtype,library,topology,source,kind",

@@ -1,4 +1,5 @@
-"""Devices: their peaks from what they are made of, the shares that are stated, and what they cannot do."""
+"""Devices: their peaks from what they are made of, the shares that are stated, and what they cannot
+do."""
 
 import pytest
 
@@ -88,10 +89,30 @@ def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
     ("device", "dtype", "kinds", "message"),
     [
         ("v100", "bf16", ["matmul"], "v100 cannot train it in 'bf16': it takes fp32, amp"),
-        ("a100", "fp8", ["matmul"], "a100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
-        ("h100", "fp8", ["matmul", "convolution"], "h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
-        ("h100", "fp16", ["matmul"], "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8"),
-        ("H1000", "amp", ["matmul"], f"'H1000' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}"),
+        (
+            "a100",
+            "fp8",
+            ["matmul"],
+            "a100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
+        ),
+        (
+            "h100",
+            "fp8",
+            ["matmul", "convolution"],
+            "h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
+        ),
+        (
+            "h100",
+            "fp16",
+            ["matmul"],
+            "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8",
+        ),
+        (
+            "H1000",
+            "amp",
+            ["matmul"],
+            f"'H1000' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}",
+        ),
         ("", "amp", ["matmul"], f"'' is no device: there are {', '.join(ACCELERATORS)}"),
     ],
 )

@@ -1,4 +1,5 @@
-"""NAME:key=value,... and files: what is understood, what is estimated, and what is said of the rest."""
+"""NAME:key=value,... and files: what is understood, what is estimated, and what is said of the
+rest."""
 
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def test_every_name_is_found_with_its_defaults(name: str) -> None:
     assert (model.name, model.batch, model.device) == (name, entry.batch, entry.device)
     assert find(f"{name}:") == model
     option, default, _, _ = entry.extent
-    spelt = f"{name}:batch={entry.batch},{option}={default},device={entry.device},dtype={entry.dtype}"
+    spelt = (
+        f"{name}:batch={entry.batch},{option}={default},device={entry.device},dtype={entry.dtype}"
+    )
     assert find(spelt) == model
 
 
@@ -73,7 +76,9 @@ def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
 )
 def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) -> None:
     message = one_line(text)
-    assert message.startswith(f"{text.partition(':')[0]!r} is no model and no file: did you mean {near!r}? ")
+    assert message.startswith(
+        f"{text.partition(':')[0]!r} is no model and no file: did you mean {near!r}? "
+    )
     assert all(name in message for name in MODELS)
 
 
@@ -104,16 +109,28 @@ def test_options_are_obeyed() -> None:
         ("resnet50:batch=1.5", "resnet50:batch: '1.5' is not a whole number: write it like 1"),
         ("resnet50:batch=", "resnet50:batch: '' is not a whole number: write it like 1"),
         ("resnet50:batch=٣", "resnet50:batch: '٣' is not a whole number: write it like 1"),
-        ("resnet50:batch", "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]"),
+        (
+            "resnet50:batch",
+            "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]",
+        ),
         ("resnet50:batch=1,batch=1", "resnet50: batch is given twice"),
         ("resnet50:image=31", "resnet50:image: 31 is out of range: it is 32 to 4096"),
         ("bert_base:seq=513", "bert_base:seq: 513 is out of range: it is 1 to 512"),
         ("gpt2:seq=1025", "gpt2:seq: 1025 is out of range: it is 1 to 1024"),
         ("llama_7b:seq=0", "llama_7b:seq: 0 is out of range: it is 1 to 131072"),
-        ("gpt2:device=h10", f"gpt2: 'h10' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}"),
-        ("gpt2:dtype=int8", "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8"),
+        (
+            "gpt2:device=h10",
+            f"gpt2: 'h10' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}",
+        ),
+        (
+            "gpt2:dtype=int8",
+            "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8",
+        ),
         ("llama_7b:device=v100", "llama_7b: v100 cannot train it in 'bf16': it takes fp32, amp"),
-        ("resnet50:dtype=fp8", "resnet50: h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16"),
+        (
+            "resnet50:dtype=fp8",
+            "resnet50: h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
@@ -121,11 +138,15 @@ def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("resnet50", "batch image device dtype"), ("gpt2", "batch seq device dtype")]
+    ("name", "options"),
+    [("resnet50", "batch image device dtype"), ("gpt2", "batch seq device dtype")],
 )
 def test_a_wrong_option_is_answered_with_all(name: str, options: str) -> None:
     first, *rest = refusal(f"{name}:bach=1").splitlines()
-    assert first == f"{name} has no option 'bach': did you mean 'batch'? write {name}:key=value,... with"
+    assert (
+        first
+        == f"{name} has no option 'bach': did you mean 'batch'? write {name}:key=value,... with"
+    )
     assert [line.split()[0] for line in rest] == options.split()
     assert all("[" in line for line in rest)
 
@@ -147,10 +168,13 @@ def test_the_extremes_are_finite(name: str) -> None:
 
 
 @given(
-    name=st.sampled_from([*MODELS]), batch=st.integers(1, 500), dtype=st.sampled_from(["fp32", "tf32", "amp", "bf16"])
+    name=st.sampled_from([*MODELS]),
+    batch=st.integers(1, 500),
+    dtype=st.sampled_from(["fp32", "tf32", "amp", "bf16"]),
 )
 def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
-    """Parameters and optimizer know nothing of it, activations are linear, and time grows no faster than it."""
+    """Parameters and optimizer know nothing of it, activations are linear, and time grows no faster
+    than it."""
     small, large = (find(f"{name}:batch={size},dtype={dtype}") for size in (batch, 2 * batch))
     assert [layer.tensors for layer in small.layers] == [layer.tensors for layer in large.layers]
     assert (small.optimizer, small.buffers) == (large.optimizer, large.buffers)
@@ -171,23 +195,29 @@ def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
     ],
 )
 def test_images_are_trained_about_as_fast_as_measured(text: str, images: float) -> None:
-    """Images/s of one GPU: NVIDIA DeepLearningExamples, PyTorch, ResNet50 v1.5, DGX-1 and DGX A100, 21.03; and on P100
-    tensorflow/docs_src/performance/benchmarks.md, synthetic data, May 2017."""
+    """Images/s of one GPU: NVIDIA DeepLearningExamples, PyTorch, ResNet50 v1.5, DGX-1 and DGX A100,
+    21.03; and on P100 tensorflow/docs_src/performance/benchmarks.md, synthetic data, May 2017."""
     assert rate(text) == pytest.approx(images, rel=0.2)
 
 
 @pytest.mark.parametrize(("device", "measured"), [("v100", 64e12), ("a100", 136e12)])
 def test_a_block_of_bert_is_about_as_fast_as_measured(device: str, measured: float) -> None:
-    """FLOP/s of forward and backward of a block, in 16 bits: github.com/fanghostt/transformers-benchmarks."""
+    """FLOP/s of forward and backward of a block, in 16 bits:
+    github.com/fanghostt/transformers-benchmarks."""
     model = find(f"bert_large:batch=64,seq=128,device={device},dtype=amp")
     flops = 3 * 64 * (2 * 12 * 1024**2 * 128 + 4 * 128**2 * 1024)
     block = model.layers[1:3]
-    assert flops / sum(layer.forward + layer.backward for layer in block) == pytest.approx(measured, rel=0.25)
+    assert flops / sum(layer.forward + layer.backward for layer in block) == pytest.approx(
+        measured, rel=0.25
+    )
 
 
-@pytest.mark.parametrize(("text", "peak"), [("llama_7b", 989e12), ("llama_7b:device=a100,seq=2048", 312e12)])
+@pytest.mark.parametrize(
+    ("text", "peak"), [("llama_7b", 989e12), ("llama_7b:device=a100,seq=2048", 312e12)]
+)
 def test_llama_uses_35_to_50_percent_of_the_peak(text: str, peak: float) -> None:
-    """Model FLOPs utilisation: 6 FLOPs a parameter and token, and attention's, over the whole step."""
+    """Model FLOPs utilisation: 6 FLOPs a parameter and token, and attention's, over the whole
+    step."""
     model = find(text)
     tokens = model.inputs / 16
     flops = 6 * 6_738_415_616 * tokens + 3 * 32 * 2 * tokens**2 * 4096
@@ -215,11 +245,16 @@ def test_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_file_takes_no_options(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    assert one_line(f"{path}:batch=2") == f"{str(path)!r} is a file, which takes no options: leave out 'batch=2'"
+    assert (
+        one_line(f"{path}:batch=2")
+        == f"{str(path)!r} is a file, which takes no options: leave out 'batch=2'"
+    )
 
 
 @pytest.mark.parametrize("text", ["no.yaml", "no/where", "/", "..", "a\0/b"])
-def test_a_path_to_nothing_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_to_nothing_is_refused(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     one_line(text)
 
@@ -227,7 +262,11 @@ def test_a_path_to_nothing_is_refused(text: str, tmp_path: Path, monkeypatch: py
 # Anything.
 
 KEYS = st.sampled_from(["batch", "image", "seq", "device", "dtype", "bach", ""])
-VALUES = st.one_of(st.integers(-5, 10**10).map(str), st.sampled_from([*ACCELERATORS, *PRECISIONS]), st.text(max_size=8))
+VALUES = st.one_of(
+    st.integers(-5, 10**10).map(str),
+    st.sampled_from([*ACCELERATORS, *PRECISIONS]),
+    st.text(max_size=8),
+)
 OPTIONS = st.lists(st.tuples(KEYS, VALUES).map("=".join), max_size=4).map(",".join)
 SPELT = st.tuples(st.sampled_from([*MODELS, "resnet", "x"]), OPTIONS).map(":".join)
 

@@ -1,4 +1,5 @@
-"""Models in files: what is written is read back to the bit, and every mistake is one line with its place."""
+"""Models in files: what is written is read back to the bit, and every mistake is one line with its
+place."""
 
 import gzip
 import json
@@ -33,7 +34,9 @@ TWO = Model(
 )
 
 names = st.text(
-    st.characters(exclude_categories=("C", "Z"), exclude_characters="\x85\u2028\u2029"), min_size=1, max_size=12
+    st.characters(exclude_categories=("C", "Z"), exclude_characters="\x85\u2028\u2029"),
+    min_size=1,
+    max_size=12,
 )
 seconds = st.just(0.0) | st.floats(1e-12, 1e9)
 sizes = st.just(0.0) | st.floats(1.0, 1e20) | st.integers(1, 2**60).map(float)
@@ -44,7 +47,9 @@ def models(draw: st.DrawFn) -> Model:
     """Any model that a file can hold."""
     chosen = draw(st.lists(names, min_size=1, max_size=5, unique=True))
     layers = [draw(layer(name)) for name in chosen]
-    layers[0] = replace(layers[0], tensors=(*layers[0].tensors, Tensor("the one that there must be", 4.0)))
+    layers[0] = replace(
+        layers[0], tensors=(*layers[0].tensors, Tensor("the one that there must be", 4.0))
+    )
     return Model(
         draw(names),
         draw(st.integers(1, 2**31 - 1)),
@@ -67,7 +72,9 @@ def layer(name: str) -> st.SearchStrategy[Layer]:
     tensors = st.dictionaries(names, sizes, max_size=3).map(
         lambda given: tuple(Tensor(*item) for item in given.items())
     )
-    return st.builds(Layer, st.just(name), seconds, seconds, sizes, tensors, sizes, st.integers(0, 2**31 - 1))
+    return st.builds(
+        Layer, st.just(name), seconds, seconds, sizes, tensors, sizes, st.integers(0, 2**31 - 1)
+    )
 
 
 def outcome(text: str, name: str) -> Model | str:
@@ -82,7 +89,9 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
     """Set what is at a path of keys, if there is still a place for it."""
     *outer, last = path
     for key in outer:
-        content = content.get(key) if isinstance(content, dict) else content[key] if content else None
+        content = (
+            content.get(key) if isinstance(content, dict) else content[key] if content else None
+        )
     if isinstance(content, dict):
         content[last] = value
 
@@ -146,32 +155,102 @@ def test_a_file_is_written_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("1ms", "-1ms", "m.yaml line 4, layers[0].forward: '-1ms' is negative: a time is 0s or more"),
+        (
+            "1ms",
+            "-1ms",
+            "m.yaml line 4, layers[0].forward: '-1ms' is negative: a time is 0s or more",
+        ),
         ("1ms", "1", "m.yaml line 4, layers[0].forward: '1' has no unit: write it like 25us"),
         ("1ms", "1e-3", "m.yaml line 4, layers[0].forward: '1e-3' has no unit: write it like 25us"),
-        ("1ms", ".nan", "m.yaml line 4, layers[0].forward: 'nan' is not finite: write a time like 25us"),
+        (
+            "1ms",
+            ".nan",
+            "m.yaml line 4, layers[0].forward: 'nan' is not finite: write a time like 25us",
+        ),
         ("1ms", ".inf", "m.yaml line 4, layers[0].forward: inf is no quantity"),
-        ("1ms", "yes", "m.yaml line 4, layers[0].forward: 'true' is not a time: write it like 25us"),
+        (
+            "1ms",
+            "yes",
+            "m.yaml line 4, layers[0].forward: 'true' is not a time: write it like 25us",
+        ),
         ("1ms", "", "m.yaml line 4, layers[0].forward: 'none' is not a time: write it like 25us"),
         ("1ms", "[1ms]", "m.yaml line 4, layers[0].forward: a list is no quantity"),
-        ("1MiB", "64M", "m.yaml line 5, layers[1].parameters.weight: '64M' has no unit: write 64MB or 64MiB"),
-        ("4kB", "4000", "m.yaml line 4, layers[0].parameters.bias: '4000' has no unit: write 4000B or 4000MB"),
-        ("4kB", ".inf", "m.yaml line 4, layers[0].parameters.bias: 'inf' is not finite: write a size like 64MiB"),
-        ("4kB", "-4kB", "m.yaml line 4, layers[0].parameters.bias: '-4kB' is not positive: write a value from 1B"),
+        (
+            "1MiB",
+            "64M",
+            "m.yaml line 5, layers[1].parameters.weight: '64M' has no unit: write 64MB or 64MiB",
+        ),
+        (
+            "4kB",
+            "4000",
+            "m.yaml line 4, layers[0].parameters.bias: '4000' has no unit: write 4000B or 4000MB",
+        ),
+        (
+            "4kB",
+            ".inf",
+            "m.yaml line 4, layers[0].parameters.bias: 'inf' is not finite: write a size like "
+            "64MiB",
+        ),
+        (
+            "4kB",
+            "-4kB",
+            "m.yaml line 4, layers[0].parameters.bias: '-4kB' is not positive: write a value "
+            "from 1B",
+        ),
         ("4kB", "{x: 1B}", "m.yaml line 4, layers[0].parameters.bias: a mapping is no size"),
-        ("forward: 1ms", "foward: 1ms", "m.yaml line 4, layers[0].forward: is missing (and 1 more mistake)"),
-        ("batch: 4", "batch: 0", "m.yaml line 2, batch: 0: input should be greater than or equal to 1"),
+        (
+            "forward: 1ms",
+            "foward: 1ms",
+            "m.yaml line 4, layers[0].forward: is missing (and 1 more mistake)",
+        ),
+        (
+            "batch: 4",
+            "batch: 0",
+            "m.yaml line 2, batch: 0: input should be greater than or equal to 1",
+        ),
         ("batch: 4", "batch: 4.5", "m.yaml line 2, batch: 4.5 is not a whole number"),
-        ("batch: 4", "batch: 4\nbatchs: 3", "m.yaml line 3, batchs: no such key: did you mean batch? there are name,"),
-        ("batch: 4", "batch: 4\nstate: .inf", "m.yaml line 3, state: inf: input should be a finite number"),
-        ("batch: 4", "batch: 4\ndtype: fp31", "m.yaml line 1: model m has the dtype 'fp31': it is one of fp64, fp32"),
-        ("batch: 4", "batch: 4\nregistration: [a, a]", "m.yaml line 3, registration[0]: 'a' is there 2 times"),
-        ("batch: 4", "batch: 4\nregistration: [a]", "m.yaml line 3, registration: 'b' is not in it: each layer once"),
-        ("batch: 4", "batch: 4\nregistration: [a, c]", "m.yaml line 3, registration[1]: 'c' is no layer"),
+        (
+            "batch: 4",
+            "batch: 4\nbatchs: 3",
+            "m.yaml line 3, batchs: no such key: did you mean batch? there are name,",
+        ),
+        (
+            "batch: 4",
+            "batch: 4\nstate: .inf",
+            "m.yaml line 3, state: inf: input should be a finite number",
+        ),
+        (
+            "batch: 4",
+            "batch: 4\ndtype: fp31",
+            "m.yaml line 1: model m has the dtype 'fp31': it is one of fp64, fp32",
+        ),
+        (
+            "batch: 4",
+            "batch: 4\nregistration: [a, a]",
+            "m.yaml line 3, registration[0]: 'a' is there 2 times",
+        ),
+        (
+            "batch: 4",
+            "batch: 4\nregistration: [a]",
+            "m.yaml line 3, registration: 'b' is not in it: each layer once",
+        ),
+        (
+            "batch: 4",
+            "batch: 4\nregistration: [a, c]",
+            "m.yaml line 3, registration[1]: 'c' is no layer",
+        ),
         ("name: m", "name: 5", "m.yaml line 1, name: 5 is not text: put it in quotes"),
         ("name: m", "nme: m", "m.yaml line 1, name: is missing (and 1 more mistake)"),
-        ("name: b", "name: a", "m.yaml line 5, layers[1].name: 'a' is there twice: names are unique"),
-        ("name: b", "name: &b b", "m.yaml line 5: 'b' is an anchor or alias: write what it stands for"),
+        (
+            "name: b",
+            "name: a",
+            "m.yaml line 5, layers[1].name: 'a' is there twice: names are unique",
+        ),
+        (
+            "name: b",
+            "name: &b b",
+            "m.yaml line 5: 'b' is an anchor or alias: write what it stands for",
+        ),
         ("name: b", "name: !!python/name:os.system b", "is a tag: write plain values"),
         ("name: b", "name: b, name: c", "m.yaml line 5: the key 'name' is there twice"),
         ("batch: 4", "batch: 4\nlayers: []", "the key 'layers' is there twice"),
@@ -186,18 +265,27 @@ def test_a_mistake_is_one_line(old: str, new: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: m\nbatch: 1\nlayers: []", "m.yaml line 1: model m has no layers: give it one or more"),
+        (
+            "name: m\nbatch: 1\nlayers: []",
+            "m.yaml line 1: model m has no layers: give it one or more",
+        ),
         ("name: m\nbatch: 1\nlayers: 5", "m.yaml line 3, layers: 5 is not a list"),
         ("name: m\nbatch: 1", "m.yaml line 1, layers: is missing"),
         ("[1, 2]", "m.yaml line 1: a list is not a mapping of keys to values"),
         ("just text", "m.yaml line 1: 'just text' is not a mapping of keys to values"),
-        ("name: m\nbatch: 1\nlayers: [{name: a, forward: 1s, backward: 1s}]", "has no gradients: no layer has a"),
+        (
+            "name: m\nbatch: 1\nlayers: [{name: a, forward: 1s, backward: 1s}]",
+            "has no gradients: no layer has a",
+        ),
         ("", "m.yaml is empty"),
         ("# nothing", "m.yaml is empty"),
         ("{" * 100_000, "m.yaml line 1: Expecting property name enclosed in double quotes"),
         ('{"a":' * 100_000, "m.yaml is nested too deep"),
         ("- " * 3000, "m.yaml line 1: nested more than 8 deep"),
-        (SMALL + "- 1\n" * 3, "m.yaml line 6, layers[2]: 1 is not a mapping of keys to values (and 2 more mistakes)"),
+        (
+            SMALL + "- 1\n" * 3,
+            "m.yaml line 6, layers[2]: 1 is not a mapping of keys to values (and 2 more mistakes)",
+        ),
     ],
 )
 def test_what_is_no_model_is_refused(text: str, message: str) -> None:
@@ -205,7 +293,9 @@ def test_what_is_no_model_is_refused(text: str, message: str) -> None:
 
 
 def test_many_layers_are_refused_before_they_are_looked_at() -> None:
-    assert "100001 layers: at most 100000" in refusal("name: m\nbatch: 1\nlayers: [" + "1," * 100_001 + "]")
+    assert "100001 layers: at most 100000" in refusal(
+        "name: m\nbatch: 1\nlayers: [" + "1," * 100_001 + "]"
+    )
 
 
 def test_an_alias_bomb_is_refused() -> None:
@@ -254,7 +344,11 @@ def test_a_file_of_200_megabytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "none", "no such file"), (tmp_path, "is a directory"), (Path("a\0b"), "null")):
+    for path, reason in (
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "is a directory"),
+        (Path("a\0b"), "null"),
+    ):
         with pytest.raises(InputError, match=f"{reason}.*: name a model file or a trace"):
             read(path)
 
@@ -280,17 +374,34 @@ values = st.recursive(
     | st.floats()
     | st.text(max_size=5)
     | st.sampled_from(["1ms", "4kB", "a"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "x", "weight"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "x", "weight"]), inner)
+    ),
     max_leaves=5,
 )
 places = st.sampled_from(
-    [("name",), ("batch",), ("layers",), ("layers", 0), ("dtype",), ("state",), ("inputs",), ("registration",)]
-    + [("layers", 0, key) for key in ("name", "forward", "parameters", "activation", "channels", "other")]
+    [
+        ("name",),
+        ("batch",),
+        ("layers",),
+        ("layers", 0),
+        ("dtype",),
+        ("state",),
+        ("inputs",),
+        ("registration",),
+    ]
+    + [
+        ("layers", 0, key)
+        for key in ("name", "forward", "parameters", "activation", "channels", "other")
+    ]
 )
 
 
 @given(st.lists(st.tuples(places, values), min_size=1, max_size=3))
-def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
     content = yaml.safe_load(SMALL)
     for path, value in changes:
         put(content, path, value)

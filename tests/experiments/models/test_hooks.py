@@ -12,7 +12,13 @@ TWO = Trace(
     last=6.0,
     forward=7.0,
     backward=20.0,
-    events=((8.0, 1), (10.0, "second.weight"), (11.0, "second.bias"), (12.0, 0), (15.0, "first.weight")),
+    events=(
+        (8.0, 1),
+        (10.0, "second.weight"),
+        (11.0, "second.bias"),
+        (12.0, 0),
+        (15.0, "first.weight"),
+    ),
 )
 
 

@@ -1,4 +1,5 @@
-"""Models from Kineto traces: synthetic ones whose layers are counted by hand, a real one, and hostile ones."""
+"""Models from Kineto traces: synthetic ones whose layers are counted by hand, a real one, and
+hostile ones."""
 
 import gzip
 import json
@@ -24,9 +25,23 @@ US = 1e-6
 
 def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: object) -> Event:
     """A complete event."""
-    keys = {"number": "Sequence number", "dims": "Input Dims", "types": "Input type", "external": "External id"}
+    keys = {
+        "number": "Sequence number",
+        "dims": "Input Dims",
+        "types": "Input type",
+        "external": "External id",
+    }
     given = {keys.get(key, key): value for key, value in args.items()}
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": given}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": given,
+    }
 
 
 def op(name: str, ts: float, dur: float, tid: int = 1, **args: object) -> Event:
@@ -51,7 +66,8 @@ def gradient(ts: float, shape: Sequence[int], tid: int = 1, kind: str = "float")
 
 
 def step(at: float = 0.0, number: int = 5, slower: float = 1.0, tid: int = 1) -> list[Event]:
-    """A linear layer of 4 to 2 and a relu for a batch of 8; the backward, on thread `tid`, begins 200 us after it."""
+    """A linear layer of 4 to 2 and a relu for a batch of 8; the backward, on thread `tid`, begins
+    200 us after it."""
     return [
         op("aten::linear", at, 100 * slower, number=number, dims=[[8, 4], [2, 4], [2]]),
         op("aten::t", at + 1, 2, number=number, dims=[[2, 4]]),
@@ -67,7 +83,9 @@ def step(at: float = 0.0, number: int = 5, slower: float = 1.0, tid: int = 1) ->
 
 def model(events: Sequence[object], name: str = "t.json", devices: object = None) -> Model:
     """What is read from a trace of these events."""
-    return kineto.parse(json.dumps({"traceEvents": events, "deviceProperties": devices}).encode(), name)
+    return kineto.parse(
+        json.dumps({"traceEvents": events, "deviceProperties": devices}).encode(), name
+    )
 
 
 def refusal(events: Sequence[object]) -> str:
@@ -88,15 +106,26 @@ def outcome(data: bytes) -> Model | str:
 
 def times(events: Sequence[object]) -> list[tuple[float, float]]:
     """Forward and backward of every layer in microseconds."""
-    return [(round(one.forward / US, 6), round(one.backward / US, 6)) for one in model(events).layers]
+    return [
+        (round(one.forward / US, 6), round(one.backward / US, 6)) for one in model(events).layers
+    ]
 
 
 def test_layers_are_operations_and_gradients_their_parameters() -> None:
     found = model(step(), "mlp.json")
     assert [layer.name for layer in found.layers] == ["linear_0", "relu_1"]
     assert times(step()) == [(100, 50 + 4 + 5 + 4), (10, 20)]
-    assert [(t.name, t.nbytes) for t in found.layers[0].tensors] == [("p0_2x4", 32.0), ("p1_2", 8.0)]
-    assert (found.name, found.batch, found.inputs, found.dtype, found.device) == ("mlp", 8, 128.0, "fp32", "CPU")
+    assert [(t.name, t.nbytes) for t in found.layers[0].tensors] == [
+        ("p0_2x4", 32.0),
+        ("p1_2", 8.0),
+    ]
+    assert (found.name, found.batch, found.inputs, found.dtype, found.device) == (
+        "mlp",
+        8,
+        128.0,
+        "fp32",
+        "CPU",
+    )
     assert found.source == "measured: Kineto trace mlp.json, step 1 of 1"
     assert found.layers[1].tensors == ()
 
@@ -106,7 +135,11 @@ def test_the_order_of_the_events_does_not_matter() -> None:
 
 
 def test_communication_is_no_computation() -> None:
-    inside = [op("c10d::allgather_", 10, 25), op("aten::copy_", 12, 5), op("c10d::allreduce_", 225, 11)]
+    inside = [
+        op("c10d::allgather_", 10, 25),
+        op("aten::copy_", 12, 5),
+        op("c10d::allreduce_", 225, 11),
+    ]
     assert times(step() + inside) == [(75, 63 - 11), (10, 20)]
 
 
@@ -114,7 +147,10 @@ def test_what_has_no_backward_counts_with_the_layer_before_it() -> None:
     before = op("aten::randn", -50, 40, number=5)
     between = op("aten::argmax", 112, 7, number=8)
     without_gradients = op("aten::item", 130, 7)
-    assert times(shifted([before, *step(), between, without_gradients], 100)) == [(100, 63), (17, 20)]
+    assert times(shifted([before, *step(), between, without_gradients], 100)) == [
+        (100, 63),
+        (17, 20),
+    ]
 
 
 def shifted(events: list[Event], by: float) -> list[Event]:
@@ -123,7 +159,14 @@ def shifted(events: list[Event], by: float) -> list[Event]:
 
 
 def test_of_operations_with_one_number_the_last_made_the_node() -> None:
-    assert times([op("aten::ones", 112, 3, number=8), op("aten::exp", 116, 5, number=8), *step()[:4], *later()]) == [
+    assert times(
+        [
+            op("aten::ones", 112, 3, number=8),
+            op("aten::exp", 116, 5, number=8),
+            *step()[:4],
+            *later(),
+        ]
+    ) == [
         (100, 63),
         (13, 20),
         (5, 6),
@@ -146,11 +189,16 @@ def test_a_node_without_a_forward_counts_with_the_node_before_it() -> None:
 
 
 def test_numbers_of_other_threads_are_others() -> None:
-    loader = [op("aten::copy_", 50, 40, tid=3, number=6), op("aten::copy_", 95, 40, tid=3, number=99)]
+    loader = [
+        op("aten::copy_", 50, 40, tid=3, number=6),
+        op("aten::copy_", 95, 40, tid=3, number=99),
+    ]
     assert times(step() + loader) == times(step())
 
 
-@pytest.mark.parametrize(("slower", "chosen"), [([3, 1, 2], 3), ([1, 2], 1), ([2, 1], 2), ([4, 3, 2, 1], 3)])
+@pytest.mark.parametrize(
+    ("slower", "chosen"), [([3, 1, 2], 3), ([1, 2], 1), ([2, 1], 2), ([4, 3, 2, 1], 3)]
+)
 def test_of_several_steps_the_median_is_taken(slower: list[float], chosen: int) -> None:
     steps = [one for k, times in enumerate(slower) for one in step(10_000.0 * k, 5 + 10 * k, times)]
     found = model(steps)
@@ -183,26 +231,43 @@ def test_a_batch_norm_has_channels_and_running_statistics() -> None:
     shapes: list[object] = [[16, 3, 8, 8], [3], [3], [3], [3], []]
     norm = op("aten::batch_norm", 120, 4, number=8, dims=shapes, types=["float"] * 5 + ["Scalar"])
     found = model([norm, *step()[:4], node("NativeBatchNormBackward0", 190, 6, 8), *step()[4:]])
-    assert (found.layers[2].name, found.layers[2].channels, found.layers[2].buffers) == ("batch_norm_2", 3, 32)
+    assert (found.layers[2].name, found.layers[2].channels, found.layers[2].buffers) == (
+        "batch_norm_2",
+        3,
+        32,
+    )
 
 
 def test_the_batch_is_that_of_the_first_input_that_is_no_parameter() -> None:
-    words = op("aten::embedding", 0, 9, number=1, dims=[[100, 16], [6, 12]], types=["float", "long int"])
+    words = op(
+        "aten::embedding", 0, 9, number=1, dims=[[100, 16], [6, 12]], types=["float", "long int"]
+    )
     found = model([words, node("EmbeddingBackward0", 20, 9, 1), *gradient(40, [100, 16])])
     assert (found.batch, found.inputs) == (6, 6 * 12 * 8)
-    nothing = [op("Compiled", 0, 9, number=1), node("CompiledBackward", 20, 9, 1), *gradient(40, [4])]
+    nothing = [
+        op("Compiled", 0, 9, number=1),
+        node("CompiledBackward", 20, 9, 1),
+        *gradient(40, [4]),
+    ]
     assert (model(nothing).batch, model(nothing).inputs) == (1, 0)
 
 
-@pytest.mark.parametrize(("kind", "dtype", "width"), [("c10::BFloat16", "bf16", 2), ("double", "fp64", 8)])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "width"), [("c10::BFloat16", "bf16", 2), ("double", "fp64", 8)]
+)
 def test_bytes_are_those_of_the_type(kind: str, dtype: str, width: int) -> None:
-    events = [op("mm", 0, 9, number=1), node("MmBackward0", 20, 9, 1), *gradient(40, [3, 5], kind=kind)]
+    events = [
+        op("mm", 0, 9, number=1),
+        node("MmBackward0", 20, 9, 1),
+        *gradient(40, [3, 5], kind=kind),
+    ]
     found = model([*events, *gradient(90, [])])
     assert (found.dtype, found.gradient_dtype, found.gradients) == (dtype, dtype, 15 * width + 4)
 
 
 def kernels() -> list[Event]:
-    """What the operations of a step launch, and how long it runs; the backward has a thread of its own."""
+    """What the operations of a step launch, and how long it runs; the backward has a thread of its
+    own."""
     launch = [
         event("cuda_runtime", "cudaLaunchKernel", 5, 3, correlation=71),
         event("cuda_driver", "cuLaunchKernelEx", 9, 3, correlation=72),
@@ -217,7 +282,15 @@ def kernels() -> list[Event]:
         event("gpu_memcpy", "Memcpy DtoD", 1900, 20, tid=7, correlation=74, stream=7),
         event("kernel", "scale", 2000, 90, tid=7, correlation=75, stream=7),
         event("kernel", "dgemm", 2100, 800, tid=7, correlation=76, external=500, stream=7),
-        event("kernel", "ncclDevKernel_AllReduce_Sum_f32", 2100, 999, tid=20, correlation=77, external=500),
+        event(
+            "kernel",
+            "ncclDevKernel_AllReduce_Sum_f32",
+            2100,
+            999,
+            tid=20,
+            correlation=77,
+            external=500,
+        ),
         event("kernel", "nobody's", 3000, 5, tid=7, correlation=78, stream=7),
     ]
     return [*launch, *ran, op("aten::mm", 230, 20, tid=2, external=500)]
@@ -226,12 +299,17 @@ def kernels() -> list[Event]:
 def test_where_there_are_kernels_times_are_theirs() -> None:
     events = step(tid=2) + kernels()
     assert times(events) == [(760, 820), (50, 0)]
-    assert model(events, devices=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]).device == "NVIDIA H100 80GB HBM3"
+    assert (
+        model(events, devices=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]).device
+        == "NVIDIA H100 80GB HBM3"
+    )
     assert model(events).device == "GPU"
 
 
 def test_kernels_that_nothing_launched_are_refused() -> None:
-    assert "the step takes no time" in refusal([*step(), event("kernel", "gemm", 9, 9, tid=7, correlation=1)])
+    assert "the step takes no time" in refusal(
+        [*step(), event("kernel", "gemm", 9, 9, tid=7, correlation=1)]
+    )
 
 
 def test_what_is_read_can_be_written_and_read(tmp_path: Path) -> None:
@@ -246,12 +324,16 @@ def check_mlp(found: Model) -> None:
         f"{name}_{k}" for k, name in enumerate(["linear", "relu"] * 4 + ["pow", "mean"])
     ]
     assert found.gradients == 4 * (768 * 768 + 768) * 4 == 9_449_472
-    assert [tensor.nbytes for layer in found.layers for tensor in layer.tensors] == [768 * 768 * 4, 768 * 4] * 4
+    assert [tensor.nbytes for layer in found.layers for tensor in layer.tensors] == [
+        768 * 768 * 4,
+        768 * 4,
+    ] * 4
     assert (found.batch, found.inputs, found.device) == (512, 512 * 768 * 4, "CPU")
 
 
 def test_a_real_trace_gives_the_model_that_was_trained() -> None:
-    """A rank of DDP on gloo, two steps: 77.6 and 99.9 ms forward, 123.0 and 246.0 ms in the nodes of the backward."""
+    """A rank of DDP on gloo, two steps: 77.6 and 99.9 ms forward, 123.0 and 246.0 ms in the nodes
+    of the backward."""
     found = kineto.read(REAL)
     check_mlp(found)
     assert found.source == "measured: Kineto trace ddp_mlp_gloo.json.gz, step 1 of 2"
@@ -260,13 +342,17 @@ def test_a_real_trace_gives_the_model_that_was_trained() -> None:
 
 
 def test_without_communication_a_step_takes_as_long_as_the_traces_say() -> None:
-    """Alone the four ranks took 88 ms forward and 143 ms backward, as the slowest of them did; medians of 8 steps."""
+    """Alone the four ranks took 88 ms forward and 143 ms backward, as the slowest of them did;
+    medians of 8 steps."""
     if not LAB.is_dir():
         pytest.skip(f"no traces in {LAB}")
     found = [kineto.read(path) for path in sorted(LAB.glob("*.json"))]
     for one in found:
         check_mlp(one)
-    for truth, measured in ((0.088, [one.forward for one in found]), (0.143, [one.backward for one in found])):
+    for truth, measured in (
+        (0.088, [one.forward for one in found]),
+        (0.143, [one.backward for one in found]),
+    ):
         assert min(measured) < truth < max(measured)
 
 
@@ -284,16 +370,26 @@ def without(key: str) -> list[Event]:
         (without("Sequence number"), "t.json has a backward without its forward"),
         (
             without("Input Dims"),
-            "t.json has no shapes of gradients: record with torch.profiler.profile(record_shapes=True)",
+            "t.json has no shapes of gradients: record with "
+            "torch.profiler.profile(record_shapes=True)",
         ),
         (without("Input type"), "t.json has no shapes"),
         (
             step() + gradient(450, [3], kind="c10::complex<float>"),
             "t.json has a gradient of type 'c10::complex<float>'",
         ),
-        ([*step(), op("x", -1, 1)], "t.json: traceEvents[13].ts: input should be greater than or equal to 0"),
-        ([*step(), op("x", 1, float("nan"))], "t.json: traceEvents[13].dur: input should be a finite number"),
-        ([*step(), op("x", 1, 1, number="many")], "t.json: traceEvents[13].args.Sequence number: input should be a"),
+        (
+            [*step(), op("x", -1, 1)],
+            "t.json: traceEvents[13].ts: input should be greater than or equal to 0",
+        ),
+        (
+            [*step(), op("x", 1, float("nan"))],
+            "t.json: traceEvents[13].dur: input should be a finite number",
+        ),
+        (
+            [*step(), op("x", 1, 1, number="many")],
+            "t.json: traceEvents[13].args.Sequence number: input should be a",
+        ),
         ([{"ph": "X", "cat": "cpu_op"}], "t.json: traceEvents[0].name: field required"),
         ([*step()[:-1], *gradient(500, [2**62] * 30)], "= inf: it is 0 or more"),
     ],
@@ -308,7 +404,10 @@ def test_what_no_model_can_be_had_from_is_refused(events: list[Event], message: 
         (b"{}", "t.json is no Kineto trace: it has no list of traceEvents"),
         (b"[]", "t.json is no Kineto trace"),
         (b'{"traceEvents": 5}', "t.json is no Kineto trace"),
-        (b'{"traceEvents": [', "t.json line 1: Expecting value: expected a trace as JSON, all of it"),
+        (
+            b'{"traceEvents": [',
+            "t.json line 1: Expecting value: expected a trace as JSON, all of it",
+        ),
         (b'{"traceEvents": ' + b"[" * 200_000, "t.json is no trace as JSON: maximum recursion"),
         (b'{"traceEvents": ' + b"1" * 5000 + b"}", "t.json is no trace as JSON: Exceeds the limit"),
         (b'{"traceEvents": "\xff"}', "t.json is no trace as JSON: 'utf-8' codec"),
@@ -322,7 +421,11 @@ def test_what_is_no_trace_is_refused(data: bytes, message: str) -> None:
 
 def test_a_trace_is_known_by_what_it_says(tmp_path: Path) -> None:
     data = json.dumps({"schemaVersion": 1, "traceEvents": step()}).encode()
-    for name, content in (("t.txt", data), ("t.json", b"\xef\xbb\xbf \n" + data), ("t.json.gz", gzip.compress(data))):
+    for name, content in (
+        ("t.txt", data),
+        ("t.json", b"\xef\xbb\xbf \n" + data),
+        ("t.json.gz", gzip.compress(data)),
+    ):
         (tmp_path / name).write_bytes(content)
         assert files.read(tmp_path / name) == kineto.read(tmp_path / name)
     assert files.read(tmp_path / "t.json.gz").name == "t"
@@ -346,13 +449,19 @@ def test_a_packed_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 keys = st.sampled_from(["ph", "cat", "name", "tid", "ts", "dur", "args"])
-arguments = st.sampled_from(["Sequence number", "Input Dims", "Input type", "External id", "correlation"])
+arguments = st.sampled_from(
+    ["Sequence number", "Input Dims", "Input type", "External id", "correlation"]
+)
 changes = st.lists(
-    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), anything), min_size=1, max_size=4
+    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), anything),
+    min_size=1,
+    max_size=4,
 )
 
 
@@ -371,7 +480,11 @@ def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
 
 @given(anything, anything, anything)
 def test_of_any_json_there_is_one_line(content: Any, events: Any, devices: Any) -> None:
-    for data in (content, {"traceEvents": events}, {"traceEvents": [*step(), events], "deviceProperties": devices}):
+    for data in (
+        content,
+        {"traceEvents": events},
+        {"traceEvents": [*step(), events], "deviceProperties": devices},
+    ):
         found = outcome(json.dumps(data).encode())
         assert isinstance(found, Model) or "\n" not in found
 

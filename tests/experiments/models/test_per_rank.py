@@ -56,7 +56,11 @@ def test_a_layer_has_the_times_of_each_rank(tmp_path: Path) -> None:
 def test_traces_are_in_the_order_of_their_ranks(tmp_path: Path) -> None:
     second, first = trace(tmp_path, "a.json", 1, slower=2.0), trace(tmp_path, "b.json", 0)
     alone = files.read(first)
-    for found in (per_rank.read_all([second, first]), find(str(tmp_path)), find(f"{tmp_path}/*.json")):
+    for found in (
+        per_rank.read_all([second, first]),
+        find(str(tmp_path)),
+        find(f"{tmp_path}/*.json"),
+    ):
         for layer, one in zip(found.layers, alone.layers, strict=True):
             assert layer.forwards == pytest.approx((one.forward, 2 * one.forward))
             assert layer.backwards == pytest.approx((one.backward, 2 * one.backward))
@@ -67,7 +71,9 @@ def test_traces_that_do_not_say_their_rank_are_in_the_order_of_their_names(tmp_p
     for number in (2, 10, 1):
         trace(tmp_path, f"rank{number}.json", None, slower=number)
     found = find(str(tmp_path))
-    assert found.layers[0].forwards == pytest.approx([found.layers[0].forwards[0] * slower for slower in (1, 2, 10)])
+    assert found.layers[0].forwards == pytest.approx(
+        [found.layers[0].forwards[0] * slower for slower in (1, 2, 10)]
+    )
 
 
 def test_what_was_read_from_several_files_can_be_written_to_one(tmp_path: Path) -> None:
@@ -91,7 +97,10 @@ def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
         (model(batch=8), "b.yaml has the batch 8, and a.yaml 4: give traces of one job"),
         (model(last="gelu"), "layer 1 of b.yaml is gelu, of a.yaml relu, with another name"),
         (model(bytes="8kB"), "layer 0 of b.yaml is fc, of a.yaml fc, with another"),
-        (model().replace("- {name: relu, forward: 0s, backward: 1s}", ""), "b.yaml has 1 layers, and a.yaml 2"),
+        (
+            model().replace("- {name: relu, forward: 0s, backward: 1s}", ""),
+            "b.yaml has 1 layers, and a.yaml 2",
+        ),
         ("name: [", "b.yaml line 2"),
     ],
 )
@@ -106,7 +115,9 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a.json and a.json are both of rank 1"):
         find(f"{one},{one}")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"has no traces: it holds no file that ends in .json or .json.gz"):
+    with pytest.raises(
+        InputError, match=r"has no traces: it holds no file that ends in .json or .json.gz"
+    ):
         find(str(tmp_path / "empty"))
     for pattern in (f"{tmp_path}/*.gz", "**x", "[", "*\0"):
         with pytest.raises(InputError, match="no file matches"):
@@ -114,7 +125,9 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     for pattern in (f"{tmp_path}/no such folder/*.json", f"{one}/*.json", "x" * 300 + "/*"):
         with pytest.raises(InputError, match=r"cannot list the folder of .*: name each trace"):
             find(pattern)
-    with pytest.raises(InputError, match=r"no such file: no/such.json: name a model file or a trace"):
+    with pytest.raises(
+        InputError, match=r"no such file: no/such.json: name a model file or a trace"
+    ):
         find(f"{one},no/such.json")
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
         find("resnet51:batch=4,device=a100")

@@ -33,19 +33,28 @@ def test_its_multiply_adds() -> None:
 
 
 def test_its_activations() -> None:
-    """By hand, in elements: 11,113,984 that convolutions leave to their batch norms; as many that ReLU leaves, without
-    the 1,505,280 of the four downsamples; a pooled 64 x 56 x 56 with an index of eight bytes each; 2048 averages and
-    1000 logits."""
+    """By hand, in elements: 11,113,984 that convolutions leave to their batch norms; as many that
+    ReLU leaves, without the 1,505,280 of the four downsamples; a pooled 64 x 56 x 56 with an index
+    of eight bytes each; 2048 averages and 1000 logits."""
     convolved, pooled = 11_113_984, 64 * 56**2
     elements = convolved + convolved - 1_505_280 + pooled + 2048 + 1000
     assert MODEL.activations == 4 * elements + 8 * pooled
     assert 80e6 < MODEL.activations < 110e6
-    assert estimate("half", RESNET, batch=3, device="v100", dtype="amp").activations == 3 * (2 * elements + 8 * pooled)
+    assert estimate("half", RESNET, batch=3, device="v100", dtype="amp").activations == 3 * (
+        2 * elements + 8 * pooled
+    )
 
 
 def test_layers_run_as_they_are_registered() -> None:
     assert [layer.name for layer in MODEL.layers[:6]] == [
-        *("conv1", "layer1.0.conv1", "layer1.0.conv2", "layer1.0.conv3", "layer1.0.downsample", "layer1.1.conv1")
+        *(
+            "conv1",
+            "layer1.0.conv1",
+            "layer1.0.conv2",
+            "layer1.0.conv3",
+            "layer1.0.downsample",
+            "layer1.1.conv1",
+        )
     ]
     assert [layer.name for layer in MODEL.layers if "downsample" in layer.name] == [
         f"layer{stage}.0.downsample" for stage in (1, 2, 3, 4)
@@ -64,7 +73,11 @@ def test_tensors_have_their_names_and_sizes() -> None:
     assert names(layers["layer2.0.downsample"]) == [
         f"layer2.0.downsample.{name}" for name in ("0.weight", "1.weight", "1.bias")
     ]
-    assert [tensor.nbytes for tensor in layers["layer4.2.conv2"].tensors] == [512 * 512 * 9 * 4, 2048, 2048]
+    assert [tensor.nbytes for tensor in layers["layer4.2.conv2"].tensors] == [
+        512 * 512 * 9 * 4,
+        2048,
+        2048,
+    ]
     assert names(layers["fc"]) == ["fc.weight", "fc.bias"]
 
 

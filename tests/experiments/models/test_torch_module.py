@@ -1,4 +1,5 @@
-"""Modules whose layers, bytes and, on a clock that ticks with every look, times can be worked out by hand."""
+"""Modules whose layers, bytes and, on a clock that ticks with every look, times can be worked out
+by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +62,11 @@ def names(model: Model) -> list[str]:
 
 
 def owned(model: Model) -> dict[str, list[str]]:
-    return {layer.name: [tensor.name for tensor in layer.tensors] for layer in model.layers if layer.tensors}
+    return {
+        layer.name: [tensor.name for tensor in layer.tensors]
+        for layer in model.layers
+        if layer.tensors
+    }
 
 
 def two() -> nn.Module:
@@ -87,8 +92,9 @@ def test_two_linears_in_full() -> None:
 
 
 def test_totals_are_those_without_hooks_and_layers_have_their_shares() -> None:
-    """Without hooks a forward, a backward and the optimizer are a tick each. With them the forward has a look when it
-    begins, two a layer and one when it ends; the backward one a layer, one a parameter and one when it ends."""
+    """Without hooks a forward, a backward and the optimizer are a tick each. With them the forward
+    has a look when it begins, two a layer and one when it ends; the backward one a layer, one a
+    parameter and one when it ends."""
     model = profile(two(), torch.randn(4, 10), steps=3)
     assert [7 * layer.forward for layer in model.layers] == pytest.approx([2, 2, 1, 2])
     assert [8 * layer.backward for layer in model.layers] == pytest.approx([3, 2, 2, 1])
@@ -100,13 +106,17 @@ def test_nothing_is_left_behind() -> None:
     module = two()
     before = [parameter.clone() for parameter in module.parameters()]
     quick(module, torch.randn(4, 10))
-    assert all(torch.equal(one, other) for one, other in zip(before, module.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other) for one, other in zip(before, module.parameters(), strict=True)
+    )
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
     assert not any(parameter._post_accumulate_grad_hooks for parameter in module.parameters())
 
 
 def test_relu_may_work_in_place() -> None:
-    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.ReLU(inplace=True))
+    module = nn.Sequential(
+        nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.ReLU(inplace=True)
+    )
     model = quick(module, torch.randn(2, 4))
     assert owned(model) == {"0": ["0.weight", "0.bias"], "2": ["2.weight", "2.bias"]}
     assert [layer.activation for layer in model.layers] == [0.0, 32.0, 0.0, 32.0, 0.0]
@@ -121,7 +131,9 @@ def test_a_module_called_again_is_another_layer_and_its_gradients_come_with_the_
 
 def test_tied_weights_are_one_parameter() -> None:
     module = Calling(
-        lambda self, x: self.head(self.words(x)), words=nn.Embedding(8, 4), head=nn.Linear(4, 8, bias=False)
+        lambda self, x: self.head(self.words(x)),
+        words=nn.Embedding(8, 4),
+        head=nn.Linear(4, 8, bias=False),
     )
     module.head.weight = module.words.weight
     model = quick(module, torch.randint(8, (2, 3)))
@@ -151,14 +163,18 @@ def test_frozen_parameters_have_no_gradients() -> None:
 
 def test_layers_are_registered_in_another_order_than_they_run() -> None:
     parts = {"last": nn.Linear(4, 2), "relu": nn.ReLU(), "first": nn.Linear(4, 4)}
-    model = quick(Calling(lambda self, x: self.last(self.relu(self.first(x))), **parts), torch.randn(2, 4))
+    model = quick(
+        Calling(lambda self, x: self.last(self.relu(self.first(x))), **parts), torch.randn(2, 4)
+    )
     assert names(model) == ["first", "relu", "last", "other"]
     assert model.registered == (2, 1, 0, 3)
 
 
 def test_outputs_may_be_nested_and_inputs_named() -> None:
     module = Calling(
-        lambda self, x, y: {"a": (self.one(x), [self.two(y)]), "b": 3}, one=nn.Linear(4, 4), two=nn.Linear(4, 4)
+        lambda self, x, y: {"a": (self.one(x), [self.two(y)]), "b": 3},
+        one=nn.Linear(4, 4),
+        two=nn.Linear(4, 4),
     )
     model = quick(module, {"y": torch.randn(2, 4), "x": torch.randn(2, 4)})
     assert owned(model) == {"one": ["one.weight", "one.bias"], "two": ["two.weight", "two.bias"]}
@@ -178,7 +194,9 @@ def test_buffers_of_what_is_no_layer_are_in_none() -> None:
 
 
 def test_a_module_that_uses_the_parameters_of_its_parts_is_a_layer() -> None:
-    module = Calling(lambda self, x: self.attention(x, x, x)[0], attention=nn.MultiheadAttention(8, 2))
+    module = Calling(
+        lambda self, x: self.attention(x, x, x)[0], attention=nn.MultiheadAttention(8, 2)
+    )
     model = quick(module, torch.randn(3, 2, 8))
     assert names(model) == ["attention", "other"]
     assert [name.partition(".")[2] for name in owned(model)["attention"]] == [
@@ -190,11 +208,18 @@ def test_a_module_that_uses_the_parameters_of_its_parts_is_a_layer() -> None:
 
 
 def test_parameters_beside_layers_belong_where_their_gradient_arrives() -> None:
-    module = Calling(lambda self, x: self.head(self.body(x) + self.shift), body=nn.Linear(4, 4), head=nn.Linear(4, 4))
+    module = Calling(
+        lambda self, x: self.head(self.body(x) + self.shift),
+        body=nn.Linear(4, 4),
+        head=nn.Linear(4, 4),
+    )
     module.shift = nn.Parameter(torch.zeros(4))
     model = quick(module, torch.randn(2, 4))
     assert names(model) == ["body", "head", "other"]
-    assert owned(model) == {"body": ["body.weight", "body.bias"], "head": ["shift", "head.weight", "head.bias"]}
+    assert owned(model) == {
+        "body": ["body.weight", "body.bias"],
+        "head": ["shift", "head.weight", "head.bias"],
+    }
 
 
 def test_a_layer_that_returns_what_it_got_takes_no_gradients() -> None:
@@ -226,14 +251,18 @@ def test_dtypes(dtype: torch.dtype, name: str) -> None:
 
 def test_the_loss_may_be_given() -> None:
     model = quick(
-        two(), torch.randn(4, 10), loss=lambda y: nn.functional.cross_entropy(y, torch.zeros(4, dtype=torch.long))
+        two(),
+        torch.randn(4, 10),
+        loss=lambda y: nn.functional.cross_entropy(y, torch.zeros(4, dtype=torch.long)),
     )
     assert model.parameters == 1300.0
 
 
 def flaky() -> nn.Module:
     turns = count()
-    return Calling(lambda self, x: self.fc(self.fc(x)) if next(turns) % 3 else self.fc(x), fc=nn.Linear(4, 4))
+    return Calling(
+        lambda self, x: self.fc(self.fc(x)) if next(turns) % 3 else self.fc(x), fc=nn.Linear(4, 4)
+    )
 
 
 MISTAKES = {
@@ -245,7 +274,9 @@ MISTAKES = {
     "ReLU returns no tensor that requires grad": lambda: quick(nn.ReLU(), torch.randn(4)),
     "has no backward": lambda: quick(two(), torch.randn(4, 10), loss=lambda y: y),
     "has parameters or gradients of complex64": lambda: quick(
-        nn.Linear(4, 4, dtype=torch.complex64), torch.randn(2, 4, dtype=torch.complex64), loss=lambda y: y.abs().sum()
+        nn.Linear(4, 4, dtype=torch.complex64),
+        torch.randn(2, 4, dtype=torch.complex64),
+        loss=lambda y: y.abs().sum(),
     ),
     "does not run the same layers": lambda: quick(flaky(), torch.randn(2, 4), steps=2),
 }
@@ -302,7 +333,11 @@ def test_the_command_prints_json_and_csv(source: str, capsys: pytest.CaptureFixt
     assert (found["batch"], found["dtype"], found["parameters_B"]) == (2, "bf16", 20.0)
     assert [layer["layer"] for layer in found["layers"]] == ["Linear", "other"]
     run(request, None, "csv")
-    assert capsys.readouterr().out.splitlines()[0].startswith("layer,forward_s,backward_s,parameters_B")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[0]
+        .startswith("layer,forward_s,backward_s,parameters_B")
+    )
 
 
 def test_a_target_may_be_a_module_of_a_package(source: str) -> None:
@@ -336,13 +371,17 @@ def test_inputs_are_shapes() -> None:
         ("nets_of_a_test.py:net", "8x3:int64", "index out of range"),
     ],
 )
-def test_a_mistake_of_the_command_is_one_line(source: str, target: str, inputs: str, message: str) -> None:
+def test_a_mistake_of_the_command_is_one_line(
+    source: str, target: str, inputs: str, message: str
+) -> None:
     with pytest.raises(InputError, match=message) as error:
         run(Request(target, inputs, vocab=1000, steps=1), None, "table")
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}])
+@pytest.mark.parametrize(
+    "wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}]
+)
 def test_an_option_is_checked(source: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         run(Request(f"{source}:net", "8x3:int64", **wrong), None, "table")

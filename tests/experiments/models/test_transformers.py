@@ -42,10 +42,22 @@ def test_names_of_bert() -> None:
     assert registered(modelled(bert(BERT_BASE, SEQ)))[:21] == [
         *(f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")),
         *(f"embeddings.LayerNorm.{name}" for name in ("weight", "bias")),
-        *(f"{block}.attention.self.{of}.{name}" for of in ("query", "key", "value") for name in ("weight", "bias")),
-        *(f"{block}.attention.output.{of}.{name}" for of in ("dense", "LayerNorm") for name in ("weight", "bias")),
+        *(
+            f"{block}.attention.self.{of}.{name}"
+            for of in ("query", "key", "value")
+            for name in ("weight", "bias")
+        ),
+        *(
+            f"{block}.attention.output.{of}.{name}"
+            for of in ("dense", "LayerNorm")
+            for name in ("weight", "bias")
+        ),
         *(f"{block}.intermediate.dense.{name}" for name in ("weight", "bias")),
-        *(f"{block}.output.{of}.{name}" for of in ("dense", "LayerNorm") for name in ("weight", "bias")),
+        *(
+            f"{block}.output.{of}.{name}"
+            for of in ("dense", "LayerNorm")
+            for name in ("weight", "bias")
+        ),
     ]
 
 
@@ -70,7 +82,12 @@ def test_llama_registers_its_norms_last_and_runs_them_first() -> None:
         *("model.norm.weight", "lm_head.weight"),
     ]
     assert [layer.name for layer in model.layers[1:5]] == [
-        *("layers.0.input_layernorm", "layers.0.self_attn", "layers.0.post_attention_layernorm", "layers.0.mlp")
+        *(
+            "layers.0.input_layernorm",
+            "layers.0.self_attn",
+            "layers.0.post_attention_layernorm",
+            "layers.0.mlp",
+        )
     ]
 
 
@@ -105,7 +122,8 @@ def test_flops_of_llama(seq: int) -> None:
 
 @pytest.mark.parametrize("block", [0, 23])
 def test_a_block_of_bert_keeps_34_bytes_a_token_and_element(block: int) -> None:
-    """Korthikanti et al., MLSys 2023, section 4: 34 s b h in 16 bits, without the scores that fused attention drops."""
+    """Korthikanti et al., MLSys 2023, section 4: 34 s b h in 16 bits, without the scores that fused
+    attention drops."""
     layers = modelled(bert(BERT_LARGE, SEQ)).layers
     attention, mlp = layers[1 + 2 * block : 3 + 2 * block]
     assert attention.activation + mlp.activation == 34 * SEQ * 1024
@@ -117,7 +135,8 @@ def test_a_block_of_gpt2_keeps_as_much() -> None:
 
 
 def test_a_block_of_llama_keeps_eight_times_its_width_and_four_its_hidden() -> None:
-    """Two norms; queries, keys, values, attention; two sums: 8 h. Gate, up, silu and their product: 4 f."""
+    """Two norms; queries, keys, values, attention; two sums: 8 h. Gate, up, silu and their product:
+    4 f."""
     block = modelled(llama(LLAMA_7B, SEQ)).layers[1:5]
     assert sum(layer.activation for layer in block) == 2 * SEQ * (8 * 4096 + 4 * 11008)
 

@@ -24,22 +24,30 @@ def test_its_layers_are_numbered_as_torchvision_numbers_them() -> None:
         *(f"classifier.{place}" for place in (0, 3, 6)),
     ]
     largest = MODEL.layers[13]
-    assert [tensor.name for tensor in largest.tensors] == ["classifier.0.weight", "classifier.0.bias"]
+    assert [tensor.name for tensor in largest.tensors] == [
+        "classifier.0.weight",
+        "classifier.0.bias",
+    ]
     assert [tensor.nbytes for tensor in largest.tensors] == [25088 * 4096 * 4, 4096 * 4]
 
 
 def test_three_quarters_of_its_bytes_are_in_one_tensor() -> None:
-    """What makes its communication hard to hide: they are there at the very start of the backward, though."""
+    """What makes its communication hard to hide: they are there at the very start of the backward,
+    though."""
     assert MODEL.layers[13].nbytes / MODEL.parameters > 0.74
 
 
 def test_its_activations() -> None:
-    """By hand, in elements: what ReLU leaves in place of the 13 convolutions' 13,547,520; the five poolings' 1,555,456
-    with their indices; averages 25,088; the two hidden layers' ReLU and dropout (and a mask), and the logits."""
+    """By hand, in elements: what ReLU leaves in place of the 13 convolutions' 13,547,520; the five
+    poolings' 1,555,456 with their indices; averages 25,088; the two hidden layers' ReLU and dropout
+    (and a mask), and the logits."""
     convolved = 224**2 * 128 + 112**2 * 256 + 56**2 * 768 + 28**2 * 1536 + 14**2 * 1536
     pooled = 112**2 * 64 + 56**2 * 128 + 28**2 * 256 + 14**2 * 512 + 7**2 * 512
     hidden = 2 * 4096
-    assert MODEL.activations == 4 * (convolved + pooled + 25_088 + 2 * hidden + 1000) + 8 * pooled + hidden
+    assert (
+        MODEL.activations
+        == 4 * (convolved + pooled + 25_088 + 2 * hidden + 1000) + 8 * pooled + hidden
+    )
 
 
 def test_the_classifier_is_the_same_for_any_image() -> None:

@@ -1,4 +1,5 @@
-"""From work to seconds: the roofline by hand, what is kept, what the optimizer moves, and how all of it scales."""
+"""From work to seconds: the roofline by hand, what is kept, what the optimizer moves, and how all
+of it scales."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,9 @@ V100_FP32 = 15.7e12 * 0.8
 V100_BYTES = 900e9 * 0.8
 
 
-def one(*operations: Operation, state: float = 1, elements: int = 6, channels: int = 0) -> Architecture:
+def one(
+    *operations: Operation, state: float = 1, elements: int = 6, channels: int = 0
+) -> Architecture:
     part = Part("only", operations, (("weight", elements),), channels)
     return Architecture((part,), inputs=10, outputs=3, state=state)
 
@@ -48,7 +51,8 @@ def test_much_arithmetic_takes_its_flops() -> None:
 
 
 def test_little_arithmetic_takes_its_bytes() -> None:
-    """A single row: the weights are what is moved, read forward, read and written (their gradient) backward."""
+    """A single row: the weights are what is moved, read forward, read and written (their gradient)
+    backward."""
     model = on_v100(one(linear(1, 2000, 3000)))
     assert model.forward == pytest.approx((2000 * 3000 + 5000) * 4 / V100_BYTES)
     assert model.backward == pytest.approx(2 * model.forward)
@@ -61,7 +65,8 @@ def test_weights_are_read_once_a_batch() -> None:
 
 def test_the_first_convolution_needs_no_gradient_of_its_input() -> None:
     first, later = (
-        on_v100(one(convolution(1e5, 1e5, 1e5, 1e4, square=False, keeps=True, first=first))) for first in (True, False)
+        on_v100(one(convolution(1e5, 1e5, 1e5, 1e4, square=False, keeps=True, first=first)))
+        for first in (True, False)
     )
     assert first.forward == later.forward
     assert first.backward == pytest.approx(first.forward)
@@ -69,7 +74,10 @@ def test_the_first_convolution_needs_no_gradient_of_its_input() -> None:
 
 
 def test_winograds_algorithm_beats_the_peak_in_fp32_only() -> None:
-    plain, square = (convolution(1, 1, 1e5, 1e4, square=square, keeps=True, first=False) for square in (False, True))
+    plain, square = (
+        convolution(1, 1, 1e5, 1e4, square=square, keeps=True, first=False)
+        for square in (False, True)
+    )
     assert on_v100(one(plain)).forward == pytest.approx(2e9 / (15.7e12 * 0.6))
     assert on_v100(one(square)).forward == pytest.approx(2e9 / (15.7e12 * 1.4))
     assert on_v100(one(plain), dtype="amp").forward == on_v100(one(square), dtype="amp").forward
@@ -107,7 +115,8 @@ def test_a_layer_with_channels_has_running_statistics() -> None:
 
 def test_the_gradient_of_a_first_convolutions_weights_is_all_that_it_writes() -> None:
     first, later = (
-        on_v100(one(convolution(0, 0, 1e6, 1, square=True, keeps=True, first=first))) for first in (True, False)
+        on_v100(one(convolution(0, 0, 1e6, 1, square=True, keeps=True, first=first)))
+        for first in (True, False)
     )
     assert first.backward == pytest.approx(4e6 / V100_BYTES)
     assert later.backward == pytest.approx(8e6 / V100_BYTES)
@@ -139,14 +148,17 @@ def test_mixed_precision_converts_weights_and_gradients() -> None:
 
 @pytest.mark.parametrize(("state", "bytes_a_parameter"), [(1, 20), (2, 28)])
 def test_the_optimizer_reads_and_writes(state: float, bytes_a_parameter: int) -> None:
-    """Reads parameter, gradient and state, writes parameter and state: 5 x 4 bytes for SGD, 7 x 4 for Adam."""
+    """Reads parameter, gradient and state, writes parameter and state: 5 x 4 bytes for SGD, 7 x 4
+    for Adam."""
     model = on_v100(one(linear(1, 2, 3), state=state, elements=10**6))
     assert model.optimizer == pytest.approx(1e6 * bytes_a_parameter / V100_BYTES)
     assert model.state == state
 
 
 def test_pure_bf16_halves_parameters_gradients_and_state() -> None:
-    model = estimate("toy", one(linear(1, 2, 3), state=2, elements=10**6), batch=1, device="h100", dtype="bf16")
+    model = estimate(
+        "toy", one(linear(1, 2, 3), state=2, elements=10**6), batch=1, device="h100", dtype="bf16"
+    )
     assert (model.dtype, model.gradient_dtype) == ("bf16", "bf16")
     assert (model.parameters, model.gradients) == (2e6, 2e6)
     assert model.optimizer == pytest.approx(14e6 / (3350e9 * 0.8))
@@ -177,5 +189,6 @@ def test_a_larger_batch_is_no_slower_a_sample(batch: int, rows: int) -> None:
 
 def test_the_source_says_that_it_is_an_estimate_and_with_which_shares() -> None:
     assert on_v100(one(linear(1, 2, 3))).source == (
-        "estimated, not measured: FLOPs at 80% (matmul) of the 15.7 TFLOP/s in fp32 of v100, bytes at 80% of 900 GB/s"
+        "estimated, not measured: FLOPs at 80% (matmul) of the 15.7 TFLOP/s in fp32 of v100, "
+        "bytes at 80% of 900 GB/s"
     )

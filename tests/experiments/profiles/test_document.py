@@ -28,13 +28,37 @@ scratch: {ring: 1.0}
 paced: false
 """
 MISTAKES = [
-    ("  short:\n    ring", "  shrt:\n    ring", "line 9, factors.shrt: no such protocol: did you mean short? there"),
-    ("ring: {network: 2", "rin: {network: 2", "line 10, factors.short.rin: no such algorithm: did you mean ring?"),
-    ("{network: 2", "{netwok: 2", "line 10, factors.short.ring.netwok: no such kind of link: did you mean network?"),
+    (
+        "  short:\n    ring",
+        "  shrt:\n    ring",
+        "line 9, factors.shrt: no such protocol: did you mean short? there",
+    ),
+    (
+        "ring: {network: 2",
+        "rin: {network: 2",
+        "line 10, factors.short.rin: no such algorithm: did you mean ring?",
+    ),
+    (
+        "{network: 2",
+        "{netwok: 2",
+        "line 10, factors.short.ring.netwok: no such kind of link: did you mean network?",
+    ),
     ("{ring: 1.0}", "{rong: 1.0}", "line 14, scratch.rong: no such algorithm: did you mean "),
-    ("scratch: {ring: 1.0}", "joined: {rong: 1.0}", "line 14, joined.rong: no such algorithm: did you mean "),
-    ("scratch: {ring: 1.0}", "launches: {rong: 1.0}", "line 14, launches.rong: no such algorithm: did you mean "),
-    ("scratch: {ring: 1.0}", "slower: {rong: {}}", "line 14, slower.rong: no such algorithm: did you mean "),
+    (
+        "scratch: {ring: 1.0}",
+        "joined: {rong: 1.0}",
+        "line 14, joined.rong: no such algorithm: did you mean ",
+    ),
+    (
+        "scratch: {ring: 1.0}",
+        "launches: {rong: 1.0}",
+        "line 14, launches.rong: no such algorithm: did you mean ",
+    ),
+    (
+        "scratch: {ring: 1.0}",
+        "slower: {rong: {}}",
+        "line 14, slower.rong: no such algorithm: did you mean ",
+    ),
     (
         "scratch: {ring: 1.0}",
         "slower: {ring: {nod: 1}}",
@@ -42,10 +66,22 @@ MISTAKES = [
     ),
     ("scratch: {ring: 1.0}", "slower: {ring: {node: 0}}", "line 14, slower.ring.node: 0: "),
     ("scratch: {ring: 1.0}", "exchanges: {beyond: 0}", "line 14, exchanges.beyond: 0: above 0"),
-    ("network: {nodes", "node: {nodes", "line 12, crowding.node: no such kind of link: there are network"),
-    ("{nodes: 16,", "{nodes: 8,", "line 12, crowding.network.apart: 8 nodes are in it twice: once is right"),
+    (
+        "network: {nodes",
+        "node: {nodes",
+        "line 12, crowding.node: no such kind of link: there are network",
+    ),
+    (
+        "{nodes: 16,",
+        "{nodes: 8,",
+        "line 12, crowding.network.apart: 8 nodes are in it twice: once is right",
+    ),
     ("{nodes: 16,", "{", "line 12, crowding.network.apart[1].nodes: is missing"),
-    ("latency: 0.5", "latncy: 0.5", "crowding.network.apart[0].latncy: no such key: did you mean latency?"),
+    (
+        "latency: 0.5",
+        "latncy: 0.5",
+        "crowding.network.apart[0].latncy: no such key: did you mean latency?",
+    ),
     ("{nodes: 16,", "{nodes: 1.5,", "crowding.network.apart[1].nodes: 1.5 is not a whole number"),
     ("latency: 0.5", "latency: 500", "crowding.network.apart[0].latency: 500: 10 or less"),
     ("5.0e-06", "fast", "line 4, launch: 'fast' is not a number"),
@@ -56,12 +92,24 @@ MISTAKES = [
     ("launch: 5.0e-06\n", "", "line 1, launch: is missing"),
     ("bandwidth: 1.0e+09", "bandwidth: 0", "line 7, protocols.short.network.bandwidth: 0: above 0"),
     (", bandwidth: 1.0e+09", "", "line 7, protocols.short.network.bandwidth: is missing"),
-    ("{latency: 1.0e-06", "{latncy: 1.0e-06, latency: 0", "network.latncy: no such key: did you mean latency?"),
-    ("{copy: ", "{coppy: ", "line 13, memory.coppy: no such key: did you mean copy? there are reduction,"),
+    (
+        "{latency: 1.0e-06",
+        "{latncy: 1.0e-06, latency: 0",
+        "network.latncy: no such key: did you mean latency?",
+    ),
+    (
+        "{copy: ",
+        "{coppy: ",
+        "line 13, memory.coppy: no such key: did you mean copy? there are reduction,",
+    ),
     ("paced", "pacd", "line 15, pacd: no such key: did you mean paced? there are profile,"),
     ("false", "maybe", "line 15, paced: 'maybe' is not true or false"),
     ("library: MPI", "library: 3", "line 3, library: 3 is not text: put it in quotes"),
-    ("library: MPI", "library: MPPI", "line 3, library: 'MPPI' is no library that is known: there are nccl,"),
+    (
+        "library: MPI",
+        "library: MPPI",
+        "line 3, library: 'MPPI' is no library that is known: there are nccl,",
+    ),
     ("{ring: 1.0}", "x", "line 14, scratch: 'x' is not a mapping of keys to values"),
     ("profile: mine", "profile: ''", "line 1, profile: '' is empty"),
     ("profile: mine", f"profile: {'x' * 300}", "...: 200 characters or fewer"),
@@ -83,7 +131,9 @@ def test_those_that_are_shipped_have_no_unknown_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(("right", "wrong", "said"), MISTAKES)
-def test_a_mistake_is_one_line_with_its_place_in_our_words(right: str, wrong: str, said: str) -> None:
+def test_a_mistake_is_one_line_with_its_place_in_our_words(
+    right: str, wrong: str, said: str
+) -> None:
     assert GOOD.count(right) == 1
     with pytest.raises(InputError) as error:
         parse(GOOD.replace(right, wrong), "mine.yaml")

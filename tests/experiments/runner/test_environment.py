@@ -7,7 +7,11 @@ from topologies.errors import InputError
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 SRUN = {"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0"}
-MPIRUN = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,9 @@ MPIRUN = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_W
         ({}, None),
     ],
 )
-def test_a_rank_knows_its_place(environment: dict[str, str], place: tuple[int, int, int] | None) -> None:
+def test_a_rank_knows_its_place(
+    environment: dict[str, str], place: tuple[int, int, int] | None
+) -> None:
     assert find_place(environment) == place
 
 
@@ -51,7 +57,10 @@ def test_the_first_host_of_a_list(hosts: str, first: str) -> None:
 def test_slurm_says_where_ranks_meet() -> None:
     slurm = {"SLURM_STEP_NODELIST": "n[7-8]", "SLURM_JOB_ID": "40017"}
     assert meeting_point(slurm) == {"MASTER_ADDR": "n7", "MASTER_PORT": "20017"}
-    assert meeting_point(slurm | {"MASTER_ADDR": "h"}) == {"MASTER_ADDR": "h", "MASTER_PORT": "20017"}
+    assert meeting_point(slurm | {"MASTER_ADDR": "h"}) == {
+        "MASTER_ADDR": "h",
+        "MASTER_PORT": "20017",
+    }
     given = {"MASTER_ADDR": "h", "MASTER_PORT": "1"}
     assert meeting_point(slurm | given) == given
     with pytest.raises(InputError, match="MASTER_ADDR"):

@@ -1,4 +1,5 @@
-"""Every schedule, interpreted rank by rank, computes what its collective promises, whatever arrives first."""
+"""Every schedule, interpreted rank by rank, computes what its collective promises, whatever arrives
+first."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Done:
 
 
 class Network:
-    """Messages by sender, receiver and tag (or, untagged, in order), delivered long after both ends have posted.
+    """Messages by sender, receiver and tag (or, untagged, in order), delivered long after both ends
+    have posted.
 
     An eager one keeps a copy of what is sent, so that the sender need not wait for the receiver.
     """
@@ -109,13 +111,18 @@ class Port:
         target += source
 
 
-def execute(schedule: Schedule, inputs: Memory, choose: Choose, network: Network, repeat: int = 1) -> Memory:
+def execute(
+    schedule: Schedule, inputs: Memory, choose: Choose, network: Network, repeat: int = 1
+) -> Memory:
     """What the buffers hold afterwards, shape (ranks, elements) as before.
 
-    Each rank runs its program `repeat` times on the same inputs, waiting for nobody in between. Raises Deadlock.
+    Each rank runs its program `repeat` times on the same inputs, waiting for nobody in between.
+    Raises Deadlock.
     """
     elements, tagged = inputs.shape[1], network.tagged
-    programs = [compile_program(schedule, rank, elements, tagged=tagged) for rank in range(schedule.ranks)]
+    programs = [
+        compile_program(schedule, rank, elements, tagged=tagged) for rank in range(schedule.ranks)
+    ]
     memories = [np.full(program.size, np.nan) for program in programs]
 
     def begin(rank: int) -> None:
@@ -129,7 +136,9 @@ def execute(schedule: Schedule, inputs: Memory, choose: Choose, network: Network
     return np.stack([memory[:elements] for memory in memories])
 
 
-def _take_turns(steps: Sequence[Sequence[Callable[[], object]]], network: Network, choose: Choose) -> None:
+def _take_turns(
+    steps: Sequence[Sequence[Callable[[], object]]], network: Network, choose: Choose
+) -> None:
     done = [0] * len(steps)
     while any(done[rank] < len(steps[rank]) for rank in range(len(steps))) or network.flying:
         able = [rank for rank in range(len(steps)) if done[rank] < len(steps[rank])]
@@ -173,7 +182,9 @@ def expect(name: str, before: Memory) -> tuple[np.ndarray, np.ndarray]:
     return promised, values.astype(float)
 
 
-def agree(name: str, ranks: int, network: Network, choose: Callable[[int], int], repeat: int = 1) -> None:
+def agree(
+    name: str, ranks: int, network: Network, choose: Callable[[int], int], repeat: int = 1
+) -> None:
     schedule = find(name).build(ranks, 2.0**20)
     before = contents(schedule)
     promised, values = expect(name, before)
@@ -184,7 +195,12 @@ def agree(name: str, ranks: int, network: Network, choose: Callable[[int], int],
 @pytest.mark.parametrize("name", NAMES)
 def test_each_rank_ends_with_what_is_promised(name: str) -> None:
     for ranks in range(2, 10):
-        agree(name, ranks, Network(tagged=ranks % 3 > 0, eager=ranks % 2 > 0), random.Random(ranks).randrange)
+        agree(
+            name,
+            ranks,
+            Network(tagged=ranks % 3 > 0, eager=ranks % 2 > 0),
+            random.Random(ranks).randrange,
+        )
 
 
 @pytest.mark.exhaustive
@@ -196,7 +212,12 @@ def test_each_rank_ends_with_what_is_promised_on_every_network(name: str, networ
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(NAMES), st.integers(1, 6), st.sampled_from(sorted(NETWORKS)), st.randoms(use_true_random=False))
+@given(
+    st.sampled_from(NAMES),
+    st.integers(1, 6),
+    st.sampled_from(sorted(NETWORKS)),
+    st.randoms(use_true_random=False),
+)
 def test_no_order_of_arrival_blocks_or_changes_the_result(
     name: str, ranks: int, network: str, choices: random.Random
 ) -> None:

@@ -1,4 +1,5 @@
-"""Processes that fail in every way, without torch: one line says who, what was measured is kept, and none remains."""
+"""Processes that fail in every way, without torch: one line says who, what was measured is kept,
+and none remains."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def failing(code: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN) -> tu
 
 
 def test_rows_arrive_and_nobody_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    code = f"open(r'{tmp_path}/' + str(os.getpid()), 'w').close(); pipe.send({{'done': rank}}); wait()"
+    code = (
+        f"open(r'{tmp_path}/' + str(os.getpid()), 'w').close(); pipe.send({{'done': rank}}); wait()"
+    )
     monkeypatch.setattr(launching, "WORKER", BEGIN + code)
     rows: list[Row] = []
     launch(PLAN, rows.append)
@@ -58,13 +61,28 @@ def test_rows_arrive_and_nobody_stays(monkeypatch: pytest.MonkeyPatch, tmp_path:
 @pytest.mark.parametrize(
     ("code", "line"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL) if rank else wait()", "rank 1 was killed by SIGKILL"),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL) if rank else wait()",
+            "rank 1 was killed by SIGKILL",
+        ),
         ("os._exit(7) if rank else wait()", "rank 1 ended with exit code 7 in ring of 64B"),
-        ("pipe.send({'failed': Complaint('in x', 'KeyError: 3')}) if rank else wait()", "rank 1 failed in x: KeyError"),
-        ("wait() if rank else pipe.send({'failed': late}); wait()", "rank 1 does not answer in ring of 64B: rank 0"),
-        ("os.kill(os.getpid(), signal.SIGSTOP) if rank else pipe.send({'failed': late}); wait()", "rank 1 does not"),
+        (
+            "pipe.send({'failed': Complaint('in x', 'KeyError: 3')}) if rank else wait()",
+            "rank 1 failed in x: KeyError",
+        ),
+        (
+            "wait() if rank else pipe.send({'failed': late}); wait()",
+            "rank 1 does not answer in ring of 64B: rank 0",
+        ),
+        (
+            "os.kill(os.getpid(), signal.SIGSTOP) if rank else pipe.send({'failed': late}); wait()",
+            "rank 1 does not",
+        ),
         ("pipe.send({'failed': late}); wait()", "all ranks wait for each other in ring of 64B"),
-        ("pipe.send({'done': 0}) if rank == 0 else os._exit(1); wait()", "rank 1 ended with exit code 1"),
+        (
+            "pipe.send({'done': 0}) if rank == 0 else os._exit(1); wait()",
+            "rank 1 ended with exit code 1",
+        ),
     ],
 )
 def test_the_rank_to_blame_is_named(code: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +116,9 @@ _end_with_parent()
 def test_ranks_end_with_their_parent(number: int, tmp_path: Path) -> None:
     script = PARENT.format(code=CHILD, plan=PLAN.to_json())
     place = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=place) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=place
+    ) as parent:
         assert parent.stderr is not None
         assert [parent.stderr.readline() for _ in range(2)] == ["here\n"] * 2
         parent.send_signal(number)

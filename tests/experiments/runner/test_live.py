@@ -1,4 +1,5 @@
-"""Real torch.distributed on this machine: results, a rank that hangs, and ranks that something else has started."""
+"""Real torch.distributed on this machine: results, a rank that hangs, and ranks that something else
+has started."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture
     rows = read_rows(out)
     assert len(rows) == 2 * len(names) - 1
     assert {row.wrong for row in rows} == {0}
-    assert {(row.ranks, row.nodes, row.backend, row.device) for row in rows} == {(2, 1, "gloo", "cpu")}
+    assert {(row.ranks, row.nodes, row.backend, row.device) for row in rows} == {
+        (2, 1, "gloo", "cpu")
+    }
     assert all(0 < row.min_us <= row.time_us <= row.p90_us for row in rows)
     assert len(capsys.readouterr().out.partition("\n\n")[0].splitlines()) == len(rows) + 1
 
@@ -46,7 +49,9 @@ def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
 
     monkeypatch.setattr(planning, "MEETING", 0.1)
     plan = Plan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
-    with pytest.raises(InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "):
+    with pytest.raises(
+        InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "
+    ):
         join(plan, Place(0, 2, 0), torch.device("cpu"))
 
 
@@ -73,7 +78,9 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
     assert run(request, out, resume=False, how="table") == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     said = capsys.readouterr().err
-    assert "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out" in said
+    assert (
+        "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out" in said
+    )
     assert said.rstrip().endswith(f"1 point is kept in {out}")
 
 
@@ -95,13 +102,20 @@ run(request, Path(out), False, "csv")
 
 
 def test_ranks_that_were_started_by_something_else_agree(tmp_path: Path) -> None:
-    """As torchrun does it, with messages in order, as NCCL has them; in the end one of them fails."""
+    """As torchrun does it, with messages in order, as NCCL has them; in the end one of them
+    fails."""
     out, init = tmp_path / "runs.csv", f"file://{tmp_path}/store"
     script = f"import sys; sys.path[:] = {sys.path!r}\n{RANK}"
-    places = [os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"} for rank in range(2)]
+    places = [
+        os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+        for rank in range(2)
+    ]
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(out), init], env=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", script, str(out), init],
+            env=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for place in places
     ]

@@ -1,11 +1,21 @@
-"""What a collective has to leave behind is what the simulator promises, and every way to get it wrong shows."""
+"""What a collective has to leave behind is what the simulator promises, and every way to get it
+wrong shows."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from experiments.runner.patterns import EXACT, PERIOD, PROMISES, Numbers, Piece, Values, largest, promise
+from experiments.runner.patterns import (
+    EXACT,
+    PERIOD,
+    PROMISES,
+    Numbers,
+    Piece,
+    Values,
+    largest,
+    promise,
+)
 from simulator.collectives import algorithms
 from topologies.errors import InputError
 
@@ -21,7 +31,9 @@ def buffers(values: Values, ranks: int, elements: int) -> Numbers:
 @given(ranks=st.integers(2, 6), chunks=st.sampled_from([1, 5, PERIOD + 3]), seed=st.integers(0, 9))
 def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, seed: int) -> None:
     elements, values = ranks * chunks, Values(ranks, "float32", seed)
-    promised, after = SIMULATED[name].postcondition(buffers(values, ranks, elements).astype(np.uint64))
+    promised, after = SIMULATED[name].postcondition(
+        buffers(values, ranks, elements).astype(np.uint64)
+    )
     for rank in range(ranks):
         expected = values.of([Piece(rank, 0, 0), *promise(name, rank, ranks, elements)])
         np.testing.assert_array_equal(after[rank][promised[rank]], expected)
@@ -33,7 +45,12 @@ def test_what_has_no_schedule_is_promised_by_hand() -> None:
     np.testing.assert_array_equal(values.of(promise("scatter", 2, 3, 6)), whole[0, 4:])
     gathered = np.concatenate([whole[0, :2], whole[1, 2:4], whole[2, 4:]])
     np.testing.assert_array_equal(values.of(promise("gather", 0, 3, 6)), gathered)
-    assert promise("gather", 1, 3, 6) == promise("reduce", 1, 3, 6) == promise("barrier", 0, 3, 0) == []
+    assert (
+        promise("gather", 1, 3, 6)
+        == promise("reduce", 1, 3, 6)
+        == promise("barrier", 0, 3, 0)
+        == []
+    )
 
 
 @given(st.integers(2, 16), st.data())
@@ -43,7 +60,10 @@ def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObj
     who = st.tuples(st.sampled_from([None, *range(ranks)]), st.integers(0, 7))
     (one, first), (other, second) = data.draw(who), data.draw(who)
     assume((one, first) != (other, second))
-    pieces = [values.of([Piece(rank, k * size, (k + 1) * size)]) for rank, k in ((one, first), (other, second))]
+    pieces = [
+        values.of([Piece(rank, k * size, (k + 1) * size)])
+        for rank, k in ((one, first), (other, second))
+    ]
     assert np.count_nonzero(pieces[0] != pieces[1]) > size // 8
 
 

@@ -24,7 +24,9 @@ def sizes(name: str, size: float, ranks: int, dtype: str = "float32") -> list[in
         ("barrier", 4096, 5, "float32", 0),
     ],
 )
-def test_sizes_cut_into_whole_chunks(name: str, size: float, ranks: int, dtype: str, expected: int) -> None:
+def test_sizes_cut_into_whole_chunks(
+    name: str, size: float, ranks: int, dtype: str, expected: int
+) -> None:
     assert sizes(name, size, ranks, dtype) == [expected]
 
 
@@ -41,7 +43,15 @@ def test_points_are_in_order_and_once_each() -> None:
 
 
 def test_a_plan_survives_its_journey() -> None:
-    plan = Plan("gloo", "cpu", "float32", 2, "", points(["ring", "reduce"], [64.0], 2, "float32"), budget=0.5)
+    plan = Plan(
+        "gloo",
+        "cpu",
+        "float32",
+        2,
+        "",
+        points(["ring", "reduce"], [64.0], 2, "float32"),
+        budget=0.5,
+    )
     assert Plan.from_json(plan.to_json()) == plan
 
 

@@ -20,7 +20,9 @@ def row(point: Point = PLAN.points[0]) -> Row:
 
 
 def test_a_repetition_takes_as_long_as_its_slowest_rank() -> None:
-    assert (row().time_us, row().min_us, row().mean_us, row().repetitions) == pytest.approx((3, 2, 10 / 3, 3))
+    assert (row().time_us, row().min_us, row().mean_us, row().repetitions) == pytest.approx(
+        (3, 2, 10 / 3, 3)
+    )
     assert row().p90_us == pytest.approx(4.6)
     assert row().cv == pytest.approx(np.std([3, 5, 2]) / np.mean([3, 5, 2]))
     assert [row(point).in_place for point in PLAN.points] == [0, 1]
@@ -28,7 +30,18 @@ def test_a_repetition_takes_as_long_as_its_slowest_rank() -> None:
 
 def test_the_table_has_bandwidths_as_nccl_tests_counts_them() -> None:
     shown = [cell(asdict(row())) for cell in CELLS.values()]
-    assert shown == ["all_gather", "-", "2", "4KiB", "3us", "4.6us", "37.4%", "1.365GB/s", "682.7MB/s", "0"]
+    assert shown == [
+        "all_gather",
+        "-",
+        "2",
+        "4KiB",
+        "3us",
+        "4.6us",
+        "37.4%",
+        "1.365GB/s",
+        "682.7MB/s",
+        "0",
+    ]
     barrier = [cell(asdict(row(Point("barrier", "", 0, 0)))) for cell in CELLS.values()]
     assert barrier[3] == barrier[7] == barrier[8] == ""
 

@@ -21,7 +21,8 @@ Run = Callable[..., tuple[Plan, Timeline]]
 def model(layers: int, name: str, channels: int) -> Model:
     """Layers of 1 ms forward and 2 ms backward, with 1000 bytes of parameters each."""
     made = tuple(
-        Layer(f"{name}{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1000.0),), channels=channels) for k in range(layers)
+        Layer(f"{name}{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1000.0),), channels=channels)
+        for k in range(layers)
     )
     return Model("model", 8, made, optimizer=5e-4)
 
@@ -44,8 +45,13 @@ def run() -> Run:
         conditions: Conditions | None = None,
     ) -> tuple[Plan, Timeline]:
         chosen = strategy or DDP(bucket=1000.0)
-        topology = find(shape).build(max(ranks, 2), chosen.servers(ranks), Figures(bandwidth=bandwidth, latency=1e-6))
-        plan = chosen.plan(model(layers, name, channels), Setting(topology, ranks, steps, conditions or Conditions()))
+        topology = find(shape).build(
+            max(ranks, 2), chosen.servers(ranks), Figures(bandwidth=bandwidth, latency=1e-6)
+        )
+        plan = chosen.plan(
+            model(layers, name, channels),
+            Setting(topology, ranks, steps, conditions or Conditions()),
+        )
         return plan, train(plan, partial(simulate, sharing=sharing))
 
     return made

@@ -34,7 +34,9 @@ def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
 
 def slices(trace: dict[str, Any], track: str = "") -> list[Event]:
     """Complete events, of the tracks whose name begins so."""
-    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    names = {
+        e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
+    }
     return [e for e in trace["traceEvents"] if e["ph"] == "X" and names[e["tid"]].startswith(track)]
 
 
@@ -56,7 +58,12 @@ def test_times_are_microseconds(run: Run) -> None:
     plan, timeline = run(ranks=2)
     trace = traced((plan, timeline))
     first, *_, last = [event for event in slices(trace, "compute") if event["pid"] == 1]
-    assert (first["name"], first["cat"], first["ts"], first["dur"]) == ("forward fc0", "forward", 0.0, 1000.0)
+    assert (first["name"], first["cat"], first["ts"], first["dur"]) == (
+        "forward fc0",
+        "forward",
+        0.0,
+        1000.0,
+    )
     assert (last["name"], last["dur"]) == ("optimizer", 500.0)
     assert last["ts"] + last["dur"] == pytest.approx(timeline.makespan * 1e6, abs=1e-3)
     assert trace["displayTimeUnit"] == "ms"
@@ -78,11 +85,29 @@ def test_a_reader_that_truncates_finds_the_nanosecond(time: int) -> None:
     seed=st.integers(0, 9),
 )
 def test_nothing_overlaps_on_a_track(
-    run: Run, ranks: int, layers: int, steps: int, bucket: float, streams: int, shape: str, sharing: Sharing, seed: int
+    run: Run,
+    ranks: int,
+    layers: int,
+    steps: int,
+    bucket: float,
+    streams: int,
+    shape: str,
+    sharing: Sharing,
+    seed: int,
 ) -> None:
-    strategy, conditions = DDP(bucket=bucket, streams=streams, metric=True), Conditions(sigma=0.3, seed=seed)
+    strategy, conditions = (
+        DDP(bucket=bucket, streams=streams, metric=True),
+        Conditions(sigma=0.3, seed=seed),
+    )
     plan, timeline = run(
-        strategy, ranks, layers=layers, steps=steps, shape=shape, sharing=sharing, conditions=conditions, bandwidth=3e6
+        strategy,
+        ranks,
+        layers=layers,
+        steps=steps,
+        shape=shape,
+        sharing=sharing,
+        conditions=conditions,
+        bandwidth=3e6,
     )
     trace = traced((plan, timeline))
     assert_disjoint(trace)
@@ -98,14 +123,18 @@ def test_nothing_overlaps_on_a_track(
     idle = sum(event["dur"] / 1e6 for event in slices(trace, "bubbles"))
     assert idle == pytest.approx(ranks * timeline.makespan - computing.sum(), abs=1e-6)
     assert len(slices(trace, "sends")) == int(timeline.schedule.remote.sum())
-    names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+    names = [
+        event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"
+    ]
     assert sharing == "fair" or not any(name.endswith(")") for name in names)
 
 
 @pytest.mark.parametrize("name", ["ddp", "dp", "ssgd", "asgd", "ssp", "local_sgd"])
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 def test_every_strategy_has_a_trace(run: Run, name: str, sharing: Sharing) -> None:
-    plan, timeline = run(find(name)(), 4, steps=2, sharing=sharing, conditions=Conditions(slower={1: 2.0}))
+    plan, timeline = run(
+        find(name)(), 4, steps=2, sharing=sharing, conditions=Conditions(slower={1: 2.0})
+    )
     trace = traced((plan, timeline))
     assert_disjoint(trace)
     assert {event["pid"] for event in slices(trace)} == set(range(timeline.schedule.ranks))
@@ -113,7 +142,9 @@ def test_every_strategy_has_a_trace(run: Run, name: str, sharing: Sharing) -> No
 
 def test_flows_that_share_a_port_are_side_by_side(run: Run) -> None:
     trace = traced(run(find("asgd")(), 4, sharing="fair"))
-    names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+    names = [
+        event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"
+    ]
     assert "sends on gpu4->switch (2)" in names
 
 
@@ -126,7 +157,11 @@ def test_ranks_and_tracks_are_named_once(run: Run) -> None:
         2: "rank 2",
         3: "server",
     }
-    orders = [event["args"]["sort_index"] for event in trace["traceEvents"] if event["name"] == "process_sort_index"]
+    orders = [
+        event["args"]["sort_index"]
+        for event in trace["traceEvents"]
+        if event["name"] == "process_sort_index"
+    ]
     assert orders == [0, 1, 2, 3]
     tracks = [event for event in trace["traceEvents"] if event["name"] == "thread_name"]
     assert len({event["tid"] for event in tracks}) == len(tracks)
@@ -143,9 +178,18 @@ def test_ranks_and_tracks_are_named_once(run: Run) -> None:
 
 def test_communications_know_their_bytes_and_bubbles_what_they_wait_for(run: Run) -> None:
     trace = traced(run(DDP(bucket=1500.0, overlap=False), ranks=2, layers=3))
-    buckets = [(event["name"], event["args"]) for event in slices(trace, "communication") if event["pid"] == 0]
-    assert buckets == [("all-reduce bucket 0", {"bytes": 2000}), ("all-reduce bucket 1", {"bytes": 1000})]
-    bubbles = [(event["name"], event["args"]) for event in slices(trace, "bubbles") if event["pid"] == 0]
+    buckets = [
+        (event["name"], event["args"])
+        for event in slices(trace, "communication")
+        if event["pid"] == 0
+    ]
+    assert buckets == [
+        ("all-reduce bucket 0", {"bytes": 2000}),
+        ("all-reduce bucket 1", {"bytes": 1000}),
+    ]
+    bubbles = [
+        (event["name"], event["args"]) for event in slices(trace, "bubbles") if event["pid"] == 0
+    ]
     assert bubbles == [("bubble", {"waits for": "all-reduce bucket 1"})]
     sent = slices(trace, "sends")[0]
     assert (sent["name"], sent["cat"], sent["args"]) == (
@@ -224,7 +268,9 @@ def test_what_is_too_large_loses_its_last_transfers(
     assert remark in capsys.readouterr().err
 
 
-def test_what_is_too_large_without_transfers_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_without_transfers_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file, "EVENTS", 10)
     with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
         chrome_trace(*run(ranks=3), {})

@@ -41,7 +41,9 @@ def boxes(axes: Axes) -> dict[str, list[tuple[float, float, float, float]]]:
     for drawn in axes.collections:
         if isinstance(drawn, PolyCollection):
             corners = [np.asarray(path.vertices)[:4] for path in drawn.get_paths()]
-            found[str(drawn.get_label())] = [(*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners]
+            found[str(drawn.get_label())] = [
+                (*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners
+            ]
     return found
 
 
@@ -79,7 +81,9 @@ def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
     assert max(end for _, end, *_ in found["all-reduce"]) == pytest.approx(last)
     assert [(patch.get_x(), patch.get_width()) for patch in strips] == [(0, timeline.makespan)] * 2
     assert all(patch.get_zorder() < 0.5 for patch in strips)
-    for rank, (main, below) in enumerate(zip(found["optimizer"], found["all-reduce"][1::2], strict=True)):
+    for rank, (main, below) in enumerate(
+        zip(found["optimizer"], found["all-reduce"][1::2], strict=True)
+    ):
         assert rank - 0.5 < main[2] < main[3] <= below[2] < below[3] < rank + 0.5
         assert main[3] - main[2] > 2 * (below[3] - below[2])
 
@@ -130,7 +134,9 @@ def test_a_server_has_a_row_of_its_own(run: Run) -> None:
 
 def lines(axes: Axes) -> list[tuple[float, float]]:
     """Where dashed lines are, and how long."""
-    (dashed,) = [c for c in axes.collections if isinstance(c, LineCollection) and c.get_zorder() == 0.5]
+    (dashed,) = [
+        c for c in axes.collections if isinstance(c, LineCollection) and c.get_zorder() == 0.5
+    ]
     ends = [np.asarray(path.vertices) for path in dashed.get_paths()]
     return [(float(end[0, 0]), float(np.ptp(end[:, 1]))) for end in ends]
 
@@ -168,8 +174,16 @@ def test_other_kinds_have_colours_of_their_own() -> None:
 
 DEFICIENCIES = {
     "none": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
 }
 """Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009: what is seen, in linear RGB."""
 TOGETHER = [
@@ -184,14 +198,18 @@ def seen(colour: str, deficiency: str) -> np.ndarray:
     rgb = np.array(to_rgb(colour))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     linear = np.clip(DEFICIENCIES[deficiency] @ linear, 0, 1)
-    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
     x, y, z = np.cbrt(to_xyz @ linear / (0.9505, 1.0, 1.089))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 @pytest.mark.parametrize("together", TOGETHER)
-def test_the_colour_blind_tell_apart_what_is_drawn_together(deficiency: str, together: tuple[str, ...]) -> None:
+def test_the_colour_blind_tell_apart_what_is_drawn_together(
+    deficiency: str, together: tuple[str, ...]
+) -> None:
     for one, other in combinations(together, 2):
         distance = np.linalg.norm(seen(COLOURS[one], deficiency) - seen(COLOURS[other], deficiency))
         assert distance > 12, (one, other, distance)
@@ -224,7 +242,9 @@ def test_hairlines_with_bubbles_between_them_stay_apart(run: Run) -> None:
     assert sum(end - start for start, end, *_ in found["forward"]) == pytest.approx(2 * 0.4)
 
 
-def test_too_many_boxes_are_thinned_and_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_boxes_are_thinned_and_it_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bars, "BOXES", 8)
     _, axes = drawn(run(ranks=2))
     assert sum(map(len, boxes(axes).values())) == 8
@@ -233,5 +253,7 @@ def test_too_many_boxes_are_thinned_and_it_says_so(run: Run, monkeypatch: pytest
 
 
 def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
-    picture = step_figure(*run(DDP(broadcast_buffers=False), ranks=1, name="$w$"), "alone", "svg").decode()
+    picture = step_figure(
+        *run(DDP(broadcast_buffers=False), ranks=1, name="$w$"), "alone", "svg"
+    ).decode()
     assert "forward $w$0" in re.findall(r"<!-- (.*?) -->", picture)

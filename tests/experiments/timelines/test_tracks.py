@@ -27,11 +27,15 @@ from simulator.training.ddp import DDP
 from simulator.training.plan import COMPUTE, Plan
 
 Run = Callable[..., tuple[Plan, Timeline]]
-INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))))
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))
+)
 
 
 def test_a_kind_is_the_first_word() -> None:
-    assert [kind_of(phase) for phase in ("forward conv1", "optimizer", "all-reduce bucket 3", "")] == [
+    assert [
+        kind_of(phase) for phase in ("forward conv1", "optimizer", "all-reduce bucket 3", "")
+    ] == [
         "forward",
         "optimizer",
         "all-reduce",
@@ -51,12 +55,16 @@ def test_names_of_lanes(run: Run) -> None:
     sigma=st.sampled_from([0.0, 0.3]),
     name=st.sampled_from(["ddp", "asgd"]),
 )
-def test_gaps_add_up_to_the_bubbles(run: Run, ranks: int, steps: int, sigma: float, name: str) -> None:
+def test_gaps_add_up_to_the_bubbles(
+    run: Run, ranks: int, steps: int, sigma: float, name: str
+) -> None:
     plan, timeline = run(find(name)(), ranks, steps=steps, conditions=Conditions(sigma=sigma))
     found = gaps(plan, timeline)
     idle = np.bincount(found.rank, found.end - found.start, ranks)
     np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
-    main = computations(plan, timeline).take(np.flatnonzero(computations(plan, timeline).lane == COMPUTE))
+    main = computations(plan, timeline).take(
+        np.flatnonzero(computations(plan, timeline).lane == COMPUTE)
+    )
     busy = np.bincount(main.rank, main.end - main.start, ranks + 1)[:ranks]
     np.testing.assert_allclose(idle + busy, timeline.makespan)
     assert (found.end > found.start).all()
@@ -122,7 +130,9 @@ def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) ->
 def test_a_transfer_holds_its_first_medium_for_its_bytes(run: Run) -> None:
     _, timeline = run(ASGD(), 2, bandwidth=1e6)
     sent = sends(timeline)
-    np.testing.assert_allclose(sent.end - sent.start, timeline.schedule.nbytes[sent.operation] / 1e6)
+    np.testing.assert_allclose(
+        sent.end - sent.start, timeline.schedule.nbytes[sent.operation] / 1e6
+    )
     names = [timeline.routed.topology.medium_names[medium] for medium in sent.medium.tolist()]
     assert set(names) == {"gpu0->switch", "gpu1->switch", "gpu2->switch"}
 

@@ -18,7 +18,13 @@ def test_nothing_is_said() -> None:
 
 
 def test_all_is_said() -> None:
-    found = parse("3:1.5,5:2", "lognormal:0.1", "rank=3,step=5,restart=30s,timeout=10s,checkpoint=4", "0:7", seed=9)
+    found = parse(
+        "3:1.5,5:2",
+        "lognormal:0.1",
+        "rank=3,step=5,restart=30s,timeout=10s,checkpoint=4",
+        "0:7",
+        seed=9,
+    )
     assert found == Conditions({3: 1.5, 5: 2.0}, 0.1, (), 9, Failure(3, 5, 30.0, 10.0, 4), {0: 7})
     assert slow_links("3:0.5,gpu0->switch:.25") == {"3": 0.5, "gpu0->switch": 0.25}
 

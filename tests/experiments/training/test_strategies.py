@@ -41,14 +41,20 @@ def test_what_cannot_be_is_refused(text: str, message: str) -> None:
 
 
 def test_a_sweep_lists_values() -> None:
-    assert values(DDP(), "ddp", "bucket", "1MiB..4MiB:x2") == ["1048576.0B", "2097152.0B", "4194304.0B"]
+    assert values(DDP(), "ddp", "bucket", "1MiB..4MiB:x2") == [
+        "1048576.0B",
+        "2097152.0B",
+        "4194304.0B",
+    ]
     assert values(DDP(), "ddp", "bucket", "0,1MiB..2MiB:x2") == ["0", "1048576.0B", "2097152.0B"]
     assert values(DDP(), "ddp", "bucket", "0,25MiB") == ["0", "25MiB"]
     assert values(DDP(), "ddp", "streams", "1..3") == ["1", "2", "3"]
     assert values(DDP(), "ddp", "overlap", "yes,no") == ["yes", "no"]
 
 
-@pytest.mark.parametrize(("key", "text"), [("launch", "1us..2us"), ("bukcet", "1MiB"), ("bucket", "4MiB..1MiB:x2")])
+@pytest.mark.parametrize(
+    ("key", "text"), [("launch", "1us..2us"), ("bukcet", "1MiB"), ("bucket", "4MiB..1MiB:x2")]
+)
 def test_a_sweep_of_what_has_no_range_is_refused(key: str, text: str) -> None:
     with pytest.raises(InputError):
         values(DDP(), "ddp", key, text)

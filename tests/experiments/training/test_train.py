@@ -23,7 +23,8 @@ state: 1
 source: made up
 layers:
 """ + "".join(
-    f"  - {{name: fc{k}, forward: 1ms, backward: 2ms, activation: 1MB, parameters: {{weight: 1MB}}}}\n"
+    f"  - {{name: fc{k}, forward: 1ms, backward: 2ms, activation: 1MB, parameters: {{weight: "
+    f"1MB}}}}\n"
     for k in range(4)
 )
 
@@ -35,7 +36,9 @@ def request_(tmp_path: Path) -> Request:
     return Request(str(model), "ddp", Machine("star", bandwidth="1GB/s", latency="0us"), "4")
 
 
-def shown(request: Request, capsys: pytest.CaptureFixture[str], how: str = "table", **paths: Path) -> str:
+def shown(
+    request: Request, capsys: pytest.CaptureFixture[str], how: str = "table", **paths: Path
+) -> str:
     given = {name: paths.get(name) for name in ("timeline", "out", "plot")}
     assert run(request, given["timeline"], given["out"], given["plot"], how) == 0
     return capsys.readouterr().out
@@ -56,9 +59,15 @@ def test_one_run_adds_up(request_: Request, capsys: pytest.CaptureFixture[str]) 
     assert summary["efficiency"] == pytest.approx(13 / 19)
     assert summary["samples_per_s"] == pytest.approx(32 / 0.019)
     assert sum(found["critical_path_s"].values()) == pytest.approx(0.019)
-    assert found["critical_path_by_phase_s"] == pytest.approx({"backward": 0.008, "forward": 0.004, "optimizer": 0.001})
-    assert found["what_if_s"]["twice the bandwidth"] == pytest.approx({"first_order": 0.016, "simulated": 0.016})
-    assert found["what_if_s"]["twice the compute"] == pytest.approx({"first_order": 0.0125, "simulated": 0.0125})
+    assert found["critical_path_by_phase_s"] == pytest.approx(
+        {"backward": 0.008, "forward": 0.004, "optimizer": 0.001}
+    )
+    assert found["what_if_s"]["twice the bandwidth"] == pytest.approx(
+        {"first_order": 0.016, "simulated": 0.016}
+    )
+    assert found["what_if_s"]["twice the compute"] == pytest.approx(
+        {"first_order": 0.0125, "simulated": 0.0125}
+    )
 
 
 def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,25 +77,41 @@ def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture
     assert "a step proven: all_reduce of the gradients" in text
 
 
-def test_more_bandwidth_than_that_hides_all(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(replace(request_, machine=Machine("star", bandwidth="1EB/s", latency="0us")), capsys)
+def test_more_bandwidth_than_that_hides_all(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = report(
+        replace(request_, machine=Machine("star", bandwidth="1EB/s", latency="0us")), capsys
+    )
     assert found["summary"]["step_s"] == pytest.approx(0.013)
 
 
 def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))
+        )
+    )
     assert [row["bucket"] for row in rows] == ["0", "1000000.0B", "2000000.0B", "4000000.0B"]
     steps = [float(row["step_s"]) for row in rows]
     assert steps[0] == steps[1] < steps[2] < steps[3] == pytest.approx(0.019)
 
 
-def test_a_scaling_curve_begins_with_one_worker(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))))
+def test_a_scaling_curve_begins_with_one_worker(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = list(
+        csv.DictReader(
+            io.StringIO(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))
+        )
+    )
     assert [float(row["efficiency"]) for row in rows] == pytest.approx(
         [1.0] + [13 / (13 + 8 * (p - 1) / p) for p in (2, 4, 8)]
     )
     for row in rows:
-        assert float(row["twice_bandwidth_s"]) == pytest.approx(float(row["twice_bandwidth_first_order_s"]))
+        assert float(row["twice_bandwidth_s"]) == pytest.approx(
+            float(row["twice_bandwidth_first_order_s"])
+        )
 
 
 def test_pictures_tables_and_how_they_were_made_are_written(
@@ -108,7 +133,11 @@ def test_pictures_tables_and_how_they_were_made_are_written(
 
 def test_noise_is_the_same_each_time(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
     noisy = replace(request_, noise="lognormal:0.3", steps=3, seed=5)
-    assert shown(noisy, capsys, "json") == shown(noisy, capsys, "json") != shown(replace(noisy, seed=6), capsys, "json")
+    assert (
+        shown(noisy, capsys, "json")
+        == shown(noisy, capsys, "json")
+        != shown(replace(noisy, seed=6), capsys, "json")
+    )
 
 
 def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +170,9 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
     ],
 )
-def test_what_cannot_be_is_refused(request_: Request, changes: dict[str, object], message: str) -> None:
+def test_what_cannot_be_is_refused(
+    request_: Request, changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         run(replace(request_, **changes), None, None, None, "table")  # type: ignore[arg-type]
 
@@ -165,12 +196,18 @@ def test_files_are_different_ones(request_: Request, tmp_path: Path) -> None:
     assert list(tmp_path.glob("a.*")) == []
 
 
-def test_ranks_may_be_placed_one_by_one(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_may_be_placed_one_by_one(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
     listed = replace(request_, machine=replace(request_.machine, placement="3,1,0,2"))
-    assert report(listed, capsys)["summary"]["step_s"] == report(request_, capsys)["summary"]["step_s"]
+    assert (
+        report(listed, capsys)["summary"]["step_s"] == report(request_, capsys)["summary"]["step_s"]
+    )
 
 
-@pytest.mark.parametrize(("strategy", "steps"), [("ddp", 1), ("asgd", 20), ("ssp", 20), ("local_sgd:every=5", 5)])
+@pytest.mark.parametrize(
+    ("strategy", "steps"), [("ddp", 1), ("asgd", 20), ("ssp", 20), ("local_sgd:every=5", 5)]
+)
 def test_as_many_steps_are_simulated_as_tell_what_a_long_run_is_like(
     request_: Request, capsys: pytest.CaptureFixture[str], strategy: str, steps: int
 ) -> None:
@@ -189,7 +226,9 @@ def test_what_a_step_costs_leaves_out_the_drain(
     summary = found["summary"]
     step = summary["step_s"]
     assert step * summary["samples_per_s"] == pytest.approx(4 * 8)
-    bubble = sum(summary[f"{cause}_s"] for cause in ("transfer", "contention", "slower_peer", "drain"))
+    bubble = sum(
+        summary[f"{cause}_s"] for cause in ("transfer", "contention", "slower_peer", "drain")
+    )
     assert summary["drain_s"] == pytest.approx(0, abs=1e-12)
     assert summary["computing_s"] + bubble == pytest.approx(step)
     steps: float = sum(found["critical_path_s"].values()) / step
@@ -199,18 +238,25 @@ def test_what_a_step_costs_leaves_out_the_drain(
     )
 
 
-def test_bytes_a_step_are_of_as_many_updates_as_workers(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rank 0 serves, rank 1 has two batches, rank 2 has three; a push and a pull of 4 MB each, p updates a step."""
+def test_bytes_a_step_are_of_as_many_updates_as_workers(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 0 serves, rank 1 has two batches, rank 2 has three; a push and a pull of 4 MB each, p
+    updates a step."""
     found = report(replace(request_, strategy="asgd", p="3", steps=3, batches="1:2"), capsys)
     plan = replace(request_, strategy="asgd", p="3", steps=3, batches="1:2")
     run_ = next(iter(plan.variants(plan.job())))[1].run(3)
     assert run_.plan.updates is not None
     updates = len(run_.plan.updates.worker)
     assert updates == 3 + 2 + 3
-    assert found["summary"]["volume_B"] == pytest.approx(run_.timeline.schedule.volume * 3 / updates)
+    assert found["summary"]["volume_B"] == pytest.approx(
+        run_.timeline.schedule.volume * 3 / updates
+    )
 
 
-def test_a_shipped_model_is_on_the_devices_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shipped_model_is_on_the_devices_of_the_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     request = Request("resnet50:batch=2", "ddp", Machine("dgx1"), "2")
     assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)
     assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
@@ -226,7 +272,9 @@ def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two attempts of 19 ms, one of which stops after its forward of 4 ms, and a restart of 1 s."""
-    found = report(replace(request_, bucket="1GiB", steps=1, fail="rank=1,step=0,restart=1s"), capsys)
+    found = report(
+        replace(request_, bucket="1GiB", steps=1, fail="rank=1,step=0,restart=1s"), capsys
+    )
     summary = found["summary"]
     assert 2 * summary["step_s"] == pytest.approx(1.023)
     assert 2 * summary["restarting_s"] == pytest.approx(1.0)
@@ -246,7 +294,11 @@ def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
     ],
 )
 def test_one_worker_alone_is_on_the_machine_of_all(
-    request_: Request, capsys: pytest.CaptureFixture[str], topology: str, strategy: str, p: str | None
+    request_: Request,
+    capsys: pytest.CaptureFixture[str],
+    topology: str,
+    strategy: str,
+    p: str | None,
 ) -> None:
     found = report(replace(request_, machine=Machine(topology), strategy=strategy, p=p), capsys)
     assert 0 < found["summary"]["efficiency"] <= 1 + 1e-9
@@ -258,18 +310,26 @@ def test_a_cpu_may_hold_more_than_a_device(capsys: pytest.CaptureFixture[str]) -
     assert "holds" not in capsys.readouterr().err
 
 
-def test_how_a_run_was_made_is_said_in_full(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_how_a_run_was_made_is_said_in_full(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     table = tmp_path / "a.csv"
     shown(Request("resnet50:batch=2", "asgd:server=cpu", Machine("dgx1")), capsys, out=table)
     made = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
-    assert (made["steps"], made["p"], made["server"], made["model"]) == (20, "8", "cpu", "resnet50:batch=2,device=v100")
+    assert (made["steps"], made["p"], made["server"], made["model"]) == (
+        20,
+        "8",
+        "cpu",
+        "resnet50:batch=2,device=v100",
+    )
     assert next(csv.DictReader(io.StringIO(table.read_text())))["device"] == "v100"
 
 
 def test_each_rank_computes_with_its_own_times(
     request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Two files of the same model, the second of twice the forward: all wait for the second rank."""
+    """Two files of the same model, the second of twice the forward: all wait for the second
+    rank."""
     slow = tmp_path / "slow.yaml"
     slow.write_text(MODEL.replace("forward: 1ms", "forward: 2ms"))
     both = replace(request_, model=f"{request_.model},{slow}", p=None, bucket="1GiB")
@@ -278,7 +338,9 @@ def test_each_rank_computes_with_its_own_times(
     assert [rank["computing_s"] for rank in found["ranks"]] == pytest.approx([0.013, 0.017])
     assert found["summary"]["step_s"] == pytest.approx(0.017 + 0.004)
     assert report(replace(both, p="1"), capsys)["summary"]["step_s"] == pytest.approx(0.013)
-    with pytest.raises(InputError, match="the model has the times of 2 ranks, 4 is too many: take 2 or fewer"):
+    with pytest.raises(
+        InputError, match="the model has the times of 2 ranks, 4 is too many: take 2 or fewer"
+    ):
         run(replace(both, p="4"), None, None, None, "table")
 
 
@@ -286,14 +348,21 @@ def test_each_rank_computes_with_its_own_times(
 def test_every_strategy_takes_the_times_of_each_rank(
     request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path, strategy: str
 ) -> None:
-    """Half as fast by a file of its own is half as fast by --straggler, but for an optimizer that all wait for."""
+    """Half as fast by a file of its own is half as fast by --straggler, but for an optimizer that
+    all wait for."""
     slow = tmp_path / "slow.yaml"
-    twice = {"forward: 1ms": "forward: 2ms", "backward: 2ms": "backward: 4ms", "optimizer: 1ms": "optimizer: 2ms"}
+    twice = {
+        "forward: 1ms": "forward: 2ms",
+        "backward: 2ms": "backward: 4ms",
+        "optimizer: 1ms": "optimizer: 2ms",
+    }
     text = MODEL
     for one, two in twice.items():
         text = text.replace(one, two)
     slow.write_text(text)
-    own = report(replace(request_, strategy=strategy, model=f"{request_.model},{slow}", p=None), capsys)
+    own = report(
+        replace(request_, strategy=strategy, model=f"{request_.model},{slow}", p=None), capsys
+    )
     straggler = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
     for key in ("step_s", "samples_per_s", "computing_s"):
         assert own["summary"][key] == pytest.approx(straggler["summary"][key])

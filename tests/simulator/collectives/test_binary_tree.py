@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from simulator import cost_models, memory, semantics
 from simulator.collectives import find
-from simulator.collectives.binary_tree import binary_tree_all_reduce, binary_tree_broadcast, binary_tree_reduce
+from simulator.collectives.binary_tree import (
+    binary_tree_all_reduce,
+    binary_tree_broadcast,
+    binary_tree_reduce,
+)
 from simulator.engines import simulate
 from simulator.fabric import observe
 from topologies.shapes import full_mesh, star
@@ -20,21 +24,29 @@ BUILDS = {
 
 @pytest.mark.parametrize("name", BUILDS)
 @given(ranks=st.integers(1, 20), pieces=st.integers(1, 12))
-def test_any_number_of_ranks_and_pieces_keeps_its_promise(name: str, ranks: int, pieces: int) -> None:
+def test_any_number_of_ranks_and_pieces_keeps_its_promise(
+    name: str, ranks: int, pieces: int
+) -> None:
     semantics.check(BUILDS[name](ranks, 1e6, pieces=pieces), find(name).collective)
 
 
-@given(ranks=st.integers(2, 40), pieces=st.integers(1, 20), latency=st.sampled_from([0.0, 1e-6, 1e-3]))
-def test_a_broadcast_takes_what_its_closed_form_says(ranks: int, pieces: int, latency: float) -> None:
+@given(
+    ranks=st.integers(2, 40), pieces=st.integers(1, 20), latency=st.sampled_from([0.0, 1e-6, 1e-3])
+)
+def test_a_broadcast_takes_what_its_closed_form_says(
+    ranks: int, pieces: int, latency: float
+) -> None:
     timeline = simulate(
-        binary_tree_broadcast(ranks, 1e6, pieces=pieces), star(ranks, bandwidth=1e9, latency=latency, gap=1e-6)
+        binary_tree_broadcast(ranks, 1e6, pieces=pieces),
+        star(ranks, bandwidth=1e9, latency=latency, gap=1e-6),
     )
     time = cost_models.binary_tree_broadcast(pieces).time(observe(timeline.routed), ranks, 1e6)
     assert timeline.makespan == pytest.approx(time, rel=1e-9)
 
 
 def test_seven_ranks_and_four_pieces_by_hand() -> None:
-    # Routes of 1 s, pieces of 10 s. The root sends 8, the last is through at 81 s; rank 2 passes it on to 5, then to 6.
+    # Routes of 1 s, pieces of 10 s. The root sends 8, the last is through at 81 s; rank 2 passes it
+    # on to 5, then to 6.
     schedule = binary_tree_broadcast(7, 40.0, pieces=4)
     assert simulate(schedule, star(7, bandwidth=1.0, latency=0.5)).makespan == 81.0 + 20.0 + 1.0
 
@@ -42,7 +54,10 @@ def test_seven_ranks_and_four_pieces_by_hand() -> None:
 def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
     # However long it is, a tree's time goes by 2 V, and a chain's by V.
     for ranks in (7, 31):
-        times = [simulate(binary_tree_reduce(ranks, v, pieces=64), star(ranks, bandwidth=1.0)).makespan for v in (1, 2)]
+        times = [
+            simulate(binary_tree_reduce(ranks, v, pieces=64), star(ranks, bandwidth=1.0)).makespan
+            for v in (1, 2)
+        ]
         assert times[1] == pytest.approx(2 * times[0])
         assert 2.0 <= times[0] < 2.4
 

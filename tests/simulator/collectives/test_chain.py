@@ -15,13 +15,21 @@ BUILDS = {"chain_broadcast": chain_broadcast, "chain_reduce": chain_reduce}
 
 
 @pytest.mark.parametrize("name", BUILDS)
-@given(ranks=st.integers(2, 12), pieces=st.integers(1, 20), gamma=st.sampled_from([0.0, 1e-10, 3e-9]))
-def test_any_number_of_pieces_keeps_its_promise_and_its_time(name: str, ranks: int, pieces: int, gamma: float) -> None:
+@given(
+    ranks=st.integers(2, 12), pieces=st.integers(1, 20), gamma=st.sampled_from([0.0, 1e-10, 3e-9])
+)
+def test_any_number_of_pieces_keeps_its_promise_and_its_time(
+    name: str, ranks: int, pieces: int, gamma: float
+) -> None:
     schedule = BUILDS[name](ranks, 1e6, pieces=pieces)
     semantics.check(schedule, find(name).collective)
     cost = getattr(cost_models, name)(pieces)
-    timeline = simulate(schedule, star(ranks, bandwidth=1e9, latency=1e-5, gap=1e-6, reduction=gamma))
-    assert timeline.makespan == pytest.approx(cost.time(observe(timeline.routed), ranks, 1e6), rel=1e-9)
+    timeline = simulate(
+        schedule, star(ranks, bandwidth=1e9, latency=1e-5, gap=1e-6, reduction=gamma)
+    )
+    assert timeline.makespan == pytest.approx(
+        cost.time(observe(timeline.routed), ranks, 1e6), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", BUILDS)
@@ -32,7 +40,8 @@ def test_five_ranks_and_four_pieces_by_hand(name: str) -> None:
 
 
 def test_a_reduction_slower_than_the_wire_sets_the_pace() -> None:
-    # 3 ranks, 2 pieces of 10 s to send and 30 s to merge: 2 (10 + 30) until the first is through, 30 for the other.
+    # 3 ranks, 2 pieces of 10 s to send and 30 s to merge: 2 (10 + 30) until the first is through,
+    # 30 for the other.
     schedule = chain_reduce(3, 20.0, pieces=2)
     assert simulate(schedule, star(3, bandwidth=1.0, reduction=3.0)).makespan == 110.0
 
@@ -41,4 +50,6 @@ def test_a_reduction_slower_than_the_wire_sets_the_pace() -> None:
 def test_small_messages_take_a_latency_a_rank(name: str) -> None:
     for ranks in (2, 3, 9, 33):
         schedule = BUILDS[name](ranks, 1e-9)
-        assert simulate(schedule, star(ranks, bandwidth=1.0, latency=0.5)).makespan == pytest.approx(ranks - 1)
+        assert simulate(
+            schedule, star(ranks, bandwidth=1.0, latency=0.5)
+        ).makespan == pytest.approx(ranks - 1)

@@ -55,9 +55,18 @@ def test_a_port_carries_twice_v_each_way_and_all_together_what_they_must(ranks: 
     assert (schedule.sent().max(), received.max()) == (busiest, busiest)
 
 
-@given(ranks=st.integers(1, 20), per_node=st.integers(1, 9), channels=st.integers(1, 5), pieces=st.integers(1, 4))
-def test_nodes_of_any_size_compute_an_all_reduce(ranks: int, per_node: int, channels: int, pieces: int) -> None:
-    schedule = double_tree_all_reduce(ranks, 1024.0, per_node=per_node, channels=channels, pieces=pieces)
+@given(
+    ranks=st.integers(1, 20),
+    per_node=st.integers(1, 9),
+    channels=st.integers(1, 5),
+    pieces=st.integers(1, 4),
+)
+def test_nodes_of_any_size_compute_an_all_reduce(
+    ranks: int, per_node: int, channels: int, pieces: int
+) -> None:
+    schedule = double_tree_all_reduce(
+        ranks, 1024.0, per_node=per_node, channels=channels, pieces=pieces
+    )
     semantics.check(schedule, ALL_REDUCE)
     assert schedule.volume == pytest.approx(2 * (ranks - 1) * 1024.0)
     nodes = -(-ranks // per_node)
@@ -71,11 +80,15 @@ def test_only_first_ranks_leave_their_node() -> None:
     assert np.all(np.abs(schedule.rank - schedule.peer)[~across] == 1)
 
 
-@pytest.mark.parametrize(("ranks", "per_node", "latencies"), [(2, 1, 2), (9, 1, 8), (16, 4, 10), (32, 8, 18)])
+@pytest.mark.parametrize(
+    ("ranks", "per_node", "latencies"), [(2, 1, 2), (9, 1, 8), (16, 4, 10), (32, 8, 18)]
+)
 def test_a_small_message_takes_a_latency_a_step(ranks: int, per_node: int, latencies: int) -> None:
     """2((g - 1) + log2 N) routes of 1 s through the star."""
     schedule = double_tree_all_reduce(ranks, 1e-9, per_node=per_node)
-    assert simulate(schedule, star(ranks, bandwidth=1.0, latency=0.5)).makespan == pytest.approx(latencies)
+    assert simulate(schedule, star(ranks, bandwidth=1.0, latency=0.5)).makespan == pytest.approx(
+        latencies
+    )
 
 
 def test_two_ranks_send_each_other_half_twice() -> None:

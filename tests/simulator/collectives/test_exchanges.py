@@ -1,4 +1,5 @@
-"""All-gathers and a reduce-scatter by exchanges: with both neighbours, and with the rank 2^k away."""
+"""All-gathers and a reduce-scatter by exchanges: with both neighbours, and with the rank 2^k
+away."""
 
 from collections import Counter
 
@@ -34,10 +35,15 @@ def test_a_small_message_takes_a_latency_a_step(name: str) -> None:
     assert {ranks: seconds(ranks) for ranks in BY_HAND[name]} == BY_HAND[name]
 
 
-@pytest.mark.parametrize("name", ["recursive_doubling_all_gather", "recursive_halving_reduce_scatter"])
-@pytest.mark.parametrize(("ranks", "seconds"), [(4, 3.0), (8, 7.0), (3, 6.0), (5, 11.0), (6, 13.0), (7, 14.0)])
+@pytest.mark.parametrize(
+    "name", ["recursive_doubling_all_gather", "recursive_halving_reduce_scatter"]
+)
+@pytest.mark.parametrize(
+    ("ranks", "seconds"), [(4, 3.0), (8, 7.0), (3, 6.0), (5, 11.0), (6, 13.0), (7, 14.0)]
+)
 def test_chunks_on_the_longest_way_by_hand(name: str, ranks: int, seconds: float) -> None:
-    # A chunk a second. p = 3: 2 in the exchange; 5: 2 + 3; 6: 2 + 4; 7: 2 + 4; and p + 1 to fold and unfold.
+    # A chunk a second. p = 3: 2 in the exchange; 5: 2 + 3; 6: 2 + 4; 7: 2 + 4; and p + 1 to fold
+    # and unfold.
     schedule = BUILDS[name](ranks, float(ranks))
     assert simulate(schedule, star(ranks, bandwidth=1.0)).makespan == seconds
     assert find(name).cost.steps(ranks) == schedule.steps
@@ -59,7 +65,10 @@ def test_neighbours_exchange_one_chunk_then_two_at_a_time() -> None:
     schedule = neighbor_exchange_all_gather(8, 8.0)
     assert Counter(schedule.nbytes.tolist()) == {1.0: 8, 2.0: 24}
     assert set(((schedule.peer - schedule.rank) % 8).tolist()) == {1, 7}
-    assert [(schedule.peer[k::8] - schedule.rank[k::8]).tolist() for k in (0, 1)] == [[1, 7, 1, 7], [-1, 1, -1, 1]]
+    assert [(schedule.peer[k::8] - schedule.rank[k::8]).tolist() for k in (0, 1)] == [
+        [1, 7, 1, 7],
+        [-1, 1, -1, 1],
+    ]
 
 
 def test_an_odd_number_of_neighbours_is_a_ring() -> None:

@@ -1,4 +1,5 @@
-"""Gloo's operations: segments round a ring and what goes straight to its rank, sent when the receiver is ready."""
+"""Gloo's operations: segments round a ring and what goes straight to its rank, sent when the
+receiver is ready."""
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,8 @@ def test_it_is_an_all_reduce_whatever_the_segments(ranks: int, segments: int, se
 
 
 def test_two_ranks_by_hand() -> None:
-    # 1 s to say ready, then two segments of 3 s after each other and 1 s on the way; and so again for the all-gather.
+    # 1 s to say ready, then two segments of 3 s after each other and 1 s on the way; and so again
+    # for the all-gather.
     time = simulate(gloo_ring_all_reduce(2, 12.0), star(2, bandwidth=1.0, latency=0.5)).makespan
     assert time == 2 * (1 + 3 + 3 + 1)
 
@@ -39,7 +41,10 @@ def test_two_ranks_by_hand() -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_a_small_step_costs_two_latencies(ranks: int) -> None:
     schedule = gloo_ring_all_reduce(ranks, 1.0)
-    assert simulate(schedule, star(ranks, bandwidth=float("inf"), latency=0.5)).makespan == 2 * (ranks - 1) * 2
+    assert (
+        simulate(schedule, star(ranks, bandwidth=float("inf"), latency=0.5)).makespan
+        == 2 * (ranks - 1) * 2
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
@@ -51,7 +56,9 @@ def test_where_signals_have_wires_of_their_own_each_takes_its_closed_form(
     """On a mesh data go one way and signals the other."""
     mesh = full_mesh(ranks, bandwidth=1e9, latency=latency, gap=gap)
     timeline = simulate(algorithm.build(ranks, nbytes), mesh)
-    assert timeline.makespan == pytest.approx(algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+    assert timeline.makespan == pytest.approx(
+        algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["broadcast", "scatter", "gather", "all_to_all", "send_recv"])
@@ -62,7 +69,9 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
 ) -> None:
     algorithm = find(f"gloo_{name}")
     timeline = simulate(algorithm.build(ranks, nbytes), star(ranks, bandwidth=1e9, latency=latency))
-    assert timeline.makespan == pytest.approx(algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9)
+    assert timeline.makespan == pytest.approx(
+        algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
@@ -77,10 +86,15 @@ def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ra
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_a_broadcast_to_all_children_at_once_takes_half_as_many_messages_more_as_there_are_levels(levels: int) -> None:
-    """Level by level the root's port carries L, L - 1, ... copies side by side: L(L + 1)/2 messages instead of L."""
+def test_a_broadcast_to_all_children_at_once_takes_half_as_many_messages_more_as_there_are_levels(
+    levels: int,
+) -> None:
+    """Level by level the root's port carries L, L - 1, ... copies side by side: L(L + 1)/2 messages
+    instead of L."""
     ranks = 1 << levels
-    timeline = simulate(find("gloo_broadcast").build(ranks, 1.0), star(ranks, bandwidth=1.0), sharing="fair")
+    timeline = simulate(
+        find("gloo_broadcast").build(ranks, 1.0), star(ranks, bandwidth=1.0), sharing="fair"
+    )
     assert timeline.makespan == pytest.approx(levels * (levels + 1) / 2)
 
 
@@ -94,11 +108,19 @@ def test_a_broadcast_goes_from_r_to_r_and_a_power_of_two() -> None:
 
 
 def test_segments_have_at_most_a_mebibyte_and_a_chunk_two_of_them() -> None:
-    assert [segments(4, mebibytes * 2.0**20) for mebibytes in (1e-6, 8, 8.1, 16, 17)] == [2, 2, 3, 4, 5]
+    assert [segments(4, mebibytes * 2.0**20) for mebibytes in (1e-6, 8, 8.1, 16, 17)] == [
+        2,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 @given(any_ranks, st.integers(2, 5), st.integers(0, 1000))
-def test_a_reduce_of_long_chunks_sends_all_segments_but_two_once_too_often(ranks: int, parts: int, seed: int) -> None:
+def test_a_reduce_of_long_chunks_sends_all_segments_but_two_once_too_often(
+    ranks: int, parts: int, seed: int
+) -> None:
     schedule = gloo_ring_reduce(ranks, 60.0, segments=parts)
     semantics.check(schedule, REDUCE, seed)
     needed = (ranks - 1) * 60 * (1 + 1 / ranks)
@@ -107,7 +129,10 @@ def test_a_reduce_of_long_chunks_sends_all_segments_but_two_once_too_often(ranks
 
 def test_a_reduce_of_two_ranks_by_hand() -> None:
     # Twice 1 s to say ready and 1 s on the way, 8 bytes in two segments, then 8 at once.
-    assert simulate(gloo_ring_reduce(2, 16.0), star(2, bandwidth=2.0, latency=0.5)).makespan == 2 + 4 + 2 + 4
+    assert (
+        simulate(gloo_ring_reduce(2, 16.0), star(2, bandwidth=2.0, latency=0.5)).makespan
+        == 2 + 4 + 2 + 4
+    )
 
 
 def test_through_a_switch_signals_wait_behind_whole_segments() -> None:
@@ -119,7 +144,9 @@ def test_through_a_switch_signals_wait_behind_whole_segments() -> None:
 
 def test_enough_bytes_make_it_the_ring() -> None:
     slow = star(4, bandwidth=1e9, latency=1e-6)
-    gloo, ring = (simulate(find(name).build(4, 2.0**30), slow).makespan for name in ("gloo_ring", "ring"))
+    gloo, ring = (
+        simulate(find(name).build(4, 2.0**30), slow).makespan for name in ("gloo_ring", "ring")
+    )
     assert ring < gloo < 1.001 * ring
 
 
@@ -128,14 +155,19 @@ def uneven(seed: int, ranks: int) -> Topology:
     rng = np.random.default_rng(seed)
     builder = TopologyBuilder("uneven")
     switch = builder.device("switch", "switch")
-    gpus = [builder.device(f"gpu{rank}", reduction=float(rng.integers(0, 3))) for rank in range(ranks)]
+    gpus = [
+        builder.device(f"gpu{rank}", reduction=float(rng.integers(0, 3))) for rank in range(ranks)
+    ]
     for gpu in gpus:
-        builder.connect(gpu, switch, bandwidth=float(rng.integers(1, 9)), latency=float(rng.integers(0, 9)))
+        builder.connect(
+            gpu, switch, bandwidth=float(rng.integers(1, 9)), latency=float(rng.integers(0, 9))
+        )
     return builder.build(gpus)
 
 
 def messages(timeline: Timeline) -> tuple[Places, Places]:
-    """The ready signals, and the data that each of them lets go: the next that goes the other way."""
+    """The ready signals, and the data that each of them lets go: the next that goes the other
+    way."""
     schedule = timeline.schedule
     ready, data = (np.flatnonzero((schedule.source < 0) == signals) for signals in (True, False))
     ranks = schedule.ranks
@@ -145,7 +177,9 @@ def messages(timeline: Timeline) -> tuple[Places, Places]:
 
 
 @given(st.integers(0, 1000), any_ranks, any_segments)
-def test_data_leave_when_the_receiver_is_ready_and_it_has_two_inboxes(seed: int, ranks: int, segments: int) -> None:
+def test_data_leave_when_the_receiver_is_ready_and_it_has_two_inboxes(
+    seed: int, ranks: int, segments: int
+) -> None:
     timeline = simulate(gloo_ring_all_reduce(ranks, 32.0, segments=segments), uneven(seed, ranks))
     schedule = timeline.schedule
     ready, data = messages(timeline)
@@ -159,10 +193,14 @@ def test_data_leave_when_the_receiver_is_ready_and_it_has_two_inboxes(seed: int,
 
 
 @given(any_ranks, any_segments)
-def test_the_all_gather_is_posted_when_the_reduce_scatter_is_done(ranks: int, segments: int) -> None:
+def test_the_all_gather_is_posted_when_the_reduce_scatter_is_done(
+    ranks: int, segments: int
+) -> None:
     timeline = simulate(gloo_ring_all_reduce(ranks, 32.0, segments=segments), uneven(ranks, ranks))
     schedule = timeline.schedule
     gathers = schedule.phase == schedule.phases.index("all-gather")
     for rank in range(ranks):
-        ends = timeline.finish[~gathers & (schedule.source >= 0) & ((schedule.rank == rank) | (schedule.peer == rank))]
+        ends = timeline.finish[
+            ~gathers & (schedule.source >= 0) & ((schedule.rank == rank) | (schedule.peer == rank))
+        ]
         assert timeline.ready[gathers & (schedule.rank == rank)].min() >= ends.max()

@@ -27,7 +27,9 @@ def fit(name: str, topology: Topology, ranks: int, nbytes: float) -> Fitted:
     return algorithm.fit(topology, ranks, nbytes)
 
 
-def reducing_star(ranks: int, latency: float = 0.0, gap: float = 0.0, *, node: int = -1) -> Topology:
+def reducing_star(
+    ranks: int, latency: float = 0.0, gap: float = 0.0, *, node: int = -1
+) -> Topology:
     builder = TopologyBuilder("reducing star")
     switch = builder.device("switch", "switch", in_network=True, node=node)
     gpus = [builder.device(f"gpu{rank}", node=node) for rank in range(ranks)]
@@ -82,7 +84,8 @@ def test_a_missing_or_doubled_contribution_is_caught(drop: int) -> None:
 
 
 def test_sharp_takes_its_closed_form() -> None:
-    # V = 160 B in 16 pieces of 10 s, α = 2 s, g = 1 s: the last piece is up at 16 * 11 + 2, and down 11 + 2 later.
+    # V = 160 B in 16 pieces of 10 s, α = 2 s, g = 1 s: the last piece is up at 16 * 11 + 2, and
+    # down 11 + 2 later.
     fitted = fit("sharp", reducing_star(5, latency=2.0, gap=1.0), 5, 160.0)
     assert simulate(fitted.schedule, fitted.topology).makespan == 16 * 11 + 2 + 11 + 2
 
@@ -96,9 +99,15 @@ def test_sharp_comes_near_what_no_schedule_can_beat() -> None:
 
 
 def test_engines_agree_on_switches_that_reduce() -> None:
-    for name, machine in (("nvls", reducing_star(5, 0.5, 0.25, node=0)), ("sharp", reducing_star(5, 0.5, 0.25))):
+    for name, machine in (
+        ("nvls", reducing_star(5, 0.5, 0.25, node=0)),
+        ("sharp", reducing_star(5, 0.5, 0.25)),
+    ):
         fitted = fit(name, machine, 5, 5.0 * 2**20)
-        one, other = (simulate(fitted.schedule, fitted.topology, engine) for engine in ("reference", "compiled"))
+        one, other = (
+            simulate(fitted.schedule, fitted.topology, engine)
+            for engine in ("reference", "compiled")
+        )
         assert np.array_equal(one.finish, other.finish)
         assert np.array_equal(one.node_start, other.node_start)
 
@@ -112,7 +121,8 @@ def test_what_passes_through_a_switch_is_in_no_memory() -> None:
 
 
 def test_nvls_on_an_hgx_h100() -> None:
-    # A port sends V and its own eighth, 9/8 V at 370.8 GB/s, and waits for the last of eight pieces to go round.
+    # A port sends V and its own eighth, 9/8 V at 370.8 GB/s, and waits for the last of eight pieces
+    # to go round.
     fitted = fit("nvls", cluster("hgx_h100"), 8, 2.0**30)
     time = simulate(fitted.schedule, fitted.topology).makespan
     ideal = 9 / 8 * 2.0**30 / 370.8e9
@@ -166,7 +176,13 @@ def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> Non
         ("nvls", cluster("hgx_h100", 2)),
         ("nvls", cluster("hgx_h100", 2, sharp=True)),
     ],
-    ids=["sharp on a switch", "sharp on two levels", "nvls in a node", "nvls between nodes", "nvls and sharp"],
+    ids=[
+        "sharp on a switch",
+        "sharp on two levels",
+        "nvls in a node",
+        "nvls between nodes",
+        "nvls and sharp",
+    ],
 )
 def test_each_moves_and_holds_what_its_closed_form_says(name: str, machine: Topology) -> None:
     ranks, nbytes = machine.ranks, 2.0**20
@@ -179,7 +195,9 @@ def test_each_moves_and_holds_what_its_closed_form_says(name: str, machine: Topo
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.floats(0, 2), st.floats(0, 2))
-def test_sharp_on_a_switch_takes_its_closed_form(ranks: int, pieces: int, latency: float, gap: float) -> None:
+def test_sharp_on_a_switch_takes_its_closed_form(
+    ranks: int, pieces: int, latency: float, gap: float
+) -> None:
     # Switches are the last ranks of the schedule.
     machine = reducing_star(ranks, latency, gap)
     switch = np.int32(machine.device_names.index("switch"))
@@ -225,4 +243,6 @@ def test_a_schedule_cannot_reduce_in_a_plain_switch() -> None:
     plain = star(3, bandwidth=1.0)
     switch = np.int32(plain.device_names.index("switch"))
     with pytest.raises(InputError, match="rank 3 reduces in switch: no switch that can"):
-        simulate(sharp_all_reduce(3, 3.0), replace(plain, placement=np.append(plain.placement, switch)))
+        simulate(
+            sharp_all_reduce(3, 3.0), replace(plain, placement=np.append(plain.placement, switch))
+        )

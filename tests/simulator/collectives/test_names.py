@@ -9,7 +9,10 @@ from simulator.collectives import algorithms, find
 @pytest.mark.parametrize("name", sorted({a.collective.name for a in algorithms().values()}))
 def test_a_collective_lists_its_algorithms(name: str) -> None:
     listed = [key for key, algorithm in algorithms().items() if algorithm.collective.name == name]
-    assert refusal(find, name) == f"{name!r} is a collective and no algorithm: choose {_either(listed)}"
+    assert (
+        refusal(find, name)
+        == f"{name!r} is a collective and no algorithm: choose {_either(listed)}"
+    )
 
 
 def _either(names: list[str]) -> str:
@@ -18,14 +21,20 @@ def _either(names: list[str]) -> str:
 
 @pytest.mark.parametrize("name", ["allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"])
 def test_other_spellings_of_a_collective_list_its_algorithms(name: str) -> None:
-    assert refusal(find, name).startswith(f"{name!r} is a collective and no algorithm: choose one of ring, rings,")
+    assert refusal(find, name).startswith(
+        f"{name!r} is a collective and no algorithm: choose one of ring, rings,"
+    )
 
 
 def test_a_barrier_has_no_algorithm() -> None:
     assert (
-        refusal(find, "barrier") == "'barrier' is a collective that no algorithm here computes: simctl algos lists all"
+        refusal(find, "barrier")
+        == "'barrier' is a collective that no algorithm here computes: simctl algos lists all"
     )
 
 
 def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
-    assert refusal(find, "rnig") == "'rnig' is no algorithm: did you mean 'ring'? (simctl algos lists them)"
+    assert (
+        refusal(find, "rnig")
+        == "'rnig' is no algorithm: did you mean 'ring'? (simctl algos lists them)"
+    )

@@ -15,12 +15,18 @@ from topologies.clusters import cluster
 from topologies.rings import find_rings
 from topologies.shapes import ring, star
 
-BUILDS = {"rings": rings_all_reduce, "rings_reduce_scatter": rings_reduce_scatter, "rings_all_gather": rings_all_gather}
+BUILDS = {
+    "rings": rings_all_reduce,
+    "rings_reduce_scatter": rings_reduce_scatter,
+    "rings_all_gather": rings_all_gather,
+}
 
 
 @pytest.mark.parametrize("name", BUILDS)
 @given(seed=st.integers(0, 2**32 - 1), ranks=st.integers(2, 9), channels=st.integers(1, 4))
-def test_any_orders_compute_what_the_collective_promises(name: str, seed: int, ranks: int, channels: int) -> None:
+def test_any_orders_compute_what_the_collective_promises(
+    name: str, seed: int, ranks: int, channels: int
+) -> None:
     rng = np.random.default_rng(seed)
     orders = np.array([rng.permutation(ranks) for _ in range(channels)])
     schedule = BUILDS[name](ranks, 1024.0, orders)
@@ -63,7 +69,8 @@ def test_a_star_has_one_ring_and_its_closed_form() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "nodes", "rate"),
-    # Bytes/s handed on by all rings: NVLinks of a GPU inside; PCIe to eight NICs, or four NICs of 25 GB/s, between.
+    # Bytes/s handed on by all rings: NVLinks of a GPU inside; PCIe to eight NICs, or four NICs of
+    # 25 GB/s, between.
     [
         ("dgx1", 1, 120e9),
         ("hgx_h100", 1, 370.8e9),
@@ -72,14 +79,18 @@ def test_a_star_has_one_ring_and_its_closed_form() -> None:
         ("dgx_a100", 2, 192e9),
     ],
 )
-def test_large_all_reduces_reach_what_the_links_carry(machine: str, nodes: int, rate: float) -> None:
+def test_large_all_reduces_reach_what_the_links_carry(
+    machine: str, nodes: int, rate: float
+) -> None:
     topology, algorithm = cluster(machine, nodes), find("rings")
     assert algorithm.fit is not None
     fitted = algorithm.fit(topology, topology.ranks, 2.0**34)
     p, time = topology.ranks, simulate(fitted.schedule, fitted.topology).makespan
     ideal = 2 * (p - 1) / p * 2.0**34 / rate
     assert ideal * (1 - 1e-9) <= time <= 1.01 * ideal
-    assert fitted.cost.unclaimed == ("" if len(fitted.chosen) == 1 else f"{len(fitted.chosen)} rings")
+    assert fitted.cost.unclaimed == (
+        "" if len(fitted.chosen) == 1 else f"{len(fitted.chosen)} rings"
+    )
 
 
 @pytest.mark.parametrize(("ranks", "nics"), [(9, 1), (12, 4), (15, 6)])

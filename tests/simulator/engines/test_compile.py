@@ -1,6 +1,8 @@
-"""Kernels compiled on first use: when, where they are cached, and what happens where they cannot be.
+"""Kernels compiled on first use: when, where they are cached, and what happens where they cannot
+be.
 
-Each story runs in processes of its own, most of them on a copy of the packages, so that nothing is left beside ours.
+Each story runs in processes of its own, most of them on a copy of the packages, so that nothing is
+left beside ours.
 """
 
 import json
@@ -22,7 +24,8 @@ CHAIN = """
 import numpy as np
 from simulator import _kernels
 from topologies._compile import compiled, is_loaded, kernel
-ones, line, before = np.ones(4, np.int8), np.array([0, 0, 1, 2, 3], np.int32), np.array([0, 1, 2], np.int32)
+ones, line = np.ones(4, np.int8), np.array([0, 0, 1, 2, 3], np.int32)
+before = np.array([0, 1, 2], np.int32)
 """
 """Four operations in a row: their depths are 1, 2, 3, 4."""
 DEPTHS = [1, 2, 3, 4]
@@ -60,7 +63,9 @@ OURS = Path(str(simulator.__file__)).parent.parent
 
 
 def start(code: str, tree: Path | None, environment: dict[str, str]) -> "subprocess.Popen[str]":
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SIMCTL_", "NUMBA_", "PYTHON"))}
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("SIMCTL_", "NUMBA_", "PYTHON"))
+    }
     return subprocess.Popen(
         [sys.executable, "-P", "-c", f"{code}\nimport json, sys\nprint(json.dumps(answer))"],
         env=inherited | environment | {"PYTHONPATH": str(tree or OURS)},
@@ -78,7 +83,8 @@ def finish(process: "subprocess.Popen[str]") -> Answer:
 
 
 def run(code: str, tree: Path | None = None, **environment: str) -> Answer:
-    """Run code that sets `answer` in a process of its own, on our packages or on the copy in `tree`."""
+    """Run code that sets `answer` in a process of its own, on our packages or on the copy in
+    `tree`."""
     return finish(start(code, tree, environment))
 
 
@@ -86,7 +92,9 @@ def copied(folder: Path) -> Path:
     """A copy of the packages in a folder."""
     for package in (simulator, topologies):
         origin = Path(str(package.__file__)).parent
-        shutil.copytree(origin, folder / "tree" / origin.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            origin, folder / "tree" / origin.name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     return folder / "tree"
 
 
@@ -105,7 +113,8 @@ def warnings_in(error: str) -> int:
 
 
 class Cache(NamedTuple):
-    """Three processes one after the other, the last with another kernel of the same name; indices after the first."""
+    """Three processes one after the other, the last with another kernel of the same name; indices
+    after the first."""
 
     tree: Path
     folder: Path
@@ -124,7 +133,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     source = tree / "simulator" / "_kernels.py"
     text = source.read_text()
     assert text.count("depth[i] = deepest + weight[i]") == 1
-    source.write_text(text.replace("depth[i] = deepest + weight[i]", "depth[i] = deepest - weight[i]"))
+    source.write_text(
+        text.replace("depth[i] = deepest + weight[i]", "depth[i] = deepest - weight[i]")
+    )
     changed = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
     return Cache(tree, folder, indices, first, second, changed)
 
@@ -132,7 +143,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 # Where.
 
 
-def test_the_cache_is_where_the_environment_says_under_a_name_with_both_versions(cache: Cache) -> None:
+def test_the_cache_is_where_the_environment_says_under_a_name_with_both_versions(
+    cache: Cache,
+) -> None:
     answer, error = cache.first
     assert answer["depths"] == DEPTHS
     assert answer["misses"] == 1
@@ -163,7 +176,12 @@ def test_a_second_process_finds_what_the_first_compiled(cache: Cache) -> None:
 def test_numbas_own_setting_is_left_as_it_was(tree: Path, tmp_path: Path) -> None:
     code = f"{CHAIN}\nimport numba\nbefore = numba.config.CACHE_DIR\ncompiled(_kernels.chain)\n"
     code += "answer = dict(same=numba.config.CACHE_DIR == before)"
-    answer, _ = run(code, tree, SIMCTL_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CACHE_DIR=str(tmp_path / "theirs"))
+    answer, _ = run(
+        code,
+        tree,
+        SIMCTL_CACHE_DIR=str(tmp_path / "cache"),
+        NUMBA_CACHE_DIR=str(tmp_path / "theirs"),
+    )
     assert answer["same"]
 
 
@@ -173,7 +191,11 @@ def test_numbas_own_setting_is_left_as_it_was(tree: Path, tmp_path: Path) -> Non
 def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Path) -> None:
     for package in ("simulator", "topologies"):
         (tree / package / "__pycache__").write_text("a file, so that no folder can be made here")
-    nowhere = {"HOME": "/dev/null/x", "XDG_CACHE_HOME": "/dev/null/x", "SIMCTL_CACHE_DIR": "/dev/null/x"}
+    nowhere = {
+        "HOME": "/dev/null/x",
+        "XDG_CACHE_HOME": "/dev/null/x",
+        "SIMCTL_CACHE_DIR": "/dev/null/x",
+    }
     code = f"{CHAIN}\ncompiled(_kernels.invert)(line, before)\n"
     code += "answer = dict(depths=compiled(_kernels.chain)(ones, line, before).tolist())"
     answer, error = run(code, tree, **nowhere)
@@ -187,11 +209,15 @@ def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Pa
     ("code", "expected"),
     [
         (f"{CHAIN}\nanswer = compiled(_kernels.chain)(ones, line, before).tolist()", DEPTHS),
-        pytest.param(SIMULATE, {"same": True, "makespan": 9.0, "hits": 0}, marks=pytest.mark.exhaustive),
+        pytest.param(
+            SIMULATE, {"same": True, "makespan": 9.0, "hits": 0}, marks=pytest.mark.exhaustive
+        ),
     ],
     ids=["a kernel", "a simulation"],
 )
-def test_an_unwritable_cache_is_told_and_the_source_left_alone(code: str, expected: object, tree: Path) -> None:
+def test_an_unwritable_cache_is_told_and_the_source_left_alone(
+    code: str, expected: object, tree: Path
+) -> None:
     answer, error = run(code, tree, SIMCTL_CACHE_DIR="/dev/null/x")
     assert answer == expected
     assert not cached(tree), "the folder of the source is nobody's cache"
@@ -263,7 +289,8 @@ from topologies._compile import pays
 seen = []
 def look(operations):
     chosen = kernel(_kernels.chain, operations)
-    seen.append((chosen is not _kernels.chain, "numba" in sys.modules, chosen(ones, line, before).tolist()))
+    depths = chosen(ones, line, before).tolist()
+    seen.append((chosen is not _kernels.chain, "numba" in sys.modules, depths))
 look({CROSSOVER})
 look(1)
 look(1)
@@ -286,7 +313,8 @@ schedule, topology = ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1
 simulate(schedule, topology, "reference")
 after_reference = is_loaded()
 simulate(schedule, topology, "compiled")
-answer = dict(seen=[before_it, after_reference, is_loaded()], kernel=kernel(_kernels.chain, 1) is not _kernels.chain)
+compiles = kernel(_kernels.chain, 1) is not _kernels.chain
+answer = dict(seen=[before_it, after_reference, is_loaded()], kernel=compiles)
 """
     answer, _ = run(code, SIMCTL_CACHE_DIR=os.environ.get("SIMCTL_CACHE_DIR", ""))
     assert answer == {"seen": [False, False, True], "kernel": True}

@@ -1,5 +1,5 @@
-"""Max-min fair sharing, in numbers small enough to follow with a finger; every story is run on both engines, and on
-the kernel as it is."""
+"""Max-min fair sharing, in numbers small enough to follow with a finger; every story is run on both
+engines, and on the kernel as it is."""
 
 from collections.abc import Callable
 
@@ -50,7 +50,9 @@ def test_flows_of_one_route_end_in_the_order_of_their_sizes(run: Run) -> None:
 
 
 def test_equal_flows_end_together(run: Run) -> None:
-    assert run(messages(*[1.0] * 7), route_of(Wire(3))).finish.tolist() == [pytest.approx(7 / 3)] * 7
+    assert (
+        run(messages(*[1.0] * 7), route_of(Wire(3))).finish.tolist() == [pytest.approx(7 / 3)] * 7
+    )
 
 
 def test_a_flow_over_two_wires_shares_both(run: Run) -> None:
@@ -60,15 +62,16 @@ def test_a_flow_over_two_wires_shares_both(run: Run) -> None:
 
 
 def test_what_one_wire_denies_another_gives_to_others(run: Run) -> None:
-    # 1/2, 1/2 and 5/2 B/s: the wire of 3 B/s is shared unequally, because the long flow can have no more anyway. At 2
-    # the last has had 5 of its 8 bytes; the wire is its own then, 3 B/s, until 3.
+    # 1/2, 1/2 and 5/2 B/s: the wire of 3 B/s is shared unequally, because the long flow can have no
+    # more anyway. At 2 the last has had 5 of its 8 bytes; the wire is its own then, 3 B/s, until 3.
     line = route_of(Wire(1), Wire(3), ranks=3)
     assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 8.0)), line).finish.tolist() == [2, 2, 3]
 
 
 def test_rates_rise_and_fall_along_a_chain_of_wires(run: Run) -> None:
-    # Wires of 2, 4 and 8 B/s. Flow 0 crosses all, 1 the first, 2 the second, 3 the third: 1, 1, 3 and 7 B/s. Flow 1
-    # ends at 1; then flow 0 has 2, flow 2 2 and flow 3 6 B/s until 2, when flow 0 is sent; 4 and 8 B/s until 3.
+    # Wires of 2, 4 and 8 B/s. Flow 0 crosses all, 1 the first, 2 the second, 3 the third: 1, 1, 3
+    # and 7 B/s. Flow 1 ends at 1; then flow 0 has 2, flow 2 2 and flow 3 6 B/s until 2, when flow 0
+    # is sent; 4 and 8 B/s until 3.
     line = route_of(Wire(2), Wire(4), Wire(8), ranks=4)
     schedule = between((0, 3, 3.0), (0, 1, 1.0), (1, 2, 9.0), (2, 3, 21.0))
     assert run(schedule, line).finish.tolist() == [2, 1, 3, 3]
@@ -121,7 +124,10 @@ def test_a_route_that_crosses_a_medium_twice_counts_twice_there(run: Run) -> Non
     assert run(between((0, 2, 4.0)), crossing_twice()).finish.tolist() == [2]
     assert run(between((0, 2, 4.0), (3, 4, 4.0)), crossing_twice()).finish.tolist() == [3, 3]
     # d -> e is sent at 3/4; a -> c has sent as much, and has 2 B/s for the rest.
-    assert run(between((0, 2, 4.0), (3, 4, 1.0)), crossing_twice()).finish.tolist() == [0.75 + 1.5, 0.75]
+    assert run(between((0, 2, 4.0), (3, 4, 1.0)), crossing_twice()).finish.tolist() == [
+        0.75 + 1.5,
+        0.75,
+    ]
 
 
 def test_flows_that_share_nothing_do_not_notice_each_other(run: Run) -> None:
@@ -158,15 +164,18 @@ def test_without_limits_all_is_sent_at_once(run: Run) -> None:
 
 
 def test_a_wire_without_limit_limits_nobody(run: Run) -> None:
-    assert run(messages(8.0, 8.0), route_of(Wire(float("inf"), 1), Wire(4, 1))).finish.tolist() == [6, 6]
+    assert run(messages(8.0, 8.0), route_of(Wire(float("inf"), 1), Wire(4, 1))).finish.tolist() == [
+        6,
+        6,
+    ]
 
 
 # The rest is as it was.
 
 
 def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> None:
-    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0 merges them from 4 to
-    # 6 and from 6 to 8, the lower index first.
+    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0
+    # merges them from 4 to 6 and from 6 to 8, the lower index first.
     schedule = ScheduleBuilder(3, 8.0, slots=(0.5, 0.5))
     schedule.reduce([1, 2], 0, slot=0)
     schedule.reduce(1, 2, slot=1)
@@ -189,8 +198,8 @@ def test_what_ends_together_does_so_in_spite_of_rounding(run: Run) -> None:
 
 
 def test_what_ends_with_a_computation_does_so_in_spite_of_rounding(run: Run) -> None:
-    # The wire of 3 B/s has sent 4 and 5 bytes at 3, in numbers that are no thirds a little later; rank 1 has computed
-    # then. What has arrived has the lower index, and is merged first.
+    # The wire of 3 B/s has sent 4 and 5 bytes at 3, in numbers that are no thirds a little later;
+    # rank 1 has computed then. What has arrived has the lower index, and is merged first.
     schedule = ScheduleBuilder(3, 10.0, slots=2)
     schedule.signal(0, 1, nbytes=4.0)
     schedule.signal(1, 2, nbytes=1.0)
@@ -223,7 +232,8 @@ def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
 
 
 def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> None:
-    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at 8.
+    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at
+    # 8.
     builder = TopologyBuilder("local")
     names = [builder.device(name, copy=2.0) for name in ("a", "b")]
     builder.connect(*names, bandwidth=1.0)
@@ -237,7 +247,8 @@ def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> 
 
 
 def test_a_flow_too_short_to_take_time_ends_after_all_that_was_ready(run: Run) -> None:
-    # At 1 rank 1 is ready to compute for 5 s. The message that arrives just then lets it compute for 3 s after that.
+    # At 1 rank 1 is ready to compute for 5 s. The message that arrives just then lets it compute
+    # for 3 s after that.
     schedule = ScheduleBuilder(2, 1.0)
     first = schedule.compute([0, 1], 1.0)
     told = schedule.signal(0, 1, nbytes=1e-20, after=first[:1])
@@ -247,7 +258,8 @@ def test_a_flow_too_short_to_take_time_ends_after_all_that_was_ready(run: Run) -
 
 
 def test_a_flow_that_ends_as_another_starts_is_over_first(run: Run) -> None:
-    # Message 0 has a gap of 1 s. At 1 it starts, message 1 ends, and what waits for message 1 goes before operation 4.
+    # Message 0 has a gap of 1 s. At 1 it starts, message 1 ends, and what waits for message 1 goes
+    # before operation 4.
     builder = TopologyBuilder("gap")
     names = [builder.device(name) for name in ("a", "b", "c")]
     builder.connect(names[0], names[1], bandwidth=1.0, gap=1.0)
@@ -275,12 +287,19 @@ def test_an_unknown_rule_is_refused() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
 def test_a_ring_takes_as_long_as_first_come_first_served(run: Run, ranks: int) -> None:
-    schedule, topology = find("ring").build(ranks, 1e6), shapes.star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7)
-    assert run(schedule, topology).makespan == pytest.approx(simulate(schedule, topology).makespan, rel=1e-11)
+    schedule, topology = (
+        find("ring").build(ranks, 1e6),
+        shapes.star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7),
+    )
+    assert run(schedule, topology).makespan == pytest.approx(
+        simulate(schedule, topology).makespan, rel=1e-11
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 5, 8])
-def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(run: Run, ranks: int) -> None:
+def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
+    run: Run, ranks: int
+) -> None:
     # p (p - 1) flows at β / (p - 1), all at once and in whatever order.
     pairs = [(one, other, 6e6) for one in range(ranks) for other in range(ranks) if one != other]
     timeline = run(between(*pairs), shapes.star(ranks, bandwidth=1e9))
@@ -360,7 +379,8 @@ def test_a_medium_is_free_again_before_the_latency_has_passed() -> None:
 
 
 def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -> None:
-    # Gap 1, 4 s alone, 2 s for the other's bytes, latency 1: rank 1 computes at 8, having done nothing since 0.
+    # Gap 1, 4 s alone, 2 s for the other's bytes, latency 1: rank 1 computes at 8, having done
+    # nothing since 0.
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=4.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
@@ -369,7 +389,8 @@ def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -
 
 
 def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
-    # Both arrive at 8 and take 3 s each to merge: 8 s on the wire, of which 4 for the other; 3 s in the queue; 3 s.
+    # Both arrive at 8 and take 3 s each to merge: 8 s on the wire, of which 4 for the other; 3 s in
+    # the queue; 3 s.
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
     schedule.compute(0, 1.0, reads=0)

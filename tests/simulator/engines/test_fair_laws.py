@@ -34,24 +34,31 @@ def fair(schedule: Schedule, topology: Topology, engine: Engine = "reference") -
 
 
 def filled(routes: Sequence[Media], capacity: Sequence[Fraction]) -> list[Fraction]:
-    """Max-min fair rates in exact numbers: raise all that are not blocked by the least that fills a medium."""
+    """Max-min fair rates in exact numbers: raise all that are not blocked by the least that fills a
+    medium."""
     rates, blocked = [Fraction(0)] * len(routes), [False] * len(routes)
     while not all(blocked):
         room = []
         for medium, limit in enumerate(capacity):
-            used = sum((rates[k] * route.count(medium) for k, route in enumerate(routes)), Fraction(0))
+            used = sum(
+                (rates[k] * route.count(medium) for k, route in enumerate(routes)), Fraction(0)
+            )
             rising = sum(route.count(medium) for k, route in enumerate(routes) if not blocked[k])
             room.append((limit - used) / rising if rising else None)
         rise = min(value for value in room if value is not None)
         rates = [rate if stop else rate + rise for rate, stop in zip(rates, blocked, strict=True)]
         full = {medium for medium, value in enumerate(room) if value == rise}
-        blocked = [stop or bool(full & set(route)) for stop, route in zip(blocked, routes, strict=True)]
+        blocked = [
+            stop or bool(full & set(route)) for stop, route in zip(blocked, routes, strict=True)
+        ]
     return rates
 
 
 networks = st.integers(1, 6).flatmap(
     lambda media: st.tuples(
-        st.lists(st.lists(st.integers(0, media - 1), min_size=1, max_size=4), min_size=1, max_size=8),
+        st.lists(
+            st.lists(st.integers(0, media - 1), min_size=1, max_size=4), min_size=1, max_size=8
+        ),
         st.lists(st.integers(1, 12), min_size=media, max_size=media),
     )
 )
@@ -61,16 +68,21 @@ networks = st.integers(1, 6).flatmap(
 def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faster(
     network: tuple[list[list[int]], list[int]],
 ) -> None:
-    """What makes rates max-min fair (Bertsekas and Gallager, 6.5.2): conservation, and a bottleneck for every flow."""
+    """What makes rates max-min fair (Bertsekas and Gallager, 6.5.2): conservation, and a bottleneck
+    for every flow."""
     routes, capacity = network
     rates = max_min_rates(routes, np.array(capacity, dtype=np.float64))
     load = [
-        fsum(rate * route.count(m) for rate, route in zip(rates, routes, strict=True)) for m in range(len(capacity))
+        fsum(rate * route.count(m) for rate, route in zip(rates, routes, strict=True))
+        for m in range(len(capacity))
     ]
     assert all(used <= limit * (1 + 1e-9) for used, limit in zip(load, capacity, strict=True))
     for rate, route in zip(rates, routes, strict=True):
         full = [medium for medium in route if load[medium] >= capacity[medium] * (1 - 1e-9)]
-        fastest = [max(r for r, other in zip(rates, routes, strict=True) if medium in other) for medium in full]
+        fastest = [
+            max(r for r, other in zip(rates, routes, strict=True) if medium in other)
+            for medium in full
+        ]
         assert any(rate >= other * (1 - 1e-9) for other in fastest)
 
 
@@ -78,7 +90,9 @@ def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faste
 def test_rates_are_those_of_exact_numbers(network: tuple[list[list[int]], list[int]]) -> None:
     routes, capacity = network
     exact = filled(routes, [Fraction(limit) for limit in capacity])
-    assert max_min_rates(routes, np.array(capacity, dtype=np.float64)) == pytest.approx([float(r) for r in exact])
+    assert max_min_rates(routes, np.array(capacity, dtype=np.float64)) == pytest.approx(
+        [float(r) for r in exact]
+    )
 
 
 # Laws: time.
@@ -119,7 +133,8 @@ def flowing(timeline: Timeline) -> list[int]:
     return [
         i
         for i in range(len(timeline.schedule))
-        if timeline.schedule.nbytes[i] > 0 and any(np.isfinite(limit[m]) for m in media(timeline, i))
+        if timeline.schedule.nbytes[i] > 0
+        and any(np.isfinite(limit[m]) for m in media(timeline, i))
         if len(routed.hops(i))
     ]
 
@@ -143,7 +158,8 @@ def moments(timeline: Timeline) -> Iterator[tuple[float, list[int]]]:
 def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
     case: tuple[Random, int], engine: Engine
 ) -> None:
-    """Starts and ends of flows are right if fair rates between them, found in exact numbers, add up to the sizes."""
+    """Starts and ends of flows are right if fair rates between them, found in exact numbers, add up
+    to the sizes."""
     random, ranks = case
     timeline = fair(*drawn(random, ranks), engine)
     limit = timeline.routed.topology.medium_bandwidth
@@ -151,14 +167,18 @@ def test_at_every_moment_rates_are_fair_and_every_flow_sends_its_bytes(
     had = np.zeros(len(timeline.schedule))
     for seconds, flows in moments(timeline):
         routes = [[finite.index(m) for m in media(timeline, i) if m in finite] for i in flows]
-        for i, rate in zip(flows, filled(routes, [Fraction(limit[m]) for m in finite]), strict=True):
+        for i, rate in zip(
+            flows, filled(routes, [Fraction(limit[m]) for m in finite]), strict=True
+        ):
             had[i] += float(rate) * seconds
     flows = flowing(timeline)
     assert had[flows] == pytest.approx(timeline.schedule.nbytes[flows], rel=1e-9)
 
 
 @given(cases)
-def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(case: tuple[Random, int]) -> None:
+def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(
+    case: tuple[Random, int],
+) -> None:
     random, ranks = case
     timeline = fair(*drawn(random, ranks))
     topology = timeline.routed.topology
@@ -168,29 +188,44 @@ def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(ca
             continue
         first = int(timeline.routed.node_indptr[i])
         gap = max(topology.medium_gap[m] for m in media(timeline, i))
-        assert timeline.node_start[first : first + len(hops)].tolist() == [timeline.ready[i] + gap] * len(hops)
+        assert timeline.node_start[first : first + len(hops)].tolist() == [
+            timeline.ready[i] + gap
+        ] * len(hops)
         arrival = timeline.sent[i] + topology.latency[hops].sum()
         assert timeline.arrival(i) == arrival
         merged = int(timeline.routed.node_indptr[i + 1]) - first > len(hops)
         begun = timeline.node_start[first + len(hops)] if merged else timeline.finish[i]
         assert begun >= arrival * (1 - 1e-12)
-        assert begun == pytest.approx(arrival, rel=1e-12) or timeline.node_cause[first + len(hops)] >= 0
+        assert (
+            begun == pytest.approx(arrival, rel=1e-12)
+            or timeline.node_cause[first + len(hops)] >= 0
+        )
 
 
-wires = st.lists(st.builds(Wire, st.floats(0.1, 10), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=5)
+wires = st.lists(
+    st.builds(Wire, st.floats(0.1, 10), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=5
+)
 
 
 @given(wires, st.floats(0, 64))
 def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wire(
     route: list[Wire], size: float
 ) -> None:
-    expected = sum(w.latency for w in route) + max(w.gap for w in route) + size / min(w.bandwidth for w in route)
+    expected = (
+        sum(w.latency for w in route)
+        + max(w.gap for w in route)
+        + size / min(w.bandwidth for w in route)
+    )
     assert fair(messages(size), route_of(*route)).makespan == pytest.approx(expected, rel=1e-9)
-    assert fair(messages(size), route_of(*route), "compiled").makespan == pytest.approx(expected, rel=1e-9)
+    assert fair(messages(size), route_of(*route), "compiled").makespan == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12), st.floats(0.1, 10))
-def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float], bandwidth: float) -> None:
+def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(
+    sizes: list[float], bandwidth: float
+) -> None:
     timeline = fair(messages(*sizes), route_of(Wire(bandwidth)), "compiled")
     assert timeline.makespan == pytest.approx(sum(sizes) / bandwidth, rel=1e-9)
     assert np.all(np.diff(timeline.finish[np.argsort(sizes, kind="stable")]) >= 0)
@@ -200,7 +235,12 @@ def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(sizes: list[float
 @given(st.integers(0, 2**32))
 def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them(seed: int) -> None:
     rng, ranks = np.random.default_rng(seed), 12
-    pairs = [(one, other, rng.uniform(1, 9)) for one in range(ranks) for other in range(ranks) if one != other]
+    pairs = [
+        (one, other, rng.uniform(1, 9))
+        for one in range(ranks)
+        for other in range(ranks)
+        if one != other
+    ]
     timeline = fair(between(*pairs), shapes.star(ranks, bandwidth=2.0), "compiled")
     assert (timeline.sent > 0).all()
     assert timeline.makespan >= timeline.medium_bytes().max() / 2.0 * (1 - 1e-9)

@@ -1,4 +1,5 @@
-"""Times beyond what a float holds are refused before a run, by both engines and in the same words."""
+"""Times beyond what a float holds are refused before a run, by both engines and in the same
+words."""
 
 from collections.abc import Callable
 
@@ -42,12 +43,36 @@ def reduction(nbytes: float) -> Schedule:
 
 
 CASES: dict[str, tuple[Callable[[], Schedule], Callable[[], Topology], str]] = {
-    "a link without end": (lambda: messages(1e300, 1.0), lambda: ring(2, bandwidth=1e-9), "1e+300 B from rank 0 to 1"),
-    "many latencies": (lambda: messages(*[0.0] * 9), lambda: ring(2, bandwidth=1.0, latency=2e299), "0 B from rank 0"),
-    "gaps": (lambda: messages(0.0), lambda: ring(2, bandwidth=1.0, gap=1e307), "0 B from rank 0 to 1, takes 1e+307 s"),
-    "a smallest bandwidth": (lambda: messages(1e-300, 1e-300), lambda: ring(2, bandwidth=5e-324), "takes inf s"),
-    "computations": (lambda: computations(1.0, 1e308, 1e308), lambda: ring(2, bandwidth=1.0), "operation 1, a comp"),
-    "a late message": (late_message, lambda: ring(2, bandwidth=1.0), "operation 0, a computation of rank 0"),
+    "a link without end": (
+        lambda: messages(1e300, 1.0),
+        lambda: ring(2, bandwidth=1e-9),
+        "1e+300 B from rank 0 to 1",
+    ),
+    "many latencies": (
+        lambda: messages(*[0.0] * 9),
+        lambda: ring(2, bandwidth=1.0, latency=2e299),
+        "0 B from rank 0",
+    ),
+    "gaps": (
+        lambda: messages(0.0),
+        lambda: ring(2, bandwidth=1.0, gap=1e307),
+        "0 B from rank 0 to 1, takes 1e+307 s",
+    ),
+    "a smallest bandwidth": (
+        lambda: messages(1e-300, 1e-300),
+        lambda: ring(2, bandwidth=5e-324),
+        "takes inf s",
+    ),
+    "computations": (
+        lambda: computations(1.0, 1e308, 1e308),
+        lambda: ring(2, bandwidth=1.0),
+        "operation 1, a comp",
+    ),
+    "a late message": (
+        late_message,
+        lambda: ring(2, bandwidth=1.0),
+        "operation 0, a computation of rank 0",
+    ),
     "merging": (lambda: reduction(1e10), slow_merging, "1e+10 B from rank 0 to 1, takes inf s"),
 }
 
@@ -57,10 +82,14 @@ CASES: dict[str, tuple[Callable[[], Schedule], Callable[[], Topology], str]] = {
 def test_both_engines_refuse_in_the_same_words(case: str, sharing: Sharing) -> None:
     schedule, topology, said = CASES[case]
     engines: tuple[Engine, Engine] = "reference", "compiled"
-    messages = [refusal(lambda e=e: simulate(schedule(), topology(), e, sharing=sharing)) for e in engines]
+    messages = [
+        refusal(lambda e=e: simulate(schedule(), topology(), e, sharing=sharing)) for e in engines
+    ]
     assert messages[0] == messages[1]
     assert said in messages[0]
-    assert messages[0].endswith("expected at most 1e+300 s in all, check sizes, bandwidths and latencies")
+    assert messages[0].endswith(
+        "expected at most 1e+300 s in all, check sizes, bandwidths and latencies"
+    )
 
 
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])

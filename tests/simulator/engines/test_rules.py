@@ -1,4 +1,5 @@
-"""The rules of time, in numbers small enough to follow with a finger; every story is run on both engines."""
+"""The rules of time, in numbers small enough to follow with a finger; every story is run on both
+engines."""
 
 from random import Random
 
@@ -23,7 +24,8 @@ from topologies.builder import TopologyBuilder
 @pytest.mark.parametrize(
     ("wires", "arrival"),
     [
-        # The bytes leave the slow wire at 8, then 2 + 3 s of latency; the fast one takes 2 s meanwhile.
+        # The bytes leave the slow wire at 8, then 2 + 3 s of latency; the fast one takes 2 s
+        # meanwhile.
         ((Wire(1, 2), Wire(4, 3)), 13.0),
         # The head is at the slow wire at 2; 8 s later the last byte has left it; 3 s to go.
         ((Wire(4, 2), Wire(1, 3)), 13.0),
@@ -51,30 +53,40 @@ def test_a_switch_never_adds_a_second_transmission(engine: Engine) -> None:
 
 
 def test_messages_follow_each_other_at_the_pace_of_two_equal_slow_wires(engine: Engine) -> None:
-    # The second enters the first wire at 8, is at the last at 11, where the first one's last byte leaves just then.
-    timeline = simulate(equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(1, 3)), engine)
+    # The second enters the first wire at 8, is at the last at 11, where the first one's last byte
+    # leaves just then.
+    timeline = simulate(
+        equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(1, 3)), engine
+    )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 3], [8, 9, 11], [16, 17, 19]]
     assert timeline.finish.tolist() == [14, 22, 30]
     assert causes(timeline, 1) == [0, -1, -1]
 
 
 def test_messages_pile_up_before_the_slowest_wire(engine: Engine) -> None:
-    # 4, 1 and 8 s a message: the first wire is done at 12, the last one serves until 26, 1 s more to arrive.
-    timeline = simulate(equal_messages(3, 8.0), route_of(Wire(2, 1), Wire(8, 1), Wire(1, 1)), engine)
+    # 4, 1 and 8 s a message: the first wire is done at 12, the last one serves until 26, 1 s more
+    # to arrive.
+    timeline = simulate(
+        equal_messages(3, 8.0), route_of(Wire(2, 1), Wire(8, 1), Wire(1, 1)), engine
+    )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [4, 5, 10], [8, 9, 18]]
     assert timeline.finish.tolist() == [11, 19, 27]
     assert causes(timeline, 2) == [3, -1, 5], "behind message 1 on its first and on its last wire"
 
 
 def test_messages_behind_a_slow_first_wire_never_queue_again(engine: Engine) -> None:
-    timeline = simulate(equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(2, 1), Wire(8, 1)), engine)
+    timeline = simulate(
+        equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(2, 1), Wire(8, 1)), engine
+    )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [8, 9, 10], [16, 17, 18]]
     assert timeline.finish.tolist() == [11, 19, 27]
 
 
-def test_a_head_that_queues_for_less_than_the_first_wire_takes_arrives_no_later(engine: Engine) -> None:
-    # Rank 1 keeps the wire into rank 2 busy until 5. Rank 0's head waits there from 0 to 5, but its last byte leaves
-    # rank 0 at 10 anyway: nothing is lost.
+def test_a_head_that_queues_for_less_than_the_first_wire_takes_arrives_no_later(
+    engine: Engine,
+) -> None:
+    # Rank 1 keeps the wire into rank 2 busy until 5. Rank 0's head waits there from 0 to 5, but its
+    # last byte leaves rank 0 at 10 anyway: nothing is lost.
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 2, nbytes=20.0)
     schedule.signal(0, 2, nbytes=10.0)
@@ -125,7 +137,8 @@ def test_an_incast_is_served_in_the_order_of_arrival_before_that(engine: Engine)
 def test_a_tie_between_a_message_on_its_way_and_a_new_one_goes_to_the_lower_index(
     engine: Engine, through_first: bool
 ) -> None:
-    # 0 -> 1 -> 2 in a line: the head of 0's message is at rank 1 at 1, just when rank 1's own message is ready.
+    # 0 -> 1 -> 2 in a line: the head of 0's message is at rank 1 at 1, just when rank 1's own
+    # message is ready.
     schedule = ScheduleBuilder(3, 1.0)
     through = [schedule.signal(0, 2, nbytes=4.0)] if through_first else []
     own = schedule.signal(1, 2, nbytes=4.0, after=schedule.compute(1, 1.0))
@@ -135,8 +148,11 @@ def test_a_tie_between_a_message_on_its_way_and_a_new_one_goes_to_the_lower_inde
     assert second == ((1, 5) if through_first else (5, 1))
 
 
-def test_a_medium_is_booked_on_arrival_and_not_given_to_a_short_message_that_would_fit(engine: Engine) -> None:
-    # Message 0 books the shared wire from 10 on, when rank 0's port is free; message 2 arrives at 0 and waits behind.
+def test_a_medium_is_booked_on_arrival_and_not_given_to_a_short_message_that_would_fit(
+    engine: Engine,
+) -> None:
+    # Message 0 books the shared wire from 10 on, when rank 0's port is free; message 2 arrives at 0
+    # and waits behind.
     builder = TopologyBuilder("booked")
     for name in ("a", "b", "c"):
         builder.device(name)
@@ -170,21 +186,34 @@ def test_latency_overlaps_where_a_gap_does_not(engine: Engine) -> None:
 
 def test_gaps_on_the_way_overlap_for_one_message(engine: Engine) -> None:
     # Each link adds g to what holds it, and the slowest counts: 2 + 4, not 2 + 2 + 4.
-    assert simulate(equal_messages(1, 4.0), route_of(Wire(1, 0, gap=2), Wire(1, 0, gap=2)), engine).makespan == 6
+    assert (
+        simulate(
+            equal_messages(1, 4.0), route_of(Wire(1, 0, gap=2), Wire(1, 0, gap=2)), engine
+        ).makespan
+        == 6
+    )
 
 
 # Laws.
 
 
 @given(exact_wires, st.integers(0, 64))
-def test_alone_on_its_route_a_message_takes_all_latencies_and_the_slowest_medium(route: list[Wire], size: int) -> None:
-    expected = sum(wire.latency for wire in route) + max(wire.gap + size / wire.bandwidth for wire in route)
+def test_alone_on_its_route_a_message_takes_all_latencies_and_the_slowest_medium(
+    route: list[Wire], size: int
+) -> None:
+    expected = sum(wire.latency for wire in route) + max(
+        wire.gap + size / wire.bandwidth for wire in route
+    )
     for engine in ("reference", "compiled"):
-        assert simulate(equal_messages(1, float(size)), route_of(*route), engine).makespan == expected
+        assert (
+            simulate(equal_messages(1, float(size)), route_of(*route), engine).makespan == expected
+        )
 
 
 @given(exact_wires, st.integers(1, 64), st.integers(1, 6))
-def test_equal_messages_leave_the_slowest_medium_one_behind_the_other(route: list[Wire], size: int, count: int) -> None:
+def test_equal_messages_leave_the_slowest_medium_one_behind_the_other(
+    route: list[Wire], size: int, count: int
+) -> None:
     slowest = max(wire.gap + size / wire.bandwidth for wire in route)
     finish = simulate(equal_messages(count, float(size)), route_of(*route), "compiled").finish
     assert np.diff(finish).tolist() == [slowest] * (count - 1)
@@ -192,8 +221,14 @@ def test_equal_messages_leave_the_slowest_medium_one_behind_the_other(route: lis
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
-    schedule, topology = random_schedule(random, ranks, DYADIC_SCHEDULE), random_machine(random, ranks, DYADIC_MACHINE)
-    reference, compiled = simulate(schedule, topology, "reference"), simulate(schedule, topology, "compiled")
+    schedule, topology = (
+        random_schedule(random, ranks, DYADIC_SCHEDULE),
+        random_machine(random, ranks, DYADIC_MACHINE),
+    )
+    reference, compiled = (
+        simulate(schedule, topology, "reference"),
+        simulate(schedule, topology, "compiled"),
+    )
     assert reference.ready.tolist() == compiled.ready.tolist()
     assert reference.finish.tolist() == compiled.finish.tolist()
     assert reference.node_start.tolist() == compiled.node_start.tolist()

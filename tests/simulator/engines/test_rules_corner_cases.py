@@ -16,7 +16,12 @@ from topologies.errors import InputError
 
 def test_an_empty_signal_takes_the_latency_and_the_gap(engine: Engine) -> None:
     assert simulate(equal_messages(1, 0.0), route_of(Wire(1, 2), Wire(1, 3)), engine).makespan == 5
-    assert simulate(equal_messages(1, 0.0), route_of(Wire(1, 2, gap=1), Wire(1, 3, gap=4)), engine).makespan == 9
+    assert (
+        simulate(
+            equal_messages(1, 0.0), route_of(Wire(1, 2, gap=1), Wire(1, 3, gap=4)), engine
+        ).makespan
+        == 9
+    )
     assert simulate(equal_messages(1, 0.0), route_of(Wire(float("inf"), 2)), engine).makespan == 2
 
 

@@ -27,7 +27,9 @@ def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(engine: Engine
     assert causes(timeline, 0) == [-1, 3]
 
 
-def test_reductions_that_arrive_together_are_merged_in_the_order_of_operations(engine: Engine) -> None:
+def test_reductions_that_arrive_together_are_merged_in_the_order_of_operations(
+    engine: Engine,
+) -> None:
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([2, 1], 0, slot=0)
     timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.5), engine)
@@ -35,7 +37,8 @@ def test_reductions_that_arrive_together_are_merged_in_the_order_of_operations(e
 
 
 def test_every_receiver_merges_by_itself_while_the_wire_goes_on(engine: Engine) -> None:
-    # Three reductions through one wire, 4 s each, merged in 2 s each: the last is on the wire until 12.
+    # Three reductions through one wire, 4 s each, merged in 2 s each: the last is on the wire until
+    # 12.
     schedule = ScheduleBuilder(2, 12.0, slots=3)
     schedule.reduce(0, 1, slot=[0, 1, 2])
     timeline = simulate(schedule.build(), route_of(Wire(1), reduction=0.5), engine)
@@ -47,7 +50,9 @@ def test_what_depends_on_a_reduction_waits_until_it_is_merged(engine: Engine) ->
     schedule = ScheduleBuilder(2, 4.0)
     schedule.reduce(0, 1, slot=0)
     schedule.copy(1, 0, slot=0)
-    timeline = simulate(schedule.build(), shapes.line(2, bandwidth=1.0, latency=1.0, reduction=0.5), engine)
+    timeline = simulate(
+        schedule.build(), shapes.line(2, bandwidth=1.0, latency=1.0, reduction=0.5), engine
+    )
     assert timeline.ready.tolist() == [0, 7]
     assert timeline.finish.tolist() == [7, 12]
 
@@ -83,7 +88,8 @@ def test_local_work_of_one_rank_takes_turns_with_its_reductions(engine: Engine) 
 
 
 def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(engine: Engine) -> None:
-    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at 8.
+    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at
+    # 8.
     schedule = ScheduleBuilder(2, 4.0, scratch=2)
     schedule.copy(0, 0, slot=0, target=1)
     schedule.reduce(1, 0, slot=0, target=2)
@@ -121,7 +127,8 @@ def test_lanes_run_side_by_side_and_each_in_turn(engine: Engine) -> None:
 
 
 def test_ranks_merge_beside_their_computations_and_those_of_others(engine: Engine) -> None:
-    # A reduction of 4 bytes takes 4 s to arrive and 4 s to merge, at every rank; all compute for 20 s meanwhile.
+    # A reduction of 4 bytes takes 4 s to arrive and 4 s to merge, at every rank; all compute for 20
+    # s meanwhile.
     schedule = ScheduleBuilder(4, 4.0, scratch=1)
     schedule.compute([0, 1, 2, 3], 20.0)
     schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)

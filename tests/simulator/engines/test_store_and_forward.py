@@ -1,4 +1,5 @@
-"""Store-and-forward: nothing is sent on before its last byte has arrived; every story is run on both engines."""
+"""Store-and-forward: nothing is sent on before its last byte has arrived; every story is run on
+both engines."""
 
 from random import Random
 from typing import Any
@@ -43,7 +44,9 @@ def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference")
     ],
     ids=["slow-fast", "fast-slow", "slow-fast-slow", "gaps", "unlimited"],
 )
-def test_one_message_takes_every_wire_in_full(engine: Engine, wires: tuple[Wire, ...], arrival: float) -> None:
+def test_one_message_takes_every_wire_in_full(
+    engine: Engine, wires: tuple[Wire, ...], arrival: float
+) -> None:
     assert stored(messages(8.0), route_of(*wires), engine).finish.tolist() == [arrival]
 
 
@@ -56,12 +59,16 @@ def test_a_switch_adds_a_second_transmission(engine: Engine) -> None:
 def test_over_one_link_nothing_changes(engine: Engine) -> None:
     mesh = shapes.full_mesh(4, bandwidth=2.0, latency=1.0, gap=0.5, reduction=0.25)
     schedule = find("ring").build(4, 32.0)
-    assert stored(schedule, mesh, engine).finish.tolist() == simulate(schedule, mesh, engine).finish.tolist()
+    assert (
+        stored(schedule, mesh, engine).finish.tolist()
+        == simulate(schedule, mesh, engine).finish.tolist()
+    )
 
 
 def test_the_ring_of_another_simulator(engine: Engine) -> None:
-    """ASTRA-sim's congestion-aware switch stores whole chunks. Its ring all-reduce of 1 GiB over 8 ranks, 50 GiB/s and
-    500 ns, takes 70.042197 ms; a little of that is work of its own at every step."""
+    """ASTRA-sim's congestion-aware switch stores whole chunks. Its ring all-reduce of 1 GiB over 8
+    ranks, 50 GiB/s and 500 ns, takes 70.042197 ms; a little of that is work of its own at every
+    step."""
     topology = shapes.star(8, bandwidth=50 * 2.0**30, latency=500e-9)
     makespan = stored(find("ring").build(8, 2.0**30), topology, engine).makespan
     assert makespan == pytest.approx(14 * 2 * (500e-9 + 2.0**27 / (50 * 2.0**30)), rel=1e-12)
@@ -72,7 +79,8 @@ def test_the_ring_of_another_simulator(engine: Engine) -> None:
 
 
 def test_messages_follow_each_other_from_store_to_store(engine: Engine) -> None:
-    # 4 s on the first wire and 1 s of latency, 2 s on the second: the second is never busy when the next one comes.
+    # 4 s on the first wire and 1 s of latency, 2 s on the second: the second is never busy when the
+    # next one comes.
     timeline = stored(messages(8.0, 8.0, 8.0), route_of(Wire(2, 1), Wire(4, 1)), engine)
     assert [starts(timeline, i) for i in range(3)] == [[0, 5], [4, 9], [8, 13]]
     assert timeline.finish.tolist() == [8, 12, 16]
@@ -88,7 +96,8 @@ def test_messages_queue_before_a_slow_wire(engine: Engine) -> None:
 
 
 def test_a_switch_serves_who_is_there_in_full_first(engine: Engine) -> None:
-    # Both heads would be at the switch at 0; the short message is there in full at 2, the long one at 8.
+    # Both heads would be at the switch at 0; the short message is there in full at 2, the long one
+    # at 8.
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(1, 0, nbytes=8.0)
     schedule.signal(2, 0, nbytes=2.0)
@@ -146,11 +155,15 @@ def test_time_from_store_to_store_is_time_on_the_wire() -> None:
 
 
 def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
-    return random_schedule(random, ranks, DYADIC_SCHEDULE), random_machine(random, ranks, DYADIC_MACHINE)
+    return random_schedule(random, ranks, DYADIC_SCHEDULE), random_machine(
+        random, ranks, DYADIC_MACHINE
+    )
 
 
 @given(exact_wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
-def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: int, engine: Any) -> None:
+def test_alone_a_message_takes_the_sum_over_its_links(
+    route: list[Wire], size: int, engine: Any
+) -> None:
     expected = sum(wire.gap + size / wire.bandwidth + wire.latency for wire in route)
     assert stored(messages(float(size)), route_of(*route), engine).makespan == expected
 
@@ -158,7 +171,10 @@ def test_alone_a_message_takes_the_sum_over_its_links(route: list[Wire], size: i
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
 def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: int) -> None:
     schedule, topology = drawn(random, ranks)
-    reference, compiled = stored(schedule, topology, "reference"), stored(schedule, topology, "compiled")
+    reference, compiled = (
+        stored(schedule, topology, "reference"),
+        stored(schedule, topology, "compiled"),
+    )
     assert reference.ready.tolist() == compiled.ready.tolist()
     assert reference.finish.tolist() == compiled.finish.tolist()
     assert reference.node_start.tolist() == compiled.node_start.tolist()
@@ -166,16 +182,25 @@ def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: in
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
-def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(random: Random, ranks: int) -> None:
+def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(
+    random: Random, ranks: int
+) -> None:
     timeline = stored(*drawn(random, ranks))
     operation, link, node = timeline.hops
     for row in range(1, len(operation)):
         if operation[row] == operation[row - 1]:
-            i, hop = int(operation[row]), int(node[row] - timeline.routed.node_indptr[operation[row]])
+            i, hop = (
+                int(operation[row]),
+                int(node[row] - timeline.routed.node_indptr[operation[row]]),
+            )
             sent = timeline.node_start[node[row - 1]] + timeline.crossing(i, hop - 1)[1]
             there = sent + timeline.routed.topology.latency[link[row - 1]]
             queued = timeline.node_cause[node[row]] >= 0
-            assert timeline.node_start[node[row]] > there if queued else timeline.node_start[node[row]] == there
+            assert (
+                timeline.node_start[node[row]] > there
+                if queued
+                else timeline.node_start[node[row]] == there
+            )
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))

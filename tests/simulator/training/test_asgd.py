@@ -1,4 +1,5 @@
-"""Asynchronous SGD by hand: what the servers hold, workers that fail or stop, and where the server is."""
+"""Asynchronous SGD by hand: what the servers hold, workers that fail or stop, and where the server
+is."""
 
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ from topologies.errors import InputError
 
 
 def test_two_workers_by_hand() -> None:
-    """One byte at 1 B/s: a pull and a push take 1 s each, an update 1 s. The second pull waits for the first, and from
-    then on worker 1 is a second behind.
+    """One byte at 1 B/s: a pull and a push take 1 s each, an update 1 s. The second pull waits for
+    the first, and from then on worker 1 is a second behind.
 
     worker 0: pull 0-1, forward and backward 1-4, push 4-5, update 5-6, pull 6-7, ... update 11-12
     worker 1: pull 1-2, forward and backward 2-5, push 5-6, update 6-7, pull 7-8, ... update 12-13
@@ -34,20 +35,23 @@ def test_two_workers_by_hand() -> None:
     assert plan.updates.worker.tolist() == [0, 1, 0, 1]
     assert timeline.start[plan.updates.pulled].tolist() == [0, 1, 6, 7]
     assert found.staleness.tolist() == [0, 1, 1, 1]
-    # Worker 0 is the first to be done, after 12 s and 3 updates: two updates take 8 s on average, the first two 7 s.
+    # Worker 0 is the first to be done, after 12 s and 3 updates: two updates take 8 s on average,
+    # the first two 7 s.
     assert found.window.end == 12
     assert found.samples_per_s == pytest.approx(3 * 8 / 12)
     assert found.step == pytest.approx(8)
     assert found.steps.tolist() == [7]
     assert found.computing.tolist() == [6, 6]
     assert found.bubbles.total == pytest.approx([6, 6])
-    # Worker 0 asks at 0 and has the parameters at 1; pushes from 4 on and has them again at 7; pushes 10-11.
+    # Worker 0 asks at 0 and has the parameters at 1; pushes from 4 on and has them again at 7;
+    # pushes 10-11.
     assert found.exposed.tolist() == [1 + 3 + 1, 2 + 3 + 1]
     assert found.hidden.tolist() == [0, 0]
 
 
 def test_latency_of_a_request_is_paid_once() -> None:
-    """Later ones travel with a push: a cycle is pull, computing, push and update, and 2α for each transfer."""
+    """Later ones travel with a push: a cycle is pull, computing, push and update, and 2α for each
+    transfer."""
     _, timeline, _ = ran(ASGD(update=1.0), 1, 4, 1.0, 0.125)
     assert timeline.makespan == 0.25 + 4 * (1.25 + CYCLE + 1.25 + 1)
 
@@ -56,8 +60,8 @@ def test_latency_of_a_request_is_paid_once() -> None:
 
 
 def by_effect(plan: Plan, timeline: Timeline) -> npt.NDArray[np.int32]:
-    """Operations in the order in which they take effect, ties by number: a pull reads when it starts, all others are
-    there when they are finished."""
+    """Operations in the order in which they take effect, ties by number: a pull reads when it
+    starts, all others are there when they are finished."""
     when = np.where(is_pull(plan), timeline.start, timeline.finish)
     return np.argsort(when, kind="stable").astype(np.int32)
 
@@ -73,7 +77,9 @@ def is_application(plan: Plan) -> npt.NDArray[np.bool_]:
     return np.asarray((schedule.kind == TRANSFER) & (schedule.target == schedule.slots - 1))
 
 
-@given(STRATEGIES, st.integers(1, 4), st.integers(2, 4), st.sampled_from([1.0, 7.0, FREE]), CONDITIONS)
+@given(
+    STRATEGIES, st.integers(1, 4), st.integers(2, 4), st.sampled_from([1.0, 7.0, FREE]), CONDITIONS
+)
 def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     strategy: ASGD, ranks: int, steps: int, bandwidth: float, how: dict[str, object]
 ) -> None:
@@ -111,11 +117,16 @@ def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     assert np.array_equal(data[:, weights], final)
 
 
-@pytest.mark.parametrize(("server", "pairs"), [("gpu", 4), ("cpu", 4), ("worker", 3), ("sharded", 3)])
+@pytest.mark.parametrize(
+    ("server", "pairs"), [("gpu", 4), ("cpu", 4), ("worker", 3), ("sharded", 3)]
+)
 def test_volume(server: str, pairs: int) -> None:
-    """Parameters and a gradient of half their size, a worker and update; nothing travels on a worker's own device."""
+    """Parameters and a gradient of half their size, a worker and update; nothing travels on a
+    worker's own device."""
     model = replace(MODEL, gradient_dtype="fp16")
-    assert planned(ASGD(server=server), 4, 5, model=model).schedule.volume == pytest.approx(5 * pairs * 1.5)
+    assert planned(ASGD(server=server), 4, 5, model=model).schedule.volume == pytest.approx(
+        5 * pairs * 1.5
+    )
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -124,10 +135,15 @@ def test_all_shares_are_waited_for(server: str) -> None:
     schedule, phases = plan.schedule, plan.schedule.phases
     of = {phase: schedule.phase == phases.index(phase) for phase in phases}
     shape = 5, schedule.buffer, 4
-    pulled, pushed = timeline.finish[is_pull(plan)].reshape(shape), timeline.start[of["push"]].reshape(shape)
+    pulled, pushed = (
+        timeline.finish[is_pull(plan)].reshape(shape),
+        timeline.start[of["push"]].reshape(shape),
+    )
     assert np.all(timeline.start[of["forward"]].reshape(5, 4) == pulled.max(axis=1))
     assert np.all(timeline.finish[of["backward"]].reshape(5, 4) <= pushed.min(axis=1))
-    assert np.all(applied(plan, timeline) == timeline.finish[is_application(plan)].reshape(shape).max(axis=1))
+    assert np.all(
+        applied(plan, timeline) == timeline.finish[is_application(plan)].reshape(shape).max(axis=1)
+    )
 
 
 # What goes wrong, and where the server is.
@@ -137,25 +153,34 @@ def test_all_shares_are_waited_for(server: str) -> None:
 def test_a_worker_that_fails_loses_its_cycle_and_holds_up_nobody(strategy: ASGD) -> None:
     slower = {0: 1.25, 1: 1.5}
     _, _, usual = undisturbed = ran(strategy, 3, 4, slower=slower)
-    _, _, found = failed = ran(strategy, 3, 4, slower=slower, failure=Failure(1, 2, restart=5.0, timeout=0.5))
+    _, _, found = failed = ran(
+        strategy, 3, 4, slower=slower, failure=Failure(1, 2, restart=5.0, timeout=0.5)
+    )
     before, after = applied(*undisturbed[:2]), applied(*failed[:2])
     assert np.array_equal(after[:, [0, 2]], before[:, [0, 2]])
     assert np.array_equal(after[:2, 1], before[:2, 1])
     assert after[2:, 1] == pytest.approx(before[2:, 1] + 1.5 * 1.0 + 5.5)
-    # Worker 2 is the first to be done, after 12 s: worker 1 restarts from 10.5 s on, when it would compute.
+    # Worker 2 is the first to be done, after 12 s: worker 1 restarts from 10.5 s on, when it would
+    # compute.
     assert found.window.end == usual.window.end == pytest.approx(12, rel=1e-5)
     assert found.restarting == pytest.approx([0, 1.5, 0], rel=1e-5)
     assert found.computing + found.restarting == pytest.approx(usual.computing, rel=1e-5)
 
 
 def test_a_bound_makes_all_wait_for_a_worker_that_fails() -> None:
-    plan, timeline, _ = ran(SSP(update=2.0**-20, bound=1), 3, 6, failure=Failure(1, 2, restart=50.0))
+    plan, timeline, _ = ran(
+        SSP(update=2.0**-20, bound=1), 3, 6, failure=Failure(1, 2, restart=50.0)
+    )
     times = applied(plan, timeline)
     assert times[3, 0] < 50 < times[2, 1] < times[4, 0]
 
 
 def test_a_worker_without_input_stops_and_holds_up_nobody() -> None:
-    for strategy in (ASGD(update=0.125), SSP(update=0.125, bound=0), ASGD(server="sharded", update=0.125)):
+    for strategy in (
+        ASGD(update=0.125),
+        SSP(update=0.125, bound=0),
+        ASGD(server="sharded", update=0.125),
+    ):
         plan, timeline, found = ran(strategy, 3, 4, batches={0: 0, 1: 2})
         assert plan.updates is not None
         assert np.bincount(plan.updates.worker, minlength=3).tolist() == [0, 2, 4]
@@ -184,7 +209,8 @@ def test_shares_are_updated_side_by_side() -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_shares_travel_side_by_side(ranks: int) -> None:
-    """All ports send and receive all the time: a pull or a push takes (p-1)/p V/β. Then the last share is updated."""
+    """All ports send and receive all the time: a pull or a push takes (p-1)/p V/β. Then the last
+    share is updated."""
     _, timeline, _ = ran(ASGD(server="sharded", update=0.5), ranks, 1, 1.0)
     assert timeline.makespan == pytest.approx(2 * (ranks - 1) / ranks + CYCLE + 0.5 / ranks)
 

@@ -1,4 +1,5 @@
-"""Updates per second of asynchronous SGD against closed forms of queueing, without the drain at the end."""
+"""Updates per second of asynchronous SGD against closed forms of queueing, without the drain at the
+end."""
 
 from dataclasses import replace
 from math import comb, exp, factorial, prod
@@ -20,14 +21,24 @@ from simulator.training.plan import Plan
 
 @pytest.mark.parametrize(
     ("update", "bandwidth"),
-    [(0.125, FREE), (0.5, FREE), (1.0, FREE), (3.0, FREE), (0.125, 4.0), (0.125, 1.0), (0.125, 0.5), (1.0, 2.0)],
+    [
+        (0.125, FREE),
+        (0.5, FREE),
+        (1.0, FREE),
+        (3.0, FREE),
+        (0.125, 4.0),
+        (0.125, 1.0),
+        (0.125, 0.5),
+        (1.0, 2.0),
+    ],
 )
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_constant_times(ranks: int, update: float, bandwidth: float) -> None:
-    """A closed loop of p workers through the server's out port, its lane and its in port, each first come, first
-    served: p / (sum of all times), or what the slowest of them can serve. With times that do not vary it is a timed
-    event graph, whose rate is exactly the least of these after a transient (Baccelli et al., Synchronization and
-    Linearity, 1992, theorem 3.23); of 100 updates a worker the transient is 3 at most."""
+    """A closed loop of p workers through the server's out port, its lane and its in port, each
+    first come, first served: p / (sum of all times), or what the slowest of them can serve. With
+    times that do not vary it is a timed event graph, whose rate is exactly the least of these after
+    a transient (Baccelli et al., Synchronization and Linearity, 1992, theorem 3.23); of 100 updates
+    a worker the transient is 3 at most."""
     transfer = 1 / bandwidth
     rate = min(ranks / (CYCLE + update + 2 * transfer), 1 / max(update, transfer))
     plan, timeline, found = ran(ASGD(update=update), ranks, 100, bandwidth)
@@ -43,30 +54,38 @@ def with_exponential_updates(plan: Plan, mean: float) -> Plan:
     drawn = np.random.default_rng(7).exponential(mean, len(schedule))
     return replace(
         plan,
-        schedule=replace(schedule, seconds=np.where(updates & (schedule.kind != TRANSFER), drawn, schedule.seconds)),
+        schedule=replace(
+            schedule,
+            seconds=np.where(updates & (schedule.kind != TRANSFER), drawn, schedule.seconds),
+        ),
     )
 
 
 def served(workers: int, think: float, update: float, *, constant: bool) -> float:
     """Updates per second of `workers` with exponential computing times of mean `think`.
 
-    Exponential updates: the machine repairman, M/M/1//N (Kleinrock, Queueing Systems I, 3.6), of which the server is
-    idle with the probability 1 / sum of N!/(N-n)! (S/C)^n. Constant ones: M/G/1//N (Takacs, Introduction to the Theory
-    of Queues, 1962, ch. 5), of which a busy period serves E = sum of (N-1 over n) prod (1/b(k/C) - 1), k = 1..n,
-    customers on average, b being the Laplace transform of the service, and an idle period lasts C / N.
+    Exponential updates: the machine repairman, M/M/1//N (Kleinrock, Queueing Systems I, 3.6), of
+    which the server is idle with the probability 1 / sum of N!/(N-n)! (S/C)^n. Constant ones:
+    M/G/1//N (Takacs, Introduction to the Theory of Queues, 1962, ch. 5), of which a busy period
+    serves E = sum of (N-1 over n) prod (1/b(k/C) - 1), k = 1..n, customers on average, b being the
+    Laplace transform of the service, and an idle period lasts C / N.
     """
     if constant:
         odds = [prod(exp(k * update / think) - 1 for k in range(1, n + 1)) for n in range(workers)]
         busy = sum(comb(workers - 1, n) * odds[n] for n in range(workers))
         return busy / (busy * update + think / workers)
-    idle = 1 / sum(factorial(workers) / factorial(workers - n) * (update / think) ** n for n in range(workers + 1))
+    idle = 1 / sum(
+        factorial(workers) / factorial(workers - n) * (update / think) ** n
+        for n in range(workers + 1)
+    )
     return (1 - idle) / update
 
 
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize("update", [0.3, 1.0])
 def test_exponential_times(update: float, constant: bool) -> None:
-    """6 x 1500 updates: a mean of 9000 exponential times is within 1% (1 σ); the formulas differ by 4% at most."""
+    """6 x 1500 updates: a mean of 9000 exponential times is within 1% (1 σ); the formulas differ by
+    4% at most."""
     ranks = 6
     times = tuple(np.random.default_rng(3).exponential(1.0, 20000).tolist())
     plan = planned(ASGD(update=update), ranks, 1500, observed=times)
@@ -84,11 +103,18 @@ def test_the_formulas_agree_where_they_must() -> None:
         assert served(1, 3.0, update, constant=False) == pytest.approx(1 / (3 + update))
 
 
-@given(STRATEGIES, st.integers(1, 4), st.integers(1, 4), st.sampled_from([0.25, 1.0, 7.0, FREE]), CONDITIONS)
+@given(
+    STRATEGIES,
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from([0.25, 1.0, 7.0, FREE]),
+    CONDITIONS,
+)
 def test_what_is_counted_ends_with_the_first_worker_that_is_done(
     strategy: ASGD, ranks: int, steps: int, bandwidth: float, how: dict[str, object]
 ) -> None:
-    """Steps, samples and bubbles leave out the same drain. Computing, restarting and bubbles fill the rest."""
+    """Steps, samples and bubbles leave out the same drain. Computing, restarting and bubbles fill
+    the rest."""
     if steps == 1:
         how = {key: value for key, value in how.items() if key in ("sigma", "seed")}
     plan, timeline, found = ran(strategy, ranks, steps, bandwidth, **how)
@@ -97,7 +123,10 @@ def test_what_is_counted_ends_with_the_first_worker_that_is_done(
     assert found.step * found.samples_per_s == pytest.approx(ranks * MODEL.batch)
     assert found.steps.sum() <= end * (1 + 1e-9)
     busy = found.computing + found.restarting + found.bubbles.total
-    works = np.isin(np.arange(ranks), plan.schedule.rank[(plan.schedule.kind == COMPUTE) & (plan.schedule.lane == 0)])
+    works = np.isin(
+        np.arange(ranks),
+        plan.schedule.rank[(plan.schedule.kind == COMPUTE) & (plan.schedule.lane == 0)],
+    )
     assert busy == pytest.approx(np.where(works, end, 0.0))
     assert np.all(found.bubbles.seconds >= 0)
     if "batches" not in how:
@@ -108,7 +137,8 @@ def test_what_is_counted_ends_with_the_first_worker_that_is_done(
 
 
 def test_the_drain_of_a_slow_worker_is_left_out() -> None:
-    """The slow worker goes on alone for three quarters of the run, while the others have nothing left to do."""
+    """The slow worker goes on alone for three quarters of the run, while the others have nothing
+    left to do."""
     _, timeline, found = ran(ASGD(update=2.0**-10), 4, 40, slower={0: 4.0})
     assert timeline.makespan > 3.9 * found.window.end
     assert found.bubbles.total[1:].max() < 0.01 * found.window.end
@@ -116,7 +146,8 @@ def test_the_drain_of_a_slow_worker_is_left_out() -> None:
 
 
 def test_a_worker_that_has_computed_nothing_yet_is_idle_until_the_end() -> None:
-    """Two pulls of 8 s each: worker 0 is done at 8 + 3 + 8 + 1, before the second pull of a third worker is there."""
+    """Two pulls of 8 s each: worker 0 is done at 8 + 3 + 8 + 1, before the second pull of a third
+    worker is there."""
     slow = 0.125
     _, _, found = ran(ASGD(update=1.0), 4, 1, slow)
     assert found.window.end == 20

@@ -13,7 +13,12 @@ MiB = 2.0**20
 
 def model(*sizes: tuple[float, ...], registration: tuple[int, ...] = ()) -> Model:
     layers = [
-        Layer(f"layer{k}", 1.0, 2.0, tensors=tuple(Tensor(f"t{n}", size) for n, size in enumerate(tensors)))
+        Layer(
+            f"layer{k}",
+            1.0,
+            2.0,
+            tensors=tuple(Tensor(f"t{n}", size) for n, size in enumerate(tensors)),
+        )
         for k, tensors in enumerate(sizes)
     ]
     return Model("model", 1, tuple(layers), registration=registration)
@@ -36,7 +41,12 @@ def test_the_first_bucket_is_small_only_when_the_cap_is_the_default() -> None:
 
 
 def test_without_rebuilding_the_small_bucket_is_the_first_registered_and_comes_last() -> None:
-    assert [bucket.nbytes / MiB for bucket in initial(model(*[(MiB,)] * 60), DEFAULT)] == [9, 25, 25, 1]
+    assert [bucket.nbytes / MiB for bucket in initial(model(*[(MiB,)] * 60), DEFAULT)] == [
+        9,
+        25,
+        25,
+        1,
+    ]
 
 
 def test_buckets_follow_registration_only_without_rebuilding() -> None:
@@ -50,7 +60,13 @@ def test_a_cap_of_nothing_is_a_bucket_a_parameter() -> None:
 
 
 def test_rebuilt_buckets_follow_the_arrival_within_a_layer() -> None:
-    layer = Layer("norm", 1.0, 2.0, tensors=(Tensor("a", 1.0), Tensor("b", 2.0), Tensor("c", 4.0)), arrival=(0, 2, 1))
+    layer = Layer(
+        "norm",
+        1.0,
+        2.0,
+        tensors=(Tensor("a", 1.0), Tensor("b", 2.0), Tensor("c", 4.0)),
+        arrival=(0, 2, 1),
+    )
     profile = Model("model", 1, (layer,))
     assert [bucket.nbytes for bucket in rebuilt(profile, 0.0)] == [1.0, 4.0, 2.0]
     assert [bucket.nbytes for bucket in initial(profile, 0.0)] == [4.0, 2.0, 1.0]
@@ -75,16 +91,20 @@ def test_a_cap_is_nothing_or_more(cap: float) -> None:
         rebuilt(model((1.0,)), cap)
 
 
-sizes = st.lists(st.lists(st.integers(1, 1000).map(float), max_size=3).map(tuple), min_size=1, max_size=12).filter(
-    lambda layers: any(layers)
-)
+sizes = st.lists(
+    st.lists(st.integers(1, 1000).map(float), max_size=3).map(tuple), min_size=1, max_size=12
+).filter(lambda layers: any(layers))
 
 
 @given(sizes, st.integers(0, 3000).map(float), st.booleans())
-def test_buckets_hold_every_gradient_once(layers: list[tuple[float, ...]], cap: float, rebuilds: bool) -> None:
+def test_buckets_hold_every_gradient_once(
+    layers: list[tuple[float, ...]], cap: float, rebuilds: bool
+) -> None:
     profile = model(*layers)
     found = (rebuilt if rebuilds else initial)(profile, cap)
     assert sum(bucket.nbytes for bucket in found) == profile.gradients
-    assert {k for bucket in found for k in bucket.layers} == {k for k, tensors in enumerate(layers) if tensors}
+    assert {k for bucket in found for k in bucket.layers} == {
+        k for k, tensors in enumerate(layers) if tensors
+    }
     whole_ones = found[:-1] if rebuilds else found[1:]
     assert all(bucket.nbytes >= cap for bucket in whole_ones)

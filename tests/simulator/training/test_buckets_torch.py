@@ -1,4 +1,5 @@
-"""Our buckets are those of torch.nn.parallel.DistributedDataParallel, which says what its buckets are."""
+"""Our buckets are those of torch.nn.parallel.DistributedDataParallel, which says what its buckets
+are."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def stack(*widths: int) -> nn.Module:
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
-    """Parameters of its own between its layers, and layers whose gradients come in orders of their own."""
+    """Parameters of its own between its layers, and layers whose gradients come in orders of their
+    own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +77,9 @@ def convolutions() -> nn.Module:
         for inputs, outputs in ((3, 8), (8, 12), (12, 6))
         for part in (nn.Conv2d(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
     ]
-    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(6), nn.Linear(6, 5))
+    return nn.Sequential(
+        *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(6), nn.Linear(6, 5)
+    )
 
 
 def transformer() -> nn.Module:
@@ -83,7 +87,9 @@ def transformer() -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def buckets(module: nn.Module, inputs: Any, cap: float | None, **options: Any) -> tuple[list[float], list[float]]:
+def buckets(
+    module: nn.Module, inputs: Any, cap: float | None, **options: Any
+) -> tuple[list[float], list[float]]:
     """The sizes of torch's buckets in the first iteration, and after it if it rebuilds them."""
     trained = DistributedDataParallel(module, bucket_cap_mb=cap, **options)
     for _ in range(3):
@@ -134,7 +140,9 @@ def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -
 
 @pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("name", SMALL)
-def test_with_unused_parameters_to_find_they_stay_as_registered(name: str, cap: float | None) -> None:
+def test_with_unused_parameters_to_find_they_stay_as_registered(
+    name: str, cap: float | None
+) -> None:
     module, inputs = (make() for make in SMALL[name])
     first, then = buckets(module, inputs, cap, find_unused_parameters=True)
     assert first == bytes_of(initial(described(name), ours(cap)))
@@ -143,7 +151,8 @@ def test_with_unused_parameters_to_find_they_stay_as_registered(name: str, cap: 
 
 @pytest.mark.parametrize("find", [False, True])
 def test_the_default_is_a_first_bucket_of_one_and_others_of_25_mebibytes(find: bool) -> None:
-    """33 layers of 1 MiB and 2 KiB: the small bucket is launched first, or, of those as registered, last."""
+    """33 layers of 1 MiB and 2 KiB: the small bucket is launched first, or, of those as registered,
+    last."""
     module = nn.Sequential(nn.Linear(8, 512), *(nn.Linear(512, 512) for _ in range(33)))
     model = profile(deepcopy(module), torch.randn(1, 8), steps=1, warmup=0)
     first, then = buckets(module, torch.randn(1, 8), None, find_unused_parameters=find)

@@ -12,7 +12,9 @@ from topologies.shapes import full_mesh
 
 @pytest.mark.parametrize("small", ["rings", "nvls", "parameter_server_apart"])
 def test_small_messages_need_neither_a_machine_nor_a_server(small: str) -> None:
-    with pytest.raises(InputError, match=f"^small is '{small}': a plain all-reduce among the workers, like tree or"):
+    with pytest.raises(
+        InputError, match=f"^small is '{small}': a plain all-reduce among the workers, like tree or"
+    ):
         Communicator(full_mesh(4, bandwidth=1.0), 4, small=small)
 
 
@@ -23,7 +25,10 @@ def test_only_all_reduces_average_gradients() -> None:
 
 def test_large_and_small_messages_have_their_algorithms() -> None:
     made = Communicator(full_mesh(4, bandwidth=1.0), 4, "recursive_doubling", "naive")
-    for schedule, name in ((made.all_reduce(64.0), "recursive_doubling"), (made.small(8.0), "naive")):
+    for schedule, name in (
+        (made.all_reduce(64.0), "recursive_doubling"),
+        (made.small(8.0), "naive"),
+    ):
         semantics.check(schedule, ALL_REDUCE)
         assert schedule.volume == find(name).build(4, schedule.nbytes_total).volume
     assert (made.servers, made.switches, made.words) == (0, 0, ())

@@ -1,4 +1,5 @@
-"""DataParallel: closed forms of its parts, the interpreter that one thread has at a time, proofs."""
+"""DataParallel: closed forms of its parts, the interpreter that one thread has at a time,
+proofs."""
 
 from dataclasses import replace
 
@@ -14,7 +15,12 @@ from simulator.schedule import COMPUTE, TRANSFER
 from simulator.timeline import Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
-from simulator.training.data_parallel import INTERPRETER, DataParallel, chain_broadcast, chain_reduce
+from simulator.training.data_parallel import (
+    INTERPRETER,
+    DataParallel,
+    chain_broadcast,
+    chain_reduce,
+)
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure
@@ -27,7 +33,9 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 
 BETA = 1024.0
-LAYERS = tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=1024.0) for k in range(4))
+LAYERS = tuple(
+    Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=1024.0) for k in range(4)
+)
 MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
 SILENT = replace(MODEL, outputs=0.0)
 REPLICA, GRADIENTS = 20480.0, 16384.0
@@ -51,7 +59,9 @@ def planned(
     return strategy.plan(model, setting)
 
 
-def ran(strategy: DataParallel | DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
+def ran(
+    strategy: DataParallel | DDP, ranks: int, **options: object
+) -> tuple[Plan, Timeline, Measures]:
     plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
     timeline = train(plan, simulate)
     return plan, timeline, measure(plan, timeline)
@@ -77,19 +87,34 @@ def chained(ranks: int, nbytes: float, chains: int = 1) -> float:
 
 @pytest.mark.parametrize(
     ("shape", "ranks", "chains"),
-    [("star", 2, 1), ("star", 3, 1), ("star", 8, 1), ("full_mesh", 2, 1), ("full_mesh", 3, 2), ("ring", 6, 2)],
+    [
+        ("star", 2, 1),
+        ("star", 3, 1),
+        ("star", 8, 1),
+        ("full_mesh", 2, 1),
+        ("full_mesh", 3, 2),
+        ("ring", 6, 2),
+    ],
 )
 def test_a_step_is_the_sum_of_its_parts(shape: str, ranks: int, chains: int) -> None:
     scatter, replicate = (ranks - 1) * 512 / BETA, chained(ranks, REPLICA, chains)
     reduce = chained(ranks, GRADIENTS, chains)
     expected = scatter + replicate + MODEL.forward + MODEL.backward + reduce + MODEL.optimizer
-    assert step(unlocked(), ranks, topology=network(ranks, shape), model=SILENT) == pytest.approx(expected, rel=1e-12)
+    assert step(unlocked(), ranks, topology=network(ranks, shape), model=SILENT) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_scattered(ranks: int) -> None:
-    """Rank r has sent on its last chunk, and begins, r chunks after the first; the last sends nothing on."""
-    had = [512 * (ranks - 1) / BETA + (REPLICA / CHUNK + min(rank, ranks - 2)) * CHUNK / BETA for rank in range(ranks)]
+def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_scattered(
+    ranks: int,
+) -> None:
+    """Rank r has sent on its last chunk, and begins, r chunks after the first; the last sends
+    nothing on."""
+    had = [
+        512 * (ranks - 1) / BETA + (REPLICA / CHUNK + min(rank, ranks - 2)) * CHUNK / BETA
+        for rank in range(ranks)
+    ]
     gathered = had[0] + MODEL.forward
     for rank in range(1, ranks):
         gathered = max(gathered, had[rank] + MODEL.forward) + 256 / BETA
@@ -98,14 +123,16 @@ def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_sc
 
 
 def test_a_step_of_two_by_hand() -> None:
-    """Scatter 0.5, 20 KiB of replica 20, forward 1, gather and scatter 0.25 each, backward 2, 16 KiB of gradients 16,
-    optimizer 0.125: all but what is computed is exposed."""
+    """Scatter 0.5, 20 KiB of replica 20, forward 1, gather and scatter 0.25 each, backward 2, 16
+    KiB of gradients 16, optimizer 0.125: all but what is computed is exposed."""
     plan, timeline, found = ran(unlocked(), 2, steps=3)
     assert found.steps.tolist() == [40.125] * 3
     assert found.exposed.tolist() == pytest.approx([3 * 37.0] * 2)
     assert found.computing.tolist() == [3 * 3.125, 3 * 3.0]
     assert plan.samples.tolist() == [16] * 3
-    assert timeline.finish[plan.ends].tolist() == [[40.125 * k, 40.125 * k - 0.125] for k in (1, 2, 3)]
+    assert timeline.finish[plan.ends].tolist() == [
+        [40.125 * k, 40.125 * k - 0.125] for k in (1, 2, 3)
+    ]
     assert plan.words == ("a replica is 20KiB: 5 chunks, down 1 chain",)
 
 
@@ -116,7 +143,9 @@ def test_what_is_moved(topology: Topology) -> None:
 
 
 def test_inputs_that_are_there_are_not_scattered() -> None:
-    assert step(unlocked(), 4, model=SILENT) - step(unlocked(scatter=False), 4, model=SILENT) == pytest.approx(1.5)
+    assert step(unlocked(), 4, model=SILENT) - step(
+        unlocked(scatter=False), 4, model=SILENT
+    ) == pytest.approx(1.5)
 
 
 def test_chunks_are_no_larger_than_they_may_be() -> None:
@@ -131,10 +160,13 @@ def test_chunks_are_no_larger_than_they_may_be() -> None:
 
 @given(st.integers(1, 6), st.sampled_from([0.0, 2.0**-6, 2.0**-3, 0.25, 1.0]))
 def test_the_interpreter_launches_one_layer_after_the_other(ranks: int, launch: float) -> None:
-    """Layer l of rank r is launched when (lp + r + 1) launches are done; what follows it computes on from there."""
+    """Layer l of rank r is launched when (lp + r + 1) launches are done; what follows it computes
+    on from there."""
     strategy = DataParallel(launch=launch)
     forward = max(
-        (layer * ranks + rank + 1) * launch + (4 - layer) * 0.25 for layer in range(4) for rank in range(ranks)
+        (layer * ranks + rank + 1) * launch + (4 - layer) * 0.25
+        for layer in range(4)
+        for rank in range(ranks)
     )
     found = step(strategy, ranks, topology=network(ranks, bandwidth=FAST))
     assert found == pytest.approx(forward + MODEL.backward + MODEL.optimizer, rel=1e-9)
@@ -147,7 +179,9 @@ def test_threads_take_turns() -> None:
     launches = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == INTERPRETER))
     assert (schedule.rank[launches] == 0).all()
     assert timeline.start[launches].tolist() == [0.5 * turn for turn in range(12)]
-    assert [schedule.phases[schedule.phase[i]] for i in launches[::3]] == [f"launch fc{k}" for k in range(4)]
+    assert [schedule.phases[schedule.phase[i]] for i in launches[::3]] == [
+        f"launch fc{k}" for k in range(4)
+    ]
     assert plan.lanes[INTERPRETER] == "interpreter"
 
 
@@ -171,7 +205,9 @@ def test_one_device_computes_alone(launch: float) -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 @pytest.mark.parametrize("shape", ["star", "ring", "full_mesh", "dgx1"])
 @pytest.mark.parametrize("chunk", [CHUNK, 1e6])
-def test_a_step_adds_up_the_gradients_on_the_first_device(ranks: int, shape: str, chunk: float) -> None:
+def test_a_step_adds_up_the_gradients_on_the_first_device(
+    ranks: int, shape: str, chunk: float
+) -> None:
     topology = machine("dgx1").build(8) if shape == "dgx1" else network(ranks, shape)
     plan = planned(DataParallel(chunk=chunk), ranks, topology)
     semantics.check(plan.schedule, REDUCE)
@@ -191,7 +227,9 @@ def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
 
 @given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
 @settings(max_examples=30)
-def test_any_chains_broadcast_and_reduce(ranks: int, chains: int, chunks: int, random: object) -> None:
+def test_any_chains_broadcast_and_reduce(
+    ranks: int, chains: int, chunks: int, random: object
+) -> None:
     others = list(range(1, ranks))
     orders = np.array([[0, *(random.shuffle(others) or others)] for _ in range(chains)])  # type: ignore[attr-defined]
     semantics.check(chain_broadcast(orders, 64.0, chunks), BROADCAST)
@@ -201,7 +239,9 @@ def test_any_chains_broadcast_and_reduce(ranks: int, chains: int, chunks: int, r
 def test_a_missing_transfer_is_noticed() -> None:
     schedule = planned(unlocked(), 3).schedule
     lost = np.flatnonzero((schedule.kind == TRANSFER) & (schedule.reduces == 1))[0]
-    broken = replace(schedule, source=np.where(np.arange(len(schedule)) == lost, -1, schedule.source))
+    broken = replace(
+        schedule, source=np.where(np.arange(len(schedule)) == lost, -1, schedule.source)
+    )
     with pytest.raises(semantics.WrongResult):
         semantics.check(broken, REDUCE)
 
@@ -211,32 +251,51 @@ def test_a_missing_transfer_is_noticed() -> None:
 
 @given(
     st.integers(2, 7),
-    st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1), st.integers(1, 20)), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.floats(0.01, 1), st.floats(0.01, 1), st.integers(1, 20)),
+        min_size=1,
+        max_size=5,
+    ),
     st.sampled_from([1.0, 64.0, 4096.0]),
     st.sampled_from([0.0, 0.01]),
 )
 def test_ddp_is_never_slower(
     ranks: int, layers: list[tuple[float, float, int]], bandwidth: float, launch: float
 ) -> None:
-    """Of V bytes through ports of β, in and out: DDP has to all-reduce them in at most 2(p - 1)/p V/β more than it
-    computes, and DP broadcasts and reduces them in at least V/β each, with nothing to hide behind."""
+    """Of V bytes through ports of β, in and out: DDP has to all-reduce them in at most 2(p - 1)/p
+    V/β more than it computes, and DP broadcasts and reduces them in at least V/β each, with nothing
+    to hide behind."""
     model = Model(
         "random",
         1,
-        tuple(Layer(f"l{k}", f, b, tensors=(Tensor("w", 512.0 * n),)) for k, (f, b, n) in enumerate(layers)),
+        tuple(
+            Layer(f"l{k}", f, b, tensors=(Tensor("w", 512.0 * n),))
+            for k, (f, b, n) in enumerate(layers)
+        ),
     )
     star = network(ranks, bandwidth=bandwidth)
     dp = step(DataParallel(launch=launch, chunk=CHUNK), ranks, topology=star, model=model)
     ddp = step(DDP(bucket=2048.0), ranks, topology=star, model=model)
     assert dp >= model.compute + 2 * model.gradients / bandwidth * (1 - 1e-12)
-    assert ddp <= model.compute + 2 * (ranks - 1) / ranks * model.gradients / bandwidth * (1 + 1e-12)
+    assert ddp <= model.compute + 2 * (ranks - 1) / ranks * model.gradients / bandwidth * (
+        1 + 1e-12
+    )
 
 
-@given(st.integers(1, 6), st.floats(0, 0.5), st.sampled_from([0.0, 0.1]), st.sampled_from(["star", "ring"]))
+@given(
+    st.integers(1, 6),
+    st.floats(0, 0.5),
+    st.sampled_from([0.0, 0.1]),
+    st.sampled_from(["star", "ring"]),
+)
 @settings(max_examples=30)
 def test_nothing_is_hidden(ranks: int, sigma: float, launch: float, shape: str) -> None:
     _, timeline, found = ran(
-        DataParallel(launch=launch, chunk=CHUNK), ranks, topology=network(ranks, shape), steps=2, sigma=sigma
+        DataParallel(launch=launch, chunk=CHUNK),
+        ranks,
+        topology=network(ranks, shape),
+        steps=2,
+        sigma=sigma,
     )
     assert found.steps.sum() == pytest.approx(timeline.makespan)
     assert found.computing + found.bubbles.total == pytest.approx(np.full(ranks, timeline.makespan))
@@ -281,7 +340,9 @@ def test_a_device_without_input_launches_nothing() -> None:
     alone = step(DataParallel(launch=1.0), 1)
     assert alone == 4 + 0.25 + MODEL.backward + MODEL.optimizer
     fast = network(3, bandwidth=FAST)
-    assert step(DataParallel(launch=1.0), 3, topology=fast, batches={1: 0, 2: 0}) == pytest.approx(alone)
+    assert step(DataParallel(launch=1.0), 3, topology=fast, batches={1: 0, 2: 0}) == pytest.approx(
+        alone
+    )
 
 
 def test_every_device_holds_a_replica_and_the_first_the_optimizer_state() -> None:
@@ -291,7 +352,8 @@ def test_every_device_holds_a_replica_and_the_first_the_optimizer_state() -> Non
 
 
 def test_the_first_device_holds_the_outputs_of_the_others_until_its_backward_is_done() -> None:
-    """Wide outputs are the peak of the first device: those of 3 others, with 4 activations of 64 bytes, and no more."""
+    """Wide outputs are the peak of the first device: those of 3 others, with 4 activations of 64
+    bytes, and no more."""
     wide = replace(MODEL, outputs=1e6)
     plan, timeline, _ = ran(unlocked(), 4, model=wide, steps=2)
     found, without = (footprint(one, timeline) for one in (plan, replace(plan, stored=None)))

@@ -26,7 +26,10 @@ ONE_BUCKET = 1e12
 MODEL = Model(
     "model",
     8,
-    tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2) for k in range(4)),
+    tuple(
+        Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2)
+        for k in range(4)
+    ),
     optimizer=0.125,
 )
 GRADIENTS = 4 * 4096.0
@@ -45,8 +48,9 @@ def planned(
     steps: int = 1,
     **conditions: object,
 ) -> Plan:
-    setting = Setting(star(ranks) if topology is None else topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
-    return strategy.plan(model, setting)
+    machine = star(ranks) if topology is None else topology
+    how = Conditions(**conditions)  # type: ignore[arg-type]
+    return strategy.plan(model, Setting(machine, ranks, steps, how))
 
 
 def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
@@ -70,16 +74,24 @@ def test_one_bucket_is_all_reduced_after_the_backward(ranks: int, latency: float
     ring = 2 * (ranks - 1) / ranks * GRADIENTS / 1024 + 4 * (ranks - 1) * latency
     expected = MODEL.compute + ring
     for strategy in (quiet(bucket=ONE_BUCKET), quiet(bucket=ONE_BUCKET, overlap=False)):
-        assert step(strategy, ranks, topology=star(ranks, latency=latency)) == pytest.approx(expected, rel=1e-12)
+        assert step(strategy, ranks, topology=star(ranks, latency=latency)) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 def test_without_overlap_buckets_come_one_after_the_other_after_the_backward() -> None:
-    assert step(quiet(bucket=0.0, overlap=False), 4) == pytest.approx(MODEL.compute + 1.5 * GRADIENTS / 1024)
+    assert step(quiet(bucket=0.0, overlap=False), 4) == pytest.approx(
+        MODEL.compute + 1.5 * GRADIENTS / 1024
+    )
 
 
-@pytest.mark.parametrize("strategy", [quiet(bucket=0.0), quiet(bucket=ONE_BUCKET), quiet(streams=2), DDP()])
+@pytest.mark.parametrize(
+    "strategy", [quiet(bucket=0.0), quiet(bucket=ONE_BUCKET), quiet(streams=2), DDP()]
+)
 def test_infinite_bandwidth_hides_all(strategy: DDP) -> None:
-    assert step(strategy, 4, topology=star(4, bandwidth=1e18)) == pytest.approx(MODEL.compute, rel=1e-9)
+    assert step(strategy, 4, topology=star(4, bandwidth=1e18)) == pytest.approx(
+        MODEL.compute, rel=1e-9
+    )
 
 
 def test_all_but_the_last_bucket_hide_behind_the_backward() -> None:
@@ -104,7 +116,9 @@ def test_one_worker_computes_alone(algo: str) -> None:
     assert (plan.schedule.ranks, plan.schedule.volume) == (1, 0)
 
 
-@pytest.mark.parametrize("algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"])
+@pytest.mark.parametrize(
+    "algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"]
+)
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 @pytest.mark.parametrize("bucket", [0.0, 5000.0, ONE_BUCKET])
 def test_a_step_averages_the_gradients(algo: str, ranks: int, bucket: float) -> None:
@@ -125,7 +139,13 @@ def test_a_step_averages_the_gradients_through_a_server_and_in_switches() -> Non
     "strategy",
     [
         DDP(
-            sync_batch_norm=True, metric=True, prepare=0.1, find_unused=True, compress=True, accumulate=2, startup=True
+            sync_batch_norm=True,
+            metric=True,
+            prepare=0.1,
+            find_unused=True,
+            compress=True,
+            accumulate=2,
+            startup=True,
         ),
         DDP(bucket=0.0, startup=True, streams=3),
     ],
@@ -137,19 +157,27 @@ def test_a_step_averages_the_gradients_whatever_else_happens(strategy: DDP) -> N
 def test_a_missing_transfer_is_noticed() -> None:
     schedule = planned(DDP(), 3).schedule
     broken = replace(
-        schedule, source=np.where(np.arange(len(schedule)) == np.flatnonzero(schedule.remote)[-1], -1, schedule.source)
+        schedule,
+        source=np.where(
+            np.arange(len(schedule)) == np.flatnonzero(schedule.remote)[-1], -1, schedule.source
+        ),
     )
     with pytest.raises(semantics.WrongResult):
         semantics.check(broken, ALL_REDUCE)
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-def test_on_a_stream_a_rank_enters_a_collective_when_it_has_left_the_one_before(streams: int) -> None:
+def test_on_a_stream_a_rank_enters_a_collective_when_it_has_left_the_one_before(
+    streams: int,
+) -> None:
     plan, timeline, _ = ran(quiet(bucket=0.0, streams=streams), 4, sigma=0.3)
     for rank in range(4):
         for lane in range(1, 1 + streams):
             mine = (plan.spans.rank == rank) & (plan.spans.lane == lane)
-            entered, left = timeline.start[plan.spans.first[mine]], timeline.finish[plan.spans.last[mine]]
+            entered, left = (
+                timeline.start[plan.spans.first[mine]],
+                timeline.finish[plan.spans.last[mine]],
+            )
             assert len(entered) == 4 // streams
             assert np.all(entered[1:] >= left[:-1])
 
@@ -165,11 +193,17 @@ def test_buckets_are_launched_in_their_order() -> None:
 
 
 def test_unused_parameters_are_found_by_a_walk_a_parameter_before_the_backward() -> None:
-    """Four parameters; with accumulated batches the walk comes once, before the backward that is synchronised."""
+    """Four parameters; with accumulated batches the walk comes once, before the backward that is
+    synchronised."""
     fast = star(2, bandwidth=1e18)
     for accumulate in (1, 3):
         walked, free = (
-            step(quiet(find_unused=True, walk=walk, accumulate=accumulate), 2, topology=fast, slower={1: 2.0})
+            step(
+                quiet(find_unused=True, walk=walk, accumulate=accumulate),
+                2,
+                topology=fast,
+                slower={1: 2.0},
+            )
             for walk in (0.25, 0.0)
         )
         assert walked - free == pytest.approx(2.0 * 4 * 0.25)
@@ -198,7 +232,9 @@ def test_the_first_iteration_has_one_bucket_and_the_model_is_broadcast_before() 
 
 
 def test_buffers_are_broadcast_before_every_forward() -> None:
-    assert step(DDP(bucket=ONE_BUCKET), 2) - step(quiet(bucket=ONE_BUCKET), 2) == pytest.approx(64 / 1024)
+    assert step(DDP(bucket=ONE_BUCKET), 2) - step(quiet(bucket=ONE_BUCKET), 2) == pytest.approx(
+        64 / 1024
+    )
 
 
 def test_half_the_bytes_travel_under_compression() -> None:
@@ -221,10 +257,13 @@ def test_batch_norms_wait_for_each_other() -> None:
 
 
 def test_batch_norms_exchange_two_sums_a_channel_and_a_count() -> None:
-    # Forward: all ranks gather two sums a channel and a count. Backward: a tree all-reduces two sums a channel.
+    # Forward: all ranks gather two sums a channel and a count. Backward: a tree all-reduces two
+    # sums a channel.
     ranks, sums = 3, 2 * 2 * 4.0
     forward, backward = (ranks - 1) * ranks * (sums + 4), 2 * (ranks - 1) * sums
-    plain, synced = (planned(quiet(sync_batch_norm=sync), ranks).schedule.volume for sync in (False, True))
+    plain, synced = (
+        planned(quiet(sync_batch_norm=sync), ranks).schedule.volume for sync in (False, True)
+    )
     assert synced - plain == pytest.approx(4 * (forward + backward))
 
 
@@ -240,7 +279,9 @@ def test_ranks_tell_each_other_which_parameters_they_used() -> None:
 def test_a_metric_makes_the_next_step_wait() -> None:
     alpha = 2.0**-6
     wide = star(2, bandwidth=1e18, latency=alpha)
-    plain, waiting = (ran(quiet(metric=metric), 2, topology=wide, steps=3)[1].makespan for metric in (False, True))
+    plain, waiting = (
+        ran(quiet(metric=metric), 2, topology=wide, steps=3)[1].makespan for metric in (False, True)
+    )
     assert waiting - plain == pytest.approx(3 * 4 * alpha)
 
 
@@ -255,16 +296,24 @@ def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
     plan, timeline, _ = ran(quiet(prepare=3.0, streams=2), 3, steps=2, slower={1: 2.0})
     schedule = plan.schedule
     names = np.array(schedule.phases)[schedule.phase]
-    prepared, optimized = np.flatnonzero(names == "prepare data"), np.flatnonzero(names == "optimizer")
+    prepared, optimized = (
+        np.flatnonzero(names == "prepare data"),
+        np.flatnonzero(names == "optimizer"),
+    )
     assert schedule.rank[prepared].tolist() == [0, 0]
     assert {plan.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
-    assert timeline.start[prepared].tolist() == [0, timeline.finish[optimized[schedule.rank[optimized] == 0][0]]]
+    assert timeline.start[prepared].tolist() == [
+        0,
+        timeline.finish[optimized[schedule.rank[optimized] == 0][0]],
+    ]
     barriers = plan.spans.first[names[plan.spans.first] == "barrier"]
     assert timeline.ready[barriers[:3]].tolist() == [3, 0, 0]
 
 
 def test_all_wait_for_a_straggler() -> None:
-    _, _, found = ran(quiet(bucket=ONE_BUCKET), 4, topology=star(4, bandwidth=1e18), slower={2: 2.0})
+    _, _, found = ran(
+        quiet(bucket=ONE_BUCKET), 4, topology=star(4, bandwidth=1e18), slower={2: 2.0}
+    )
     assert found.step == pytest.approx(2 * MODEL.compute)
     assert found.bubbles.total.tolist() == pytest.approx([MODEL.compute] * 2 + [0.0, MODEL.compute])
 
@@ -296,7 +345,9 @@ def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
 def test_a_repeated_step_keeps_its_number() -> None:
     failure = Failure(1, 3, restart=40.0, checkpoint=2)
     assert planned(quiet(), 2, steps=5, failure=failure).numbers.tolist() == [0, 1, 2, 3, 2, 3, 4]
-    assert planned(quiet(startup=True), 2, steps=3, failure=Failure(1, 0, 1.0)).numbers.tolist() == [0, 1, 1, 2, 3]
+    assert planned(
+        quiet(startup=True), 2, steps=3, failure=Failure(1, 0, 1.0)
+    ).numbers.tolist() == [0, 1, 1, 2, 3]
 
 
 @given(
@@ -307,7 +358,9 @@ def test_a_repeated_step_keeps_its_number() -> None:
     st.floats(0, 0.5),
     st.booleans(),
 )
-def test_laws_of_every_step(ranks: int, bucket: float, algo: str, streams: int, sigma: float, overlap: bool) -> None:
+def test_laws_of_every_step(
+    ranks: int, bucket: float, algo: str, streams: int, sigma: float, overlap: bool
+) -> None:
     strategy = quiet(bucket=bucket, algo=algo, streams=streams, overlap=overlap)
     _, timeline, found = ran(strategy, ranks, steps=2, sigma=sigma)
     span = timeline.makespan
@@ -331,7 +384,10 @@ def test_the_first_iteration_has_noise_and_input_of_its_own() -> None:
 def test_the_first_iteration_has_the_later_buckets_if_they_are_never_rebuilt() -> None:
     kept = planned(quiet(startup=True, find_unused=True, bucket=0.0), 2)
     names = [name for name in kept.schedule.phases if name.startswith("all-reduce bucket")]
-    entered = [kept.schedule.phases[kept.schedule.phase[op]] for op in kept.spans.first[kept.spans.rank == 0]]
+    entered = [
+        kept.schedule.phases[kept.schedule.phase[op]]
+        for op in kept.spans.first[kept.spans.rank == 0]
+    ]
     assert [entered.count(name) for name in names] == [2] * 4
 
 
@@ -345,12 +401,18 @@ def test_others_wait_for_the_one_that_fails_and_not_for_a_slow_one() -> None:
 def test_the_buckets_are_described() -> None:
     assert planned(quiet(bucket=ONE_BUCKET), 2).words[0] == "1 bucket of 16KiB"
     assert planned(quiet(bucket=6000.0), 2).words[0] == "2 buckets of 8KiB to 8KiB"
-    assert planned(quiet(bucket=0.0), 2, model=uneven_model()).words[0] == "2 buckets of 1KiB to 4KiB"
+    assert (
+        planned(quiet(bucket=0.0), 2, model=uneven_model()).words[0] == "2 buckets of 1KiB to 4KiB"
+    )
 
 
 def uneven_model() -> Model:
     """A layer of 1 KiB and a layer of 4 KiB."""
-    return Model("uneven", 8, tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 1024.0 * k),)) for k in (1, 4)))
+    return Model(
+        "uneven",
+        8,
+        tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 1024.0 * k),)) for k in (1, 4)),
+    )
 
 
 def test_somebody_has_input_for_every_step() -> None:
@@ -362,7 +424,10 @@ def test_a_step_has_at_most_1024_batches_and_64_streams() -> None:
     most = DDP(accumulate=1024, streams=64)
     assert (most.accumulate, most.streams) == (1024, 64)
     for accumulate, streams in ((1025, 1), (1, 65), (0, 1), (1, 0)):
-        with pytest.raises(InputError, match=f"^ddp: accumulate={accumulate}, streams={streams}: 1 to 1024 batches, 1"):
+        with pytest.raises(
+            InputError,
+            match=f"^ddp: accumulate={accumulate}, streams={streams}: 1 to 1024 batches, 1",
+        ):
             DDP(accumulate=accumulate, streams=streams)
 
 
@@ -373,7 +438,9 @@ def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_needlessly(compress: bool) -> None:
+def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_needlessly(
+    compress: bool,
+) -> None:
     plain, more = (
         footprint(*ran(quiet(compress=compress), 3, model=model)[:2])
         for model in (replace(MODEL, layers=bare(), state=0.0), replace(MODEL, state=2.0))

@@ -16,14 +16,19 @@ from simulator.training.plan import Setting
 from topologies.catalogue import Figures, find
 
 MODEL = Model(
-    "m", 1, tuple(Layer(f"l{k}", 1.0, 2.0, 100.0 * (k + 1), (Tensor("w", 1000.0),)) for k in range(3)), state=2.0
+    "m",
+    1,
+    tuple(Layer(f"l{k}", 1.0, 2.0, 100.0 * (k + 1), (Tensor("w", 1000.0),)) for k in range(3)),
+    state=2.0,
 )
 REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
 
 
 def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
     topology = find("star").build(max(2, ranks), 0, Figures(bandwidth=bandwidth, latency=0.0))
-    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(MODEL, Setting(topology, ranks))
+    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
+        MODEL, Setting(topology, ranks)
+    )
     timeline = simulate(plan.schedule, plan.topology)
     return footprint(plan, timeline), timeline.makespan
 
@@ -59,14 +64,19 @@ def test_the_memory_of_each_rank_is_followed_over_time() -> None:
         times, nbytes = found.of(rank)
         assert times[0] == 0
         assert nbytes.max() == found.peaks[rank]
-        at = [nbytes[np.searchsorted(times, t, side="right") - 1] for t in (0.5, 1.5, 2.5, 3.5, makespan)]
+        at = [
+            nbytes[np.searchsorted(times, t, side="right") - 1]
+            for t in (0.5, 1.5, 2.5, 3.5, makespan)
+        ]
         assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 0])
 
 
 def test_a_restart_lets_go_of_the_activations() -> None:
     topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
     failing = Conditions(failure=Failure(0, 0, restart=1.0))
-    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(MODEL, Setting(topology, 2, 1, failing))
+    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
+        MODEL, Setting(topology, 2, 1, failing)
+    )
     assert footprint(plan, simulate(plan.schedule, plan.topology)).peak == held(2)[0].peak
 
 
@@ -76,7 +86,9 @@ def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
     assert not DDP().gradient_as_bucket_view
     found = []
     for view in (False, True):
-        plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=view).plan(MODEL, Setting(topology, 4))
+        plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=view).plan(
+            MODEL, Setting(topology, 4)
+        )
         found.append(footprint(plan, simulate(plan.schedule, plan.topology)))
     assert (found[0].peaks - found[1].peaks).tolist() == [GRADIENTS] * 4
     assert found[0].redundant.max() - found[1].redundant.max() == 4 * GRADIENTS
@@ -85,16 +97,27 @@ def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
 def test_compressed_gradients_may_be_held_twice_as_well() -> None:
     topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
     plan = DDP(algo="tree", bucket=1e9, compress=True).plan(MODEL, Setting(topology, 2))
-    assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (REPLICA + 2.5 * GRADIENTS)
+    assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (
+        REPLICA + 2.5 * GRADIENTS
+    )
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> None:
-    model = replace(MODEL, layers=tuple(replace(layer, buffers=10.0) for layer in MODEL.layers), memory_bandwidth=1e9)
+    model = replace(
+        MODEL,
+        layers=tuple(replace(layer, buffers=10.0) for layer in MODEL.layers),
+        memory_bandwidth=1e9,
+    )
     strategy = ASGD(server=server)
     topology = find("star").build(2, strategy.servers(2), Figures(bandwidth=1e18, latency=0.0))
     held = strategy.plan(model, Setting(topology, 2)).held
     assert held is not None
-    state = {"gpu": [0, 0, 6000], "cpu": [0, 0, 6000], "worker": [6000, 0], "sharded": [3000, 3000]}[server]
+    state = {
+        "gpu": [0, 0, 6000],
+        "cpu": [0, 0, 6000],
+        "worker": [6000, 0],
+        "sharded": [3000, 3000],
+    }[server]
     assert held.ranks.tolist() == [nbytes + 30 * (rank < 2) for rank, nbytes in enumerate(state)]
     assert held.distinct == 6000 + 30

@@ -21,7 +21,10 @@ from topologies.errors import InputError
 MODEL = Model(
     "model",
     8,
-    (Layer("a", 0.25, 0.5, tensors=(Tensor("w", 512.0),)), Layer("b", 0.5, 1.0, tensors=(Tensor("w", 512.0),))),
+    (
+        Layer("a", 0.25, 0.5, tensors=(Tensor("w", 512.0),)),
+        Layer("b", 0.5, 1.0, tensors=(Tensor("w", 512.0),)),
+    ),
     gradient_dtype="fp16",
     optimizer=0.125,
 )
@@ -29,7 +32,9 @@ BANDWIDTH, LATENCY = 1024.0, 2.0**-10
 
 
 def planned(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> Plan:
-    topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(BANDWIDTH, LATENCY))
+    topology = machine("star").build(
+        max(ranks, 2), strategy.servers(ranks), Figures(BANDWIDTH, LATENCY)
+    )
     return strategy.plan(MODEL, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
 
 
@@ -81,11 +86,13 @@ def test_without_a_last_average_workers_would_differ() -> None:
 
 
 def test_local_steps_average_out_noise() -> None:
-    """The slowest of 8 workers is waited for every 10 steps instead of in each. Where messages take no time, that is
-    the sum over rounds of the slowest sum of a round."""
+    """The slowest of 8 workers is waited for every 10 steps instead of in each. Where messages take
+    no time, that is the sum over rounds of the slowest sum of a round."""
     factors = Conditions(sigma=0.5).factors(20, 8)
     compute = MODEL.compute * factors
-    expected = {every: compute.reshape(-1, every, 8).sum(axis=1).max(axis=1).sum() for every in (1, 10)}
+    expected = {
+        every: compute.reshape(-1, every, 8).sum(axis=1).max(axis=1).sum() for every in (1, 10)
+    }
     for every, seconds in expected.items():
         schedule = planned(LocalSGD(every=every), 8, 20, sigma=0.5).schedule
         timeline = simulate(schedule, machine("star").build(8, 0, Figures(1e30, 0.0)))
@@ -94,8 +101,8 @@ def test_local_steps_average_out_noise() -> None:
 
 
 def test_a_failure_goes_back_to_the_checkpoint() -> None:
-    """Steps 0 to 3 of which 3 fails after its forward, from the checkpoint before 2 on: 2 and 3 come again. Averages
-    come after 1, and after 3 when it comes again."""
+    """Steps 0 to 3 of which 3 fails after its forward, from the checkpoint before 2 on: 2 and 3
+    come again. Averages come after 1, and after 3 when it comes again."""
     failure = Failure(1, 3, restart=5.0, timeout=0.5, checkpoint=2)
     plan, timeline = ran(LocalSGD(every=2), 3, 4, failure=failure)
     assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1]

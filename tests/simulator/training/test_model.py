@@ -13,7 +13,12 @@ LAYER = Layer("fc", 1.0, 2.0, 10.0, (Tensor("weight", 400.0), Tensor("bias", 4.0
 def test_a_model_adds_up_its_layers() -> None:
     model = Model("m", 4, (LAYER, Layer("relu", 0.5, 0.25, 5.0)), optimizer=0.125)
     assert (model.forward, model.backward, model.compute) == (1.5, 2.25, 3.875)
-    assert (model.parameters, model.gradients, model.buffers, model.activations) == (404.0, 404.0, 8.0, 15.0)
+    assert (model.parameters, model.gradients, model.buffers, model.activations) == (
+        404.0,
+        404.0,
+        8.0,
+        15.0,
+    )
     assert model.registered == (0, 1)
 
 
@@ -26,7 +31,10 @@ def test_gradients_travel_in_their_own_type() -> None:
     [
         ({"layers": ()}, "m has no layers"),
         ({"layers": (Layer("relu", 1.0, 1.0),)}, "m has no gradients"),
-        ({"layers": (Layer("fc", -1.0, 1.0, tensors=LAYER.tensors),)}, "layer fc of m has forward = -1.0"),
+        (
+            {"layers": (Layer("fc", -1.0, 1.0, tensors=LAYER.tensors),)},
+            "layer fc of m has forward = -1.0",
+        ),
         ({"layers": (Layer("fc", 1.0, float("nan"), tensors=LAYER.tensors),)}, "backward = nan"),
         ({"layers": (Layer("fc", 1.0, 1.0, tensors=(Tensor("w", -4.0),)),)}, "w = -4.0"),
         ({"batch": 0}, "a batch of 0"),
@@ -42,7 +50,9 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> 
 
 
 def test_ranks_may_have_times_of_their_own() -> None:
-    layer = Layer("a", 2.0, 4.0, tensors=(Tensor("w", 4.0),), forwards=(1.0, 3.0), backwards=(4.0, 4.0))
+    layer = Layer(
+        "a", 2.0, 4.0, tensors=(Tensor("w", 4.0),), forwards=(1.0, 3.0), backwards=(4.0, 4.0)
+    )
     model = Model("m", 1, (layer, replace(layer, name="b")), optimizer=1.0, optimizers=(1.0, 1.0))
     assert model.ranks == 2
     assert model.forward_of(2).tolist() == [2.0, 6.0]
@@ -53,5 +63,7 @@ def test_ranks_may_have_times_of_their_own() -> None:
     for change in ({"backwards": ()}, {"forwards": (1.0,)}, {"backwards": (1.0, -1.0)}):
         with pytest.raises(InputError, match="layer b of m"):
             replace(model, layers=(layer, replace(layer, name="b", **change)))
-    with pytest.raises(InputError, match="model m has optimizers of 1 ranks, and the first layer of 2"):
+    with pytest.raises(
+        InputError, match="model m has optimizers of 1 ranks, and the first layer of 2"
+    ):
         replace(model, optimizers=(1.0,))

@@ -12,7 +12,9 @@ from simulator.training.run import train
 from topologies.catalogue import Figures, find
 from topologies.errors import InputError
 
-MODEL = Model("m", 1, tuple(Layer(f"l{k}", 1.0, 2.0, tensors=(Tensor("w", 1024.0),)) for k in range(3)))
+MODEL = Model(
+    "m", 1, tuple(Layer(f"l{k}", 1.0, 2.0, tensors=(Tensor("w", 1024.0),)) for k in range(3))
+)
 
 
 def steps(slowdown: float, bandwidth: float = 1024.0) -> np.ndarray:
@@ -22,8 +24,9 @@ def steps(slowdown: float, bandwidth: float = 1024.0) -> np.ndarray:
 
 
 def test_a_computation_is_slower_while_its_rank_communicates() -> None:
-    """Backwards of 2 s; buckets of 1 s from 5 s on: half of the second and of the third backward goes half as fast...
-    as long as the bucket is on its way: 1 s in which 1 / 1.5 s of work is done."""
+    """Backwards of 2 s; buckets of 1 s from 5 s on: half of the second and of the third backward
+    goes half as fast... as long as the bucket is on its way: 1 s in which 1 / 1.5 s of work is
+    done."""
     lost = 1 - 1 / 1.5
     assert steps(0.5).tolist() == pytest.approx([9 + 2 * lost] * 2)
 

@@ -22,7 +22,10 @@ from topologies.catalogue import Figures
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 
-LAYERS = tuple(Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2) for k in range(4))
+LAYERS = tuple(
+    Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2)
+    for k in range(4)
+)
 MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
 
 
@@ -61,12 +64,16 @@ def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) ->
     ids=repr,
 )
 @pytest.mark.parametrize(("ranks", "steps"), [(2, 1), (4, 4), (7, 3)])
-def test_the_size_of_a_run_is_known_before_it_is_built(strategy: Strategy, ranks: int, steps: int) -> None:
+def test_the_size_of_a_run_is_known_before_it_is_built(
+    strategy: Strategy, ranks: int, steps: int
+) -> None:
     plan, size = planned(strategy, ranks, steps)
     assert size.once + size.step * steps == pytest.approx(len(plan.schedule), rel=0.02, abs=2)
 
 
-@pytest.mark.parametrize("strategy", [DDP(), DDP(prepare=0.1), DDP(prepare=0.1, find_unused=True)], ids=repr)
+@pytest.mark.parametrize(
+    "strategy", [DDP(), DDP(prepare=0.1), DDP(prepare=0.1, find_unused=True)], ids=repr
+)
 def test_the_size_of_a_step_that_prepares_data_is_exact(strategy: Strategy) -> None:
     plan, size = planned(strategy, 4, 3)
     assert size.once + size.step * 3 == len(plan.schedule)
@@ -88,7 +95,9 @@ def test_estimates_are_no_more_than_what_is_built(ranks: int) -> None:
                 assert least == built if exact else least <= built, name
 
 
-@pytest.mark.parametrize(("name", "topology", "ranks"), [("rings", "dgx1", 8), ("nvls", "hgx_h100:nodes=2", 16)])
+@pytest.mark.parametrize(
+    ("name", "topology", "ranks"), [("rings", "dgx1", 8), ("nvls", "hgx_h100:nodes=2", 16)]
+)
 def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks: int) -> None:
     built = machine(topology).build(ranks)
     algorithm = algorithms()[name]
@@ -101,11 +110,16 @@ def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks
 
 
 def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
-    with pytest.raises(InputError, match=r"^100 steps have 2e\+07 operations, a run at most 16777216: take 83 steps$"):
+    with pytest.raises(
+        InputError,
+        match=r"^100 steps have 2e\+07 operations, a run at most 16777216: take 83 steps$",
+    ):
         check_size(Size(2e5), 100)
     with pytest.raises(InputError, match="take 80 steps"):
         check_size(Size(2e5, 1e5), 100, repeated=3)
-    with pytest.raises(InputError, match=r"^a step has 2e\+07 operations, a run at most 16777216: take fewer ranks"):
+    with pytest.raises(
+        InputError, match=r"^a step has 2e\+07 operations, a run at most 16777216: take fewer ranks"
+    ):
         check_size(Size(2e7), 1)
     with pytest.raises(InputError, match=r"take 1 step$"):
         check_size(Size(1e7), 2)

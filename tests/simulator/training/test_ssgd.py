@@ -1,4 +1,5 @@
-"""Synchronous SGD with a parameter server: steps by hand, closed forms on a star, and its options."""
+"""Synchronous SGD with a parameter server: steps by hand, closed forms on a star, and its
+options."""
 
 from dataclasses import fields, replace
 from math import inf
@@ -19,12 +20,14 @@ from topologies.errors import InputError
 
 
 def test_a_serial_step_with_a_server_apart() -> None:
-    # p = 2, G = P = 16 B at 2 B/s: 6 s of computing; two pushes of 8 s into one port; the update takes 1 s; two pulls
-    # of 8 s and two batches of 1.5 s leave one port.
+    # p = 2, G = P = 16 B at 2 B/s: 6 s of computing; two pushes of 8 s into one port; the update
+    # takes 1 s; two pulls of 8 s and two batches of 1.5 s leave one port.
     plan = planned(SSGD("gpu", update=1.0), 2)
     timeline, schedule = run(plan), plan.schedule
     ends = {
-        schedule.phases[phase]: timeline.finish[(schedule.phase == phase) & schedule.remote].tolist()
+        schedule.phases[phase]: timeline.finish[
+            (schedule.phase == phase) & schedule.remote
+        ].tolist()
         for phase in np.unique(schedule.phase[schedule.remote])
     }
     assert ends == {"push model": [14, 22], "pull model": [31, 39], "scatter": [40.5, 42]}
@@ -33,8 +36,9 @@ def test_a_serial_step_with_a_server_apart() -> None:
 
 
 def test_a_pipelined_step_with_a_server_apart() -> None:
-    # p = 1: "out" (4 B, 2 s) is there at 3.5 s, pushed by 5.5 s, updated in 0.25 s of 1 s, pulled by 7.75 s. "in"
-    # (12 B) is there at 6 s, pushed by 12 s, updated by 12.75 s, pulled by 18.75 s. The batch was sent meanwhile.
+    # p = 1: "out" (4 B, 2 s) is there at 3.5 s, pushed by 5.5 s, updated in 0.25 s of 1 s, pulled
+    # by 7.75 s. "in" (12 B) is there at 6 s, pushed by 12 s, updated by 12.75 s, pulled by 18.75 s.
+    # The batch was sent meanwhile.
     plan = planned(SSGD("gpu", pipelined=True, update=1.0), 1, steps=2)
     timeline, schedule = run(plan), plan.schedule
     finish = {
@@ -43,19 +47,27 @@ def test_a_pipelined_step_with_a_server_apart() -> None:
         if not schedule.phases[schedule.phase[i]].startswith("sum")
     }
     assert finish == {
-        "forward in": 1, "scatter": 2.5, "forward relu": 1.5, "forward out": 2.5, "backward out": 3.5,
+        "forward in": 1, "scatter": 2.5, (
+            "forward "
+            "relu"
+        ): 1.5, "forward out": 2.5, "backward out": 3.5,
         "backward relu": 4, "backward in": 6, "push out": 5.5, "update out": 5.75, "pull out": 7.75,
         "push in": 12, "update in": 12.75, "pull in": 18.75,
     }  # fmt: skip
     found = measure(plan, timeline)
     assert found.steps.tolist() == [18.75, 18.75]
-    assert found.hidden.tolist() == [2 * (1.5 + 2 + 0.25)], "the batch, and what of `out` the backward covers"
+    assert found.hidden.tolist() == [2 * (1.5 + 2 + 0.25)], (
+        "the batch, and what of `out` the backward covers"
+    )
     assert found.exposed.tolist() == [2 * (1.75 + 4.25 + 6)], "not while the server updates"
 
 
 def second_forwards(pipelined: bool) -> list[float]:
-    """When each of two workers begins its second step, less when the first step has ended everywhere."""
-    plan = planned(SSGD("gpu", pipelined, server_memory=inf), 2, steps=2, model=replace(MODEL, inputs=0.0))
+    """When each of two workers begins its second step, less when the first step has ended
+    everywhere."""
+    plan = planned(
+        SSGD("gpu", pipelined, server_memory=inf), 2, steps=2, model=replace(MODEL, inputs=0.0)
+    )
     timeline, schedule = run(plan), plan.schedule
     forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward in"))
     assert schedule.rank[forward].tolist() == [0, 1, 0, 1]
@@ -65,7 +77,9 @@ def second_forwards(pipelined: bool) -> list[float]:
 
 def test_only_pipelined_workers_start_before_all_have_their_parameters() -> None:
     assert second_forwards(pipelined=False) == [0, 0]
-    assert second_forwards(pipelined=True) == [-6, 0], "the 12 B of the first layer go to rank 0 first"
+    assert second_forwards(pipelined=True) == [-6, 0], (
+        "the 12 B of the first layer go to rank 0 first"
+    )
 
 
 def test_a_layer_without_parameters_waits_for_none() -> None:
@@ -75,12 +89,20 @@ def test_a_layer_without_parameters_waits_for_none() -> None:
     forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward relu"))
     assert timeline.start[forward[1]] == COMPUTE < timeline.finish[plan.ends[0, 0]]
     forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward in"))
-    assert timeline.start[forward[1]] == timeline.finish[plan.ends[0, 0]], "but the next waits for its own"
+    assert timeline.start[forward[1]] == timeline.finish[plan.ends[0, 0]], (
+        "but the next waits for its own"
+    )
 
 
 def test_the_first_forward_waits_for_a_batch_that_takes_long() -> None:
-    # Sent when the first forward of the first step is done, at 1 s, at 2 B/s; the parameters come behind it.
-    plan = planned(SSGD("gpu", pipelined=True, server_memory=inf), 1, steps=2, model=replace(MODEL, inputs=100.0))
+    # Sent when the first forward of the first step is done, at 1 s, at 2 B/s; the parameters come
+    # behind it.
+    plan = planned(
+        SSGD("gpu", pipelined=True, server_memory=inf),
+        1,
+        steps=2,
+        model=replace(MODEL, inputs=100.0),
+    )
     late = planned(SSGD("gpu", pipelined=True, server_memory=inf), 1, steps=2, model=replace(
         MODEL, inputs=100.0, layers=MODEL.layers[1:],
     ))  # fmt: skip
@@ -93,15 +115,21 @@ def test_the_first_forward_waits_for_a_batch_that_takes_long() -> None:
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize(("server", "last"), [("gpu", 0), ("gpu", 2), ("cpu", 0), ("worker", 2), ("sharded", None)])
-def test_an_update_is_ready_when_the_last_gradient_is_added(server: str, last: int | None, pipelined: bool) -> None:
+@pytest.mark.parametrize(
+    ("server", "last"), [("gpu", 0), ("gpu", 2), ("cpu", 0), ("worker", 2), ("sharded", None)]
+)
+def test_an_update_is_ready_when_the_last_gradient_is_added(
+    server: str, last: int | None, pipelined: bool
+) -> None:
     conditions = CALM if last is None else Conditions(slower={last: 20.0})
     plan = planned(SSGD(server, pipelined, server_memory=4.0), 4, conditions=conditions)
     timeline, schedule = run(plan), plan.schedule
     names = [schedule.phases[phase] for phase in schedule.phase]
     for update in np.flatnonzero([name.startswith("update") for name in names]):
         mine = (schedule.rank == schedule.rank[update]) & (schedule.seconds > 0)
-        sums = [i for i in np.flatnonzero(mine) if names[i] == names[update].replace("update", "sum")]
+        sums = [
+            i for i in np.flatnonzero(mine) if names[i] == names[update].replace("update", "sum")
+        ]
         assert timeline.ready[update] == timeline.finish[sums].max() > timeline.ready[sums].max()
 
 
@@ -118,7 +146,9 @@ def test_serial_steps_equal_the_closed_form(server: str, ranks: int, latency: fl
         SSGD(server, scatter=False, server_memory=100.0),
     ):
         plan = planned(ssgd, ranks, steps=3, latency=latency)
-        assert measure(plan, run(plan)).steps == pytest.approx([serial(ssgd, ranks, 2.0, latency)] * 3)
+        assert measure(plan, run(plan)).steps == pytest.approx(
+            [serial(ssgd, ranks, 2.0, latency)] * 3
+        )
 
 
 @pytest.mark.parametrize(("server", "ports"), [("gpu", 4), ("worker", 3), ("sharded", 3 / 4)])
@@ -129,10 +159,17 @@ def test_what_goes_through_the_ports_of_a_server(server: str, ports: float) -> N
 
 
 def test_sums_are_as_slow_as_a_port_or_as_memory() -> None:
-    # Three pushes of 8 s; adding one takes 48 B / M. At 48 B/s all but the last second is hidden, at 4 B/s the port is.
+    # Three pushes of 8 s; adding one takes 48 B / M. At 48 B/s all but the last second is hidden,
+    # at 4 B/s the port is.
     base = run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=inf), 3)).makespan
-    assert run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=48.0), 3)).makespan == base + 1
-    assert run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=4.0), 3)).makespan == base - 16 + 3 * 12
+    assert (
+        run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=48.0), 3)).makespan
+        == base + 1
+    )
+    assert (
+        run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=4.0), 3)).makespan
+        == base - 16 + 3 * 12
+    )
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
@@ -145,9 +182,15 @@ def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: b
     if not pipelined:
         assert run(plan).makespan == pytest.approx(COMPUTE + work)
     elif ssgd.server_kind is None:
-        assert run(plan).makespan == pytest.approx(COMPUTE + work), "on the same lane there is no overlap to win"
+        assert run(plan).makespan == pytest.approx(COMPUTE + work), (
+            "on the same lane there is no overlap to win"
+        )
     else:
-        assert COMPUTE + 0.75 * work <= run(plan).makespan * (1 + 1e-9) <= (COMPUTE + work) * (1 + 2e-9)
+        assert (
+            COMPUTE + 0.75 * work
+            <= run(plan).makespan * (1 + 1e-9)
+            <= (COMPUTE + work) * (1 + 2e-9)
+        )
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
@@ -161,7 +204,8 @@ def test_one_worker_that_serves_itself_only_computes(server: str, pipelined: boo
 
 
 def test_the_update_is_bound_by_memory() -> None:
-    # fp16 gradients: G = 8 B, P = 16 B. Adding: 3 * 8 B. Update with two bytes of state: 2 * 16 + 2 * 32 + 8 = 104 B.
+    # fp16 gradients: G = 8 B, P = 16 B. Adding: 3 * 8 B. Update with two bytes of state: 2 * 16 + 2
+    # * 32 + 8 = 104 B.
     model = replace(MODEL, gradient_dtype="fp16", state=2.0, memory_bandwidth=52.0)
     assert (SSGD("worker").adding(model), SSGD("worker").updating(model)) == (24 / 52, 2)
     assert SSGD("sharded").updating(model) == SSGD("gpu").updating(model) == 2
@@ -196,7 +240,9 @@ def test_it_is_found_by_name_and_explains_its_options() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("server", "kind", "count"), [("worker", None, 0), ("gpu", "gpu", 1), ("cpu", "cpu", 1)])
+@pytest.mark.parametrize(
+    ("server", "kind", "count"), [("worker", None, 0), ("gpu", "gpu", 1), ("cpu", "cpu", 1)]
+)
 def test_where_the_servers_go(server: str, kind: str | None, count: int) -> None:
     assert SSGD(server).server_kind == kind
     assert SSGD(server).servers(8) == count
@@ -204,7 +250,9 @@ def test_where_the_servers_go(server: str, kind: str | None, count: int) -> None
 
 
 def test_units_are_layers_with_parameters_or_the_model() -> None:
-    assert [(unit.name, unit.parameters, unit.layer) for unit in units_of(MODEL, pipelined=True)] == [
+    assert [
+        (unit.name, unit.parameters, unit.layer) for unit in units_of(MODEL, pipelined=True)
+    ] == [
         ("in", 12, 0),
         ("out", 4, 2),
     ]
@@ -218,7 +266,10 @@ def test_units_are_layers_with_parameters_or_the_model() -> None:
         ({"server": "tpu"}, "ssgd: server='tpu': it is one of worker, gpu, cpu, sharded"),
         ({"update": -1.0}, "ssgd: update=-1.0: seconds, 0 or more"),
         ({"update": inf}, "ssgd: update=inf: seconds, 0 or more"),
-        ({"server_memory": float("nan")}, "ssgd: server_memory=nan: bytes/s above 0, or 0 for the default"),
+        (
+            {"server_memory": float("nan")},
+            "ssgd: server_memory=nan: bytes/s above 0, or 0 for the default",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str | float], said: str) -> None:

@@ -22,8 +22,12 @@ from synchronous_servers import layer, planned, run, serial
 def models(draw: st.DrawFn) -> Model:
     """Times and bytes in whole numbers, so that ties are ties."""
     numbers = st.integers(0, 4)
-    sizes = draw(st.lists(st.sampled_from([0.0, 1.0, 4.0, 16.0]), min_size=1, max_size=4).filter(any))
-    layers = tuple(layer(f"l{k}", draw(numbers), draw(numbers), size) for k, size in enumerate(sizes))
+    sizes = draw(
+        st.lists(st.sampled_from([0.0, 1.0, 4.0, 16.0]), min_size=1, max_size=4).filter(any)
+    )
+    layers = tuple(
+        layer(f"l{k}", draw(numbers), draw(numbers), size) for k, size in enumerate(sizes)
+    )
     return Model("drawn", 1, layers, inputs=draw(st.sampled_from([0.0, 8.0])))
 
 
@@ -35,12 +39,22 @@ LATENCY = st.sampled_from([0.0, 0.25, 1.0])
 
 @given(models(), ONE_SERVER, st.integers(1, 5), st.integers(1, 3), BANDWIDTH, LATENCY, MEMORY)
 def test_pipelined_is_never_slower_with_one_server(
-    model: Model, server: str, ranks: int, steps: int, bandwidth: float, latency: float, memory: float
+    model: Model,
+    server: str,
+    ranks: int,
+    steps: int,
+    bandwidth: float,
+    latency: float,
+    memory: float,
 ) -> None:
     ssgd = SSGD(server, server_memory=memory)
-    slow = run(planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, latency=latency, model=model)).makespan
+    slow = run(
+        planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, latency=latency, model=model)
+    ).makespan
     ssgd = replace(ssgd, pipelined=True)
-    fast = run(planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, latency=latency, model=model)).makespan
+    fast = run(
+        planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, latency=latency, model=model)
+    ).makespan
     assert fast <= slow * (1 + 1e-9)
 
 
@@ -48,22 +62,40 @@ def test_batches_sent_ahead_may_delay_the_pushes_of_a_rank_that_serves_and_works
     model = Model("one layer", 1, (layer("fc", 3.0, 0.0, 16.0),), inputs=8.0)
     ssgd = SSGD("sharded", update=1.0, server_memory=4.0)
     slow, fast = (
-        run(planned(replace(ssgd, pipelined=pipelined), 5, bandwidth=1.0, latency=0.25, model=model)).makespan
+        run(
+            planned(replace(ssgd, pipelined=pipelined), 5, bandwidth=1.0, latency=0.25, model=model)
+        ).makespan
         for pipelined in (False, True)
     )
     assert slow < fast < 1.1 * slow
 
 
-@given(models(), st.sampled_from(list(KINDS)), st.integers(1, 5), st.integers(1, 3), BANDWIDTH, MEMORY, st.booleans())
+@given(
+    models(),
+    st.sampled_from(list(KINDS)),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    BANDWIDTH,
+    MEMORY,
+    st.booleans(),
+)
 def test_a_run_is_no_shorter_than_what_is_busiest(
-    model: Model, server: str, ranks: int, steps: int, bandwidth: float, memory: float, pipelined: bool
+    model: Model,
+    server: str,
+    ranks: int,
+    steps: int,
+    bandwidth: float,
+    memory: float,
+    pipelined: bool,
 ) -> None:
     ssgd = SSGD(server, pipelined, server_memory=memory)
     shards = ranks if server == "sharded" else 1
     others = ranks - (ssgd.server_kind is None)
     server_s = (others * ssgd.adding(model) + ssgd.updating(model)) / shards
     compute_s = model.forward + model.backward + (0.0 if ssgd.server_kind else server_s)
-    in_s, out_s = (others * nbytes / shards / bandwidth for nbytes in (model.gradients, model.parameters))
+    in_s, out_s = (
+        others * nbytes / shards / bandwidth for nbytes in (model.gradients, model.parameters)
+    )
     out_s += (others if shards == 1 else 0) * model.inputs / bandwidth
     timeline = run(planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, model=model))
     assert timeline.makespan >= steps * max(compute_s, server_s, in_s, out_s) * (1 - 1e-9)
@@ -75,17 +107,31 @@ def test_any_serial_step_equals_the_closed_form(
 ) -> None:
     ssgd = SSGD(server, server_memory=memory)
     plan = planned(ssgd, ranks, steps=2, bandwidth=bandwidth, latency=latency, model=model)
-    assert measure(plan, run(plan)).steps == pytest.approx([serial(ssgd, ranks, bandwidth, latency, model)] * 2)
+    assert measure(plan, run(plan)).steps == pytest.approx(
+        [serial(ssgd, ranks, bandwidth, latency, model)] * 2
+    )
 
 
-@given(models(), ONE_SERVER, st.integers(1, 5), LATENCY, MEMORY, st.floats(0.0, 1.0), st.integers(0, 99))
+@given(
+    models(),
+    ONE_SERVER,
+    st.integers(1, 5),
+    LATENCY,
+    MEMORY,
+    st.floats(0.0, 1.0),
+    st.integers(0, 99),
+)
 def test_a_faster_network_makes_a_serial_step_no_slower(
     model: Model, server: str, ranks: int, latency: float, memory: float, sigma: float, seed: int
 ) -> None:
     """With one server; among many the order of service may change for the worse."""
     ssgd, noise = SSGD(server, server_memory=memory), Conditions(sigma=sigma, seed=seed)
     times = [
-        run(planned(ssgd, ranks, steps=2, bandwidth=beta, latency=latency, model=model, conditions=noise)).makespan
+        run(
+            planned(
+                ssgd, ranks, steps=2, bandwidth=beta, latency=latency, model=model, conditions=noise
+            )
+        ).makespan
         for beta in (1.0, 2.0, 16.0)
     ]
     assert times[0] >= times[1] * (1 - 1e-9) >= times[2] * (1 - 1e-9) ** 2
@@ -98,7 +144,11 @@ def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> No
     plan = planned(SSGD(server, pipelined), ranks, latency=0.125, conditions=Conditions(sigma=0.5))
     assert SSGD.promise is ALL_REDUCE
     semantics.check(plan.schedule, ALL_REDUCE)
-    semantics.check(plan.schedule, ALL_REDUCE, order=np.argsort(run(plan).finish, kind="stable").astype(np.int32))
+    semantics.check(
+        plan.schedule,
+        ALL_REDUCE,
+        order=np.argsort(run(plan).finish, kind="stable").astype(np.int32),
+    )
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
@@ -115,6 +165,11 @@ def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("server", KINDS)
 def test_both_engines_agree_to_the_bit(server: str, pipelined: bool) -> None:
-    plan = planned(SSGD(server, pipelined, server_memory=8.0), 5, steps=3, conditions=Conditions(sigma=0.5))
-    times = [simulate(plan.schedule, plan.topology, engine).finish.tolist() for engine in ("reference", "compiled")]
+    plan = planned(
+        SSGD(server, pipelined, server_memory=8.0), 5, steps=3, conditions=Conditions(sigma=0.5)
+    )
+    times = [
+        simulate(plan.schedule, plan.topology, engine).finish.tolist()
+        for engine in ("reference", "compiled")
+    ]
     assert times[0] == times[1]

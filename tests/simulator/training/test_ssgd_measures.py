@@ -13,7 +13,9 @@ from synchronous_servers import COMPUTE, MODEL, planned, run
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize(("server", "inboxes", "shards"), [("gpu", 4, 1), ("worker", 3, 1), ("sharded", 3, 4)])
+@pytest.mark.parametrize(
+    ("server", "inboxes", "shards"), [("gpu", 4, 1), ("worker", 3, 1), ("sharded", 3, 4)]
+)
 def test_a_server_holds_an_inbox_a_worker_and_the_parameters(
     server: str, inboxes: int, shards: int, pipelined: bool
 ) -> None:
@@ -36,7 +38,9 @@ def test_serial_communication_is_all_exposed(scatter: bool) -> None:
     assert found.hidden == pytest.approx([0] * 3, abs=1e-9)
     assert found.computing == pytest.approx([2 * COMPUTE] * 3)
     if not scatter:
-        assert found.exposed == pytest.approx([2 * (push + 8) for push in (8, 16, 24)]), "pushes queue at the server"
+        assert found.exposed == pytest.approx([2 * (push + 8) for push in (8, 16, 24)]), (
+            "pushes queue at the server"
+        )
     assert np.all(found.exposed <= timeline.makespan - 2 * COMPUTE)
     assert found.bubbles.total == pytest.approx([timeline.makespan - 2 * COMPUTE] * 3)
 

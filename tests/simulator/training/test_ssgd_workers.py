@@ -63,6 +63,11 @@ def test_a_worker_without_a_batch_is_sent_none_and_pushes_all_the_same(pipelined
     schedule = plan.schedule
     assert plan.samples.tolist() == [12, 8]
     batches = schedule.phase == schedule.phases.index("scatter")
-    assert schedule.peer[batches].tolist() == [0, 2, 0, 2], "its second batch, and its third, are not there"
+    assert schedule.peer[batches].tolist() == [0, 2, 0, 2], (
+        "its second batch, and its third, are not there"
+    )
     pushes = [n for n, phase in enumerate(schedule.phases) if phase.startswith("push")]
-    assert np.bincount(schedule.rank[np.isin(schedule.phase, pushes)]).tolist() == [2 * len(pushes)] * 3
+    assert (
+        np.bincount(schedule.rank[np.isin(schedule.phase, pushes)]).tolist()
+        == [2 * len(pushes)] * 3
+    )

@@ -1,4 +1,5 @@
-"""What our own files may say, what is usual where they are silent, and every mistake with its line and key."""
+"""What our own files may say, what is usual where they are silent, and every mistake with its line
+and key."""
 
 from collections.abc import Callable
 from typing import get_args
@@ -35,7 +36,9 @@ PLAIN_JSON = """\
 """
 
 
-@pytest.mark.parametrize(("text", "read"), [(PLAIN, read_yaml), (PLAIN_JSON, read_json)], ids=["yaml", "json"])
+@pytest.mark.parametrize(
+    ("text", "read"), [(PLAIN, read_yaml), (PLAIN_JSON, read_json)], ids=["yaml", "json"]
+)
 def test_what_is_left_out_is_as_usual(text: str, read: Callable[[str, str], Topology]) -> None:
     topology = read(text, "pair")
     assert (topology.name, topology.paths, topology.notes) == ("pair", "first", ())
@@ -68,30 +71,47 @@ MISTAKES = {
     ("name: pair", "name: on"): " line 2, name: true is not text: put it in quotes",
     ("name: pair", "name: 2001-01-01"): " line 2, name: 2001-01-01 is not text: put it in quotes",
     ("name: pair", "name: ' x'"): (
-        " line 2, name: ' x' has 2 characters: write 1 to 200 printable characters without blanks at the ends"
+        " line 2, name: ' x' has 2 characters: write 1 to 200 printable characters without "
+        "blanks at the ends"
     ),
     ("name: pair", 'name: "a\\nb"'): (
-        " line 2, name: 'a\\nb' has 3 characters: write 1 to 200 printable characters without blanks at the ends"
+        " line 2, name: 'a\\nb' has 3 characters: write 1 to 200 printable characters without "
+        "blanks at the ends"
     ),
     ("name: pair", "name: pair\npaths: ecmp"): f" line 3, paths: 'ecmp': input should be {PATHS}",
     ("name: pair", "name: pair\nname: pair"): " line 3: the key 'name' is there twice",
     ("name: pair", "name: pair\ncolour: red"): (
-        " line 3, colour: no such key: there are simctl_topology, name, paths, notes, ranks, devices, media, links"
+        " line 3, colour: no such key: there are simctl_topology, name, paths, notes, ranks, "
+        "devices, media, links"
     ),
     ("name: pair", "name: pair\nranks: []"): " line 3, ranks: is empty: at least one is needed",
     ("name: pair", "name: pair\nranks: [a, c]"): " line 3, ranks[1]: 'c' is no device",
-    ("name: pair", "name: pair\nmedia: [{name: m, bandwidth: 5GB/s}, {name: m, bandwidth: 5GB/s}]"): (
-        " line 3, media[1].name: 'm' is there twice: names are unique"
-    ),
-    ("name: b", "name: a"): " line 5, devices[1].name: 'a' is there twice: names are unique (and 1 more mistake)",
-    ("kind: gpu", "node: -1"): " line 6, devices[1].node: -1: input should be greater than or equal to 0",
+    (
+        "name: pair",
+        "name: pair\nmedia: [{name: m, bandwidth: 5GB/s}, {name: m, bandwidth: 5GB/s}]",
+    ): (" line 3, media[1].name: 'm' is there twice: names are unique"),
+    (
+        "name: b",
+        "name: a",
+    ): " line 5, devices[1].name: 'a' is there twice: names are unique (and 1 more mistake)",
+    (
+        "kind: gpu",
+        "node: -1",
+    ): " line 6, devices[1].node: -1: input should be greater than or equal to 0",
     ("kind: gpu", "node: 1.0"): " line 6, devices[1].node: 1.0 is not a whole number",
     ("kind: gpu", "in_network: 1"): " line 6, devices[1].in_network: 1 is not true or false",
     ("kind: gpu", "bandwidth: 5GB/s"): (
-        " line 6, devices[1].bandwidth: no such key: there are name, kind, node, merges, copies, in_network"
+        " line 6, devices[1].bandwidth: no such key: there are name, kind, node, merges, copies, "
+        "in_network"
     ),
-    ("kind: gpu", "merges: 20"): " line 6, devices[1].merges: '20' has no unit: write 20B/s or 20MB/s",
-    ("bandwidth: 50GB/s", "bandwidth: 50"): " line 11, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
+    (
+        "kind: gpu",
+        "merges: 20",
+    ): " line 6, devices[1].merges: '20' has no unit: write 20B/s or 20MB/s",
+    (
+        "bandwidth: 50GB/s",
+        "bandwidth: 50",
+    ): " line 11, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
     ("bandwidth: 50GB/s", "bandwidth: 0B/s"): (
         " line 11, links[0].bandwidth: '0B/s' is not positive: write a value from 1B/s to 1EB/s"
     ),
@@ -103,8 +123,14 @@ MISTAKES = {
     ("bandwidth: 50GB/s", "bandwidth: nan"): (
         " line 11, links[0].bandwidth: 'nan' is not finite: write a bandwidth like 50GB/s"
     ),
-    ("bandwidth: 50GB/s", "latency: 5"): " line 9, links[0].bandwidth: is missing (and 1 more mistake)",
-    ("both: true", "latency: -5us"): " line 12, links[0].latency: '-5us' is negative: a time is 0s or more",
+    (
+        "bandwidth: 50GB/s",
+        "latency: 5",
+    ): " line 9, links[0].bandwidth: is missing (and 1 more mistake)",
+    (
+        "both: true",
+        "latency: -5us",
+    ): " line 12, links[0].latency: '-5us' is negative: a time is 0s or more",
     ("both: true", "media: [m]"): " line 12, links[0].media[0]: 'm' is not among the media",
     ("both: true", "both: 1"): " line 12, links[0].both: 1 is not true or false",
     ("both: true", "both: false"): ": no route from rank 1 (b) to rank 0 (a): connect them",
@@ -134,20 +160,32 @@ def test_a_mistake_is_named_with_its_line_and_key(change: tuple[str, str], messa
 
 JSON_MISTAKES = {
     ('"50GB/s"', "50"): " line 5, links[0].bandwidth: '50' has no unit: write 50B/s or 50MB/s",
-    ('"50GB/s"', "NaN"): ': NaN is no number that JSON knows: write quantities as text, like "50GB/s"',
+    (
+        '"50GB/s"',
+        "NaN",
+    ): ': NaN is no number that JSON knows: write quantities as text, like "50GB/s"',
     ('"50GB/s"', "1e999"): " line 5, links[0].bandwidth: inf is no quantity",
-    ('"50GB/s"', "1" * 5000): ": 11111111111111111111... is larger than any number that is used here",
+    (
+        '"50GB/s"',
+        "1" * 5000,
+    ): ": 11111111111111111111... is larger than any number that is used here",
     ('"50GB/s"', ""): " line 5: Expecting value: expected JSON",
     ('"pair"', '"\\ud800"'): (
-        ", name: '\\ud800' has 1 characters: write 1 to 200 printable characters without blanks at the ends"
+        ", name: '\\ud800' has 1 characters: write 1 to 200 printable characters without blanks "
+        "at the ends"
     ),
     ('"pair"', '"pair", "name": "b"'): ": the key 'name' is there twice",
-    ('"a"}', '"b"}'): " line 2, devices[1].name: 'b' is there twice: names are unique (and 1 more mistake)",
+    (
+        '"a"}',
+        '"b"}',
+    ): " line 2, devices[1].name: 'b' is there twice: names are unique (and 1 more mistake)",
     ("]}", ""): " line 7: Expecting ',' delimiter: expected JSON",
 }
 
 
-@pytest.mark.parametrize(("change", "message"), JSON_MISTAKES.items(), ids=[str(key) for key in range(9)])
+@pytest.mark.parametrize(
+    ("change", "message"), JSON_MISTAKES.items(), ids=[str(key) for key in range(9)]
+)
 def test_a_mistake_in_json_is_named_too(change: tuple[str, str], message: str) -> None:
     text = PLAIN_JSON.replace(*change)
     assert refusal(read_json, text, "pair.json") == f"pair.json{message}"
@@ -157,7 +195,10 @@ MANY = "simctl_topology: 1\nname: x\ndevices: [{name: a}]\nlinks: [" + "{}, " * 
 
 
 def test_all_mistakes_are_counted() -> None:
-    assert refusal(read_yaml, MANY, "file") == "file line 4, links[0].from: is missing (and 29999 more mistakes)"
+    assert (
+        refusal(read_yaml, MANY, "file")
+        == "file line 4, links[0].from: is missing (and 29999 more mistakes)"
+    )
 
 
 def test_a_long_value_is_cut_in_its_message() -> None:
@@ -169,7 +210,9 @@ def test_a_long_value_is_cut_in_its_message() -> None:
 def test_kinds_are_few() -> None:
     devices = "".join(f"- {{name: d{number}, kind: k{number}}}\n" for number in range(128))
     said = refusal(read_yaml, f"simctl_topology: 1\nname: x\ndevices:\n{devices}", "file")
-    assert said == "file line 1: there are 128 kinds of devices and links: at most 127 are told apart"
+    assert (
+        said == "file line 1: there are 128 kinds of devices and links: at most 127 are told apart"
+    )
 
 
 def test_what_is_no_yaml_is_named_by_its_line() -> None:
@@ -179,5 +222,7 @@ def test_what_is_no_yaml_is_named_by_its_line() -> None:
 def test_yaml_without_its_library_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_files, "_LOADER", yaml.SafeLoader)
     assert read_yaml(PLAIN, "f").medium_names == ("a->b", "b->a")
-    assert refusal(read_yaml, PLAIN.replace("50GB/s", "50"), "f").startswith("f line 11, links[0].bandwidth: ")
+    assert refusal(read_yaml, PLAIN.replace("50GB/s", "50"), "f").startswith(
+        "f line 11, links[0].bandwidth: "
+    )
     assert refusal(read_yaml, "notes: " + "[" * 1000, "f") == "f line 1: nested more than 8 deep"

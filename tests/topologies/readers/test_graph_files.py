@@ -1,4 +1,5 @@
-"""Our own files and GraphML: what is written is read back to the bit, and every mistake is one line with its place."""
+"""Our own files and GraphML: what is written is read back to the bit, and every mistake is one line
+with its place."""
 
 import subprocess
 import sys
@@ -16,7 +17,14 @@ from refusals import refusal
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.readers import graph_files, yaml_files
-from topologies.readers.graph_files import read_graphml, read_json, read_yaml, to_graphml, to_json, to_yaml
+from topologies.readers.graph_files import (
+    read_graphml,
+    read_json,
+    read_yaml,
+    to_graphml,
+    to_json,
+    to_yaml,
+)
 from topologies.shapes import SHAPES, star
 from topologies.topology import Paths, Topology
 
@@ -63,7 +71,8 @@ GOLDEN_JSON = """\
   {"name": "yes", "bandwidth": "333.3333333333333MB/s", "gap": "200ns"}
  ],
  "links": [
-  {"from": "gpu0", "to": "5", "kind": "nvlink", "bandwidth": "50GB/s", "latency": "2us", "assumed": true, "both": true},
+  {"from": "gpu0", "to": "5", "kind": "nvlink", "bandwidth": "50GB/s", "latency": "2us", \
+"assumed": true, "both": true},
   {"from": "5", "to": "gpu1", "bandwidth": "inf", "gap": "1us", "media": ["yes", "gpu0 in"]},
   {"from": "gpu1", "to": "5", "bandwidth": "1GB/s"}
  ]
@@ -88,7 +97,9 @@ def golden() -> Topology:
 def differences(one: Topology, other: Topology) -> list[str]:
     """The columns that are not the same to the bit."""
     columns = [
-        (field.name, getattr(one, field.name), getattr(other, field.name)) for field in fields(one) if field.init
+        (field.name, getattr(one, field.name), getattr(other, field.name))
+        for field in fields(one)
+        if field.init
     ]
     return [name for name, mine, theirs in columns if not identical(mine, theirs)]
 
@@ -114,7 +125,9 @@ def test_any_yaml_reader_reads_the_same() -> None:
 @pytest.mark.parametrize("ranks", [4, 16])
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_shape_comes_back(shape: str, ranks: int, form: str) -> None:
-    topology = SHAPES[shape](ranks, bandwidth=1e9 / 3, latency=1.3e-6, gap=2e-7, reduction=1 / 3.3e12)
+    topology = SHAPES[shape](
+        ranks, bandwidth=1e9 / 3, latency=1.3e-6, gap=2e-7, reduction=1 / 3.3e12
+    )
     write, read = FORMATS[form]
     if topology.shared_names and form == "graphml":
         assert "shared media" in refusal(write, topology)
@@ -123,11 +136,49 @@ def test_every_shape_comes_back(shape: str, ranks: int, form: str) -> None:
 
 
 AWKWARD = (
-    *("yes", "Null", "y", "5", "1e9", "0x1F", "1_0", "1:30", "2001-01-01", ".inf", "~", "=", "<<", "50GB/s", "a: b"),
-    *("- a", "#a", "a #b", "{a}", "[a", "*a", "&a", "!a", "'a'", '"', "\\", "a,b", "%a", "@a", "`", "|", ">", "?", ":"),
+    *(
+        "yes",
+        "Null",
+        "y",
+        "5",
+        "1e9",
+        "0x1F",
+        "1_0",
+        "1:30",
+        "2001-01-01",
+        ".inf",
+        "~",
+        "=",
+        "<<",
+        "50GB/s",
+        "a: b",
+    ),
+    *(
+        "- a",
+        "#a",
+        "a #b",
+        "{a}",
+        "[a",
+        "*a",
+        "&a",
+        "!a",
+        "'a'",
+        '"',
+        "\\",
+        "a,b",
+        "%a",
+        "@a",
+        "`",
+        "|",
+        ">",
+        "?",
+        ":",
+    ),
     *("µ", "\U0001f600", "a->b", "a  b", "--- a", "...", "</graphml>", "&lt;", "]]>", "a" * 200),
 )
-printable = st.characters(exclude_categories=("C", "Z"), exclude_characters="\ufffe\uffff").filter(str.isprintable)
+printable = st.characters(exclude_categories=("C", "Z"), exclude_characters="\ufffe\uffff").filter(
+    str.isprintable
+)
 names = st.sampled_from(AWKWARD) | st.text(printable, min_size=1, max_size=5)
 bandwidths = st.floats(1.0, 1e18) | st.sampled_from((50e9, INF))
 seconds = st.just(0.0) | st.floats(0.0, 1e9) | st.sampled_from((1e-6, 5e-324))
@@ -148,7 +199,12 @@ def machines(draw: st.DrawFn, media: int = 3) -> Topology:
         for name in draw(st.lists(names, max_size=media, unique=True))
     ]
     needed = [(one, other) for one, other in zip(devices, [*devices[1:], devices[0]], strict=True)]
-    others = [(one, other) for one in devices for other in devices if one != other and (one, other) not in needed]
+    others = [
+        (one, other)
+        for one in devices
+        for other in devices
+        if one != other and (one, other) not in needed
+    ]
     pairs = needed + (draw(st.lists(st.sampled_from(others), unique=True)) if others else [])
     alike = draw(st.lists(st.tuples(bandwidths, seconds, seconds, names), min_size=1, max_size=2))
     for one, other in draw(st.permutations(pairs)):
@@ -181,7 +237,10 @@ def links_of(*links: tuple[str, str, float]) -> str:
 
 
 def test_only_neighbours_that_are_alike_and_lead_back_are_one_entry() -> None:
-    assert links_of(("b", "a", 1e9), ("a", "b", 1e9)) == "- {from: b, to: a, bandwidth: 1GB/s, both: true}\n"
+    assert (
+        links_of(("b", "a", 1e9), ("a", "b", 1e9))
+        == "- {from: b, to: a, bandwidth: 1GB/s, both: true}\n"
+    )
     assert links_of(("a", "b", 1e9), ("b", "a", 2e9)).count("both") == 0
     assert links_of(("a", "b", 1e9), ("b", "c", 1e9), ("b", "a", 1e9)).count("both") == 0
     assert links_of(("a", "b", 1e9), ("a", "c", 1e9)).count("both") == 0
@@ -208,7 +267,9 @@ HOSTILE = {
     "mappings that never end": '{"a": ' * 100_000,
     "base 60": f"name: 1{':1' * 900}",
     "odd keys": '"a\\nb\\u2028": 5',
-    "many mistakes": "simctl_topology: 1\nname: x\ndevices: [{name: a}]\nlinks: [" + "{}, " * 10_000 + "]",
+    "many mistakes": "simctl_topology: 1\nname: x\ndevices: [{name: a}]\nlinks: ["
+    + "{}, " * 10_000
+    + "]",
     "many kinds": "simctl_topology: 1\nname: x\ndevices:\n"
     + "".join(f"- {{name: d{k}, kind: k{k}}}\n" for k in range(128)),
     "a document type": '<!DOCTYPE a [<!ENTITY b "b">]><a>&b;</a>',
@@ -228,7 +289,10 @@ def damaged(draw: st.DrawFn, text: str) -> str:
     data = text.encode()
     for _ in range(draw(st.integers(1, 3))):
         start, length = draw(st.integers(0, len(data))), draw(st.integers(0, 20))
-        new = draw(st.binary(max_size=3) | st.sampled_from((b"", data[start : start + length] * 2, b"- ", b": ", b'"')))
+        new = draw(
+            st.binary(max_size=3)
+            | st.sampled_from((b"", data[start : start + length] * 2, b"- ", b": ", b'"'))
+        )
         data = data[:start] + new + data[start + length :]
     return data.decode(errors="replace")
 
@@ -240,7 +304,11 @@ def answer(read: Callable[[str, str], Topology], text: str) -> str:
         return str(error)
 
 
-GOOD = {"yaml": GOLDEN, "json": GOLDEN_JSON, "graphml": to_graphml(star(2, bandwidth=1e9, latency=1e-6))}
+GOOD = {
+    "yaml": GOLDEN,
+    "json": GOLDEN_JSON,
+    "graphml": to_graphml(star(2, bandwidth=1e9, latency=1e-6)),
+}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -263,7 +331,8 @@ def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -
 UNWRITABLE = {
     "a name that is no line": (
         pair("a\n"),
-        "'pair', ranks[0]: 'a\\n' has 2 characters: write 1 to 200 printable characters without blanks at the ends"
+        "'pair', ranks[0]: 'a\\n' has 2 characters: write 1 to 200 printable characters without "
+        "blanks at the ends"
         " (and 2 more mistakes)",
     ),
     "too slow": (
@@ -283,14 +352,22 @@ def test_what_could_not_be_read_is_not_written(topology: Topology, message: str)
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_file_that_is_too_large_to_be_read_is_not_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_to_be_read_is_not_written(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(graph_files, "LIMIT", 100)
-    assert refusal(FORMATS[form][0], pair()) == "pair with 1 links is a file of more than 16 MiB, which none reads"
+    assert (
+        refusal(FORMATS[form][0], pair())
+        == "pair with 1 links is a file of more than 16 MiB, which none reads"
+    )
 
 
 def test_nothing_heavy_is_imported_before_a_file_is_read() -> None:
     code = (
-        "import sys, topologies.readers.graph_files; print(*{'yaml', 'pydantic', 'networkx', 'scipy'} & {*sys.modules})"
+        "import sys, topologies.readers.graph_files; print(*{'yaml', 'pydantic', 'networkx', "
+        "'scipy'} & {*sys.modules})"
     )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert printed.stdout.strip() == ""

@@ -28,7 +28,10 @@ def data(**attributes: str) -> str:
 
 
 def edge(one: str = "a", other: str = "b", extra: str = "", **attributes: str) -> str:
-    return f'<edge source="{one}" target="{other}" {extra}>{data(**(attributes or {"bandwidth": "5e10"}))}</edge>'
+    return (
+        f'<edge source="{one}" target="{other}" '
+        f"{extra}>{data(**(attributes or {'bandwidth': '5e10'}))}</edge>"
+    )
 
 
 def document(body: str, *, default: str = "undirected", keys: str = KEYS) -> str:
@@ -62,7 +65,9 @@ def test_an_undirected_edge_is_a_link_in_each_direction() -> None:
 
 
 def test_a_directed_edge_is_one_link() -> None:
-    topology = read(NODES + edge("b", "a", bandwidth="1e9") + edge(speed="16Gbit/s"), default="directed")
+    topology = read(
+        NODES + edge("b", "a", bandwidth="1e9") + edge(speed="16Gbit/s"), default="directed"
+    )
     assert topology.medium_names == ("b->a", "a->b")
     assert topology.medium_bandwidth.tolist() == [1e9, 2e9]
 
@@ -84,12 +89,17 @@ def test_a_kind_with_a_bandwidth_is_only_a_name() -> None:
 
 
 def test_defaults_of_keys_hold_where_nothing_else_is_said() -> None:
-    default = '<key id="b" for="edge" attr.name="bandwidth" attr.type="double"><default>3e9</default></key>'
+    default = (
+        '<key id="b" for="edge" attr.name="bandwidth" '
+        'attr.type="double"><default>3e9</default></key>'
+    )
     kind = '<key id="k" for="node" attr.name="kind" attr.type="string"><default>nic</default></key>'
     topology = read(NODES + '<edge source="a" target="b"/>', keys=default + kind)
     assert topology.medium_bandwidth.tolist() == [3e9, 3e9]
     assert topology.device_kinds == ("nic", "nic")
-    topology = read(NODES + '<edge source="a" target="b"><data key="b">1e9</data></edge>', keys=default + kind)
+    topology = read(
+        NODES + '<edge source="a" target="b"><data key="b">1e9</data></edge>', keys=default + kind
+    )
     assert topology.medium_bandwidth.tolist() == [1e9, 1e9]
 
 
@@ -125,7 +135,9 @@ def test_a_label_is_the_name() -> None:
 
 
 def test_merging_is_a_bandwidth() -> None:
-    assert read(f'<node id="a">{data(merges="4e12")}</node><node id="b"/>{edge()}').reduction.tolist() == [2.5e-13, 0.0]
+    assert read(
+        f'<node id="a">{data(merges="4e12")}</node><node id="b"/>{edge()}'
+    ).reduction.tolist() == [2.5e-13, 0.0]
 
 
 def test_links_keep_their_numbers_though_edges_are_written_by_source() -> None:
@@ -144,20 +156,34 @@ MISTAKES = {
     NODES + edge(bandwidth="0"): (
         ", edge 'a->b', bandwidth: '0.0B/s' is not positive: write a value from 1B/s to 1EB/s"
     ),
-    NODES + edge(bandwidth="nan"): ", edge 'a->b', bandwidth: 'nanB/s' is not a bandwidth: write it like 50GB/s",
+    NODES
+    + edge(
+        bandwidth="nan"
+    ): ", edge 'a->b', bandwidth: 'nanB/s' is not a bandwidth: write it like 50GB/s",
     NODES + edge(speed="50"): ", edge 'a->b', bandwidth: '50' has no unit: write 50B/s or 50MB/s",
-    NODES + edge(bandwidth="1e9", latency="-1us"): (", edge 'a->b', latency: '-1us' is negative: a time is 0s or more"),
-    NODES + edge(bandwidth="1e9", odd="true"): ", edge 'a->b', gap: 'Trues' is not a time: write it like 25us",
+    NODES + edge(bandwidth="1e9", latency="-1us"): (
+        ", edge 'a->b', latency: '-1us' is negative: a time is 0s or more"
+    ),
+    NODES
+    + edge(
+        bandwidth="1e9", odd="true"
+    ): ", edge 'a->b', gap: 'Trues' is not a time: write it like 25us",
     NODES + edge() + edge(): ": edge 'a->b' is there twice: write one with the bandwidth of both",
-    NODES + edge() + edge("b", "a"): ": edge 'a->b' is there twice: write one with the bandwidth of both",
+    NODES
+    + edge()
+    + edge("b", "a"): ": edge 'a->b' is there twice: write one with the bandwidth of both",
     NODES + edge("a", "a"): ", edge 'a->a': a link from 'a' to itself: it leads to another device",
     NODES + edge("a", "c"): ": an edge ends at 'c': there is no such node",
     NODES + NODES + edge(): ": node 'a' is there twice: ids are unique",
     NODES + '<node id="c"/>' + edge(): ": no route from rank 0 (a) to rank 2 (c): connect them",
     NODES + edge(extra='directed="true"'): (
-        " cannot be read as GraphML: 'directed=true edge found in undirected graph.' (NetworkXError)"
+        " cannot be read as GraphML: 'directed=true edge found in undirected graph.' "
+        "(NetworkXError)"
     ),
-    NODES + edge(missing="1"): " cannot be read as GraphML: 'Bad GraphML data: no key missing' (NetworkXError)",
+    NODES
+    + edge(
+        missing="1"
+    ): " cannot be read as GraphML: 'Bad GraphML data: no key missing' (NetworkXError)",
     NODES + edge(bandwidth="fast"): (
         " cannot be read as GraphML: \"could not convert string to float: 'fast'\" (ValueError)"
     ),
@@ -170,7 +196,9 @@ MISTAKES = {
     f"{NODES}{edge()}</graph><graph>{edge('b', 'a')}": (
         ": edge 'a->b' is there twice: write one with the bandwidth of both"
     ),
-    f"{NODES}</graph><graph>{edge()}": ": edge 'a->b' is in a nested or a second graph: expected one graph",
+    f"{NODES}</graph><graph>{edge()}": (
+        ": edge 'a->b' is in a nested or a second graph: expected one graph"
+    ),
     f'<node id="a">{data(rank="1")}</node><node id="b"/>{edge()}': (
         ", node 'a': rank 1 is the first: ranks are 0, 1, 2, ... once each"
     ),
@@ -183,18 +211,24 @@ MISTAKES = {
     f'<node id="a">{data(rank="first")}</node><node id="b"/>{edge()}': (
         ", node 'a', rank: 'first' is not a whole number"
     ),
-    f'<node id="a">{data(label="b")}</node><node id="b"/><node id="c"/>{edge("a", "c")}{edge("b", "c")}': (
+    f'<node id="a">{data(label="b")}</node><node id="b"/><node '
+    f'id="c"/>{edge("a", "c")}{edge("b", "c")}': (
         ", node 'b', name: 'b' is there twice: names are unique (and 2 more mistakes)"
     ),
-    '<node id="a&#10;"/><node id="b"/><node id="c&#10;d"/>' + edge("a&#10;") + edge("b", "c&#10;d"): (
-        ", node 'c\\nd', name: 'c\\nd' has 3 characters: write 1 to 200 printable characters without blanks at the ends"
+    '<node id="a&#10;"/><node id="b"/><node id="c&#10;d"/>'
+    + edge("a&#10;")
+    + edge("b", "c&#10;d"): (
+        ", node 'c\\nd', name: 'c\\nd' has 3 characters: write 1 to 200 printable characters "
+        "without blanks at the ends"
         " (and 1 more mistake)"
     ),
     "": ", devices: is empty: at least one is needed",
 }
 
 
-@pytest.mark.parametrize(("body", "message"), MISTAKES.items(), ids=[str(number) for number in range(len(MISTAKES))])
+@pytest.mark.parametrize(
+    ("body", "message"), MISTAKES.items(), ids=[str(number) for number in range(len(MISTAKES))]
+)
 def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> None:
     assert refusal(document(body)) == f"box.graphml{message}"
 
@@ -202,7 +236,10 @@ def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><graphml/>', "defines a document type or entities"),
+        (
+            '<!DOCTYPE a SYSTEM "file:///etc/passwd"><graphml/>',
+            "defines a document type or entities",
+        ),
         (
             '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><graphml>&c;</graphml>',
             "defines a document type or entities",
@@ -212,15 +249,28 @@ def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> No
         ("machine", "line 1: syntax error"),
         ("<html/>", "cannot be read as GraphML"),
         (
-            document('<node id="a" yfiles.foldertype="group"><graph>' * 3000 + "</graph></node>" * 3000),
+            document(
+                '<node id="a" yfiles.foldertype="group"><graph>' * 3000 + "</graph></node>" * 3000
+            ),
             "cannot be read",
         ),
         (
-            document(NODES + edge(), keys='<key id="bandwidth" for="edge" attr.name="b" attr.type="w"/>'),
+            document(
+                NODES + edge(), keys='<key id="bandwidth" for="edge" attr.name="b" attr.type="w"/>'
+            ),
             "cannot be read",
         ),
     ],
-    ids=["a file", "a bomb", "cut short", "crossed", "a word", "another format", "nested groups", "a type"],
+    ids=[
+        "a file",
+        "a bomb",
+        "cut short",
+        "crossed",
+        "a word",
+        "another format",
+        "nested groups",
+        "a type",
+    ],
 )
 def test_what_is_no_graphml_is_refused(text: str, message: str) -> None:
     assert refusal(text).startswith(f"box.graphml {message}")

@@ -1,4 +1,5 @@
-"""A topology file of NCCL or RCCL: devices, links and figures as the file says them, or a refusal naming the line."""
+"""A topology file of NCCL or RCCL: devices, links and figures as the file says them, or a refusal
+naming the line."""
 
 from collections import Counter
 from pathlib import Path
@@ -25,7 +26,12 @@ def link(machine: Topology, one: str, other: str) -> tuple[float, float, str, bo
     """β, α, kind, and whether β is assumed, of a link that is the same in both directions."""
     there, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((one, other), (other, one)))
     figures = [
-        (float(machine.bandwidth[k]), float(machine.latency[k]), machine.link_kinds[k], bool(machine.assumed[k]))
+        (
+            float(machine.bandwidth[k]),
+            float(machine.latency[k]),
+            machine.link_kinds[k],
+            bool(machine.assumed[k]),
+        )
         for k in (there, back)
     ]
     assert figures[0] == figures[1]
@@ -38,7 +44,9 @@ def placed(machine: Topology) -> list[str]:
 
 def check_routes(machine: Topology) -> None:
     """From every rank to every other, by way of no third GPU."""
-    ends = np.array([(a, b) for a in range(machine.ranks) for b in range(machine.ranks) if a != b]).reshape(-1, 2)
+    ends = np.array(
+        [(a, b) for a in range(machine.ranks) for b in range(machine.ranks) if a != b]
+    ).reshape(-1, 2)
     indptr, links = machine.routes(ends[:, 0], ends[:, 1])
     inner = np.setdiff1d(np.arange(len(links)), indptr[1:] - 1)
     assert not np.isin(machine.target[links[inner]], machine.placement).any()
@@ -74,7 +82,10 @@ def test_devices_of_a_file_without_classes_are_taken_for_gpus() -> None:
     assert looks_like(text)
     machine = read_nccl_xml(text, "g5.xml")
     assert machine.ranks == 9
-    assert "no <pci> says what it is: all 9 are taken for GPUs, though NICs may be among them" in machine.notes
+    assert (
+        "no <pci> says what it is: all 9 are taken for GPUs, though NICs may be among them"
+        in machine.notes
+    )
 
 
 def test_a_switch_without_class_is_no_gpu() -> None:
@@ -82,7 +93,9 @@ def test_a_switch_without_class_is_no_gpu() -> None:
     machine = read_nccl_xml(f'<system version="1"><cpu numaid="0">{inner}</cpu></system>', "x.xml")
     assert Counter(machine.device_kinds) == {"gpu": 2, "pcie switch": 1, "cpu": 1}
     network = inner.replace('"0:3:0.0"', '"0:3:0.0" class="0x020000"')
-    assert "no GPU: expected a <gpu>" in refused(f'<system version="1"><cpu numaid="0">{network}</cpu></system>')
+    assert "no GPU: expected a <gpu>" in refused(
+        f'<system version="1"><cpu numaid="0">{network}</cpu></system>'
+    )
 
 
 def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
@@ -91,12 +104,21 @@ def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
     )
     machine = read_nccl_xml(text, "job.xml")
     assert "nvlink" not in set(machine.link_kinds)
-    assert any(note.startswith("4 links lead to GPUs that are not in the file") for note in machine.notes)
+    assert any(
+        note.startswith("4 links lead to GPUs that are not in the file") for note in machine.notes
+    )
 
 
 def test_pcie_nvswitch_ports_and_ranks() -> None:
     machine = machine_of("nccl_hgx.xml")
-    assert Counter(machine.device_kinds) == {"gpu": 2, "nic": 2, "cpu": 2, "port": 3, "pcie switch": 2, "nvswitch": 1}
+    assert Counter(machine.device_kinds) == {
+        "gpu": 2,
+        "nic": 2,
+        "cpu": 2,
+        "port": 3,
+        "pcie switch": 2,
+        "nvswitch": 1,
+    }
     assert placed(machine) == ["gpu1", "gpu0"]
     pcie = LINKS["pcie5"].latency
     assert link(machine, "gpu0", "0000:10:00.0") == (48e9, pcie, "pcie", False)
@@ -107,10 +129,18 @@ def test_pcie_nvswitch_ports_and_ranks() -> None:
     assert link(machine, "cpu0", "cpu1") == (22e9, 0.1e-6, "upi", True)
     assert link(machine, "0000:12:00.0", "mlx5_0") == (50e9, LINKS["ndr"].latency, "ib", False)
     assert link(machine, "0000:22:00.0", "rdmap34s0") == (25e9, 75e-6, "ethernet", False)
-    assert link(machine, "0000:22:00.0", "eth0") == (1.25e9, LINKS["ethernet10"].latency, "ethernet", True)
+    assert link(machine, "0000:22:00.0", "eth0") == (
+        1.25e9,
+        LINKS["ethernet10"].latency,
+        "ethernet",
+        True,
+    )
     assert machine.in_network[machine.device_names.index("nvswitch")]
     assert set(machine.node.tolist()) == {0}
-    assert any("upi3 assumed, as usual for GenuineIntel x86_64, family 6 model 143" in note for note in machine.notes)
+    assert any(
+        "upi3 assumed, as usual for GenuineIntel x86_64, family 6 model 143" in note
+        for note in machine.notes
+    )
 
 
 def test_direct_links_to_gpus_and_cpus_count_once() -> None:
@@ -133,7 +163,9 @@ def test_xgmi_and_a_speed_beyond_belief() -> None:
     assert link(machine, "gpu1", "gpu3") == (48e9, 0.6e-6, "xgmi", True)
     assert link(machine, "cpu0", "cpu1")[0] == LINKS["fabric"].bandwidth
     assert link(machine, "0000:01:00.0", "cxi0")[0] == 25e12
-    assert any(note.startswith("cxi0: 200000000 Mbit/s is what the file says") for note in machine.notes)
+    assert any(
+        note.startswith("cxi0: 200000000 Mbit/s is what the file says") for note in machine.notes
+    )
 
 
 def test_classes_alone_describe_a_machine_without_nvlinks() -> None:
@@ -151,10 +183,17 @@ def test_classes_alone_describe_a_machine_without_nvlinks() -> None:
 def test_several_hosts_share_nvswitches() -> None:
     machine = machine_of("nccl_rack.xml")
     assert placed(machine) == ["node0.gpu0", "node1.gpu0"]
-    assert link(machine, "node0.gpu0", "node0.cpu0") == (5 * 44.712e9, LINKS["c2c"].latency, "c2c", False)
+    assert link(machine, "node0.gpu0", "node0.cpu0") == (
+        5 * 44.712e9,
+        LINKS["c2c"].latency,
+        "c2c",
+        False,
+    )
     assert link(machine, "node1.gpu0", "node1.0008:05:00.0")[0] == 16 * 6e9
     assert link(machine, "node1.gpu0", "nvswitch")[0] == 18 * LINKS["nvlink5"].bandwidth
-    assert dict(zip(machine.device_names, machine.node.tolist(), strict=True)) | {"nvswitch": -1} == {
+    assert dict(zip(machine.device_names, machine.node.tolist(), strict=True)) | {
+        "nvswitch": -1
+    } == {
         "node0.gpu0": 0,
         "node1.gpu0": 1,
         "node1.0008:05:00.0": 1,
@@ -166,12 +205,26 @@ def test_several_hosts_share_nvswitches() -> None:
 
 @pytest.mark.parametrize(
     ("sm", "kind"),
-    [(60, "nvlink1"), (70, "nvlink2"), (80, "nvlink3"), (86, "nvlink3"), (90, "nvlink4"), (103, "nvlink5")],
+    [
+        (60, "nvlink1"),
+        (70, "nvlink2"),
+        (80, "nvlink3"),
+        (86, "nvlink3"),
+        (90, "nvlink4"),
+        (103, "nvlink5"),
+    ],
 )
 def test_the_nvlinks_of_a_gpu(sm: int, kind: str) -> None:
     machine = read_nccl_xml(TWO.replace('sm="80"', f'sm="{sm}"'), "topo.xml")
-    assert link(machine, "gpu0", "gpu1") == (4 * LINKS[kind].bandwidth, LINKS[kind].latency, "nvlink", True)
-    assert any(note.startswith(f"NVLink: {kind} assumed, as usual for sm {sm}") for note in machine.notes)
+    assert link(machine, "gpu0", "gpu1") == (
+        4 * LINKS[kind].bandwidth,
+        LINKS[kind].latency,
+        "nvlink",
+        True,
+    )
+    assert any(
+        note.startswith(f"NVLink: {kind} assumed, as usual for sm {sm}") for note in machine.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,7 +239,9 @@ def test_the_nvlinks_of_a_gpu(sm: int, kind: str) -> None:
     ],
 )
 def test_the_xgmi_of_a_gpu(gcn: str, kind: str) -> None:
-    machine = read_nccl_xml(TWO.replace("nvlink", "xgmi").replace('sm="80"', f'gcn="{gcn}"'), "topo.xml")
+    machine = read_nccl_xml(
+        TWO.replace("nvlink", "xgmi").replace('sm="80"', f'gcn="{gcn}"'), "topo.xml"
+    )
     assert link(machine, "gpu0", "gpu1")[0] == 4 * LINKS[kind].bandwidth
 
 
@@ -204,9 +259,17 @@ def test_the_xgmi_of_a_gpu(gcn: str, kind: str) -> None:
     ],
 )
 def test_the_link_between_cpus(cpu: str, kind: str) -> None:
-    text = f'<system><cpu numaid="0" {cpu}><pci busid="01:00.0" class="0x03"/></cpu><cpu numaid="1" {cpu}/></system>'
+    text = (
+        f'<system><cpu numaid="0" {cpu}><pci busid="01:00.0" class="0x03"/></cpu><cpu numaid="1" '
+        f"{cpu}/></system>"
+    )
     machine = read_nccl_xml(text, "topo.xml")
-    assert link(machine, "cpu0", "cpu1") == (LINKS[kind].bandwidth, LINKS[kind].latency, "upi", True)
+    assert link(machine, "cpu0", "cpu1") == (
+        LINKS[kind].bandwidth,
+        LINKS[kind].latency,
+        "upi",
+        True,
+    )
     assert link(read_nccl_xml(text, "topo.xml", socket="upi4"), "cpu0", "cpu1")[0] == 40e9
 
 
@@ -236,7 +299,9 @@ def test_pcie_as_nccl_counts_it(speed: str, width: str, bandwidth: float) -> Non
         ('link_speed="32.0 GT/s PCIe"', 48e9),
     ],
 )
-def test_pcie_of_which_the_file_says_too_little_is_assumed(attributes: str, bandwidth: float) -> None:
+def test_pcie_of_which_the_file_says_too_little_is_assumed(
+    attributes: str, bandwidth: float
+) -> None:
     text = TWO.replace('link_speed="8 GT/s" link_width="16"', attributes)
     machine = read_nccl_xml(text, "topo.xml", pcie="pcie4")
     assert link(machine, "gpu0", "cpu0")[0::3] == (bandwidth, True)
@@ -252,7 +317,10 @@ def test_kinds_can_be_given() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('<system version="1">', '\ufeff\n\n<?xml version="1.0" encoding="utf-16"?>\n<system lang="ü">'),
+        (
+            '<system version="1">',
+            '\ufeff\n\n<?xml version="1.0" encoding="utf-16"?>\n<system lang="ü">',
+        ),
         ('tclass="0x030200"', ""),
         ("0000:02:00.0", "0000:AB:00.0"),
         (' rank="0"', ""),
@@ -264,7 +332,10 @@ def test_kinds_can_be_given() -> None:
 )
 def test_the_same_machine_in_other_words(old: str, new: str) -> None:
     assert old in TWO
-    as_dumped, other = read_nccl_xml(TWO, "topo.xml"), read_nccl_xml(TWO.replace(old, new), "topo.xml")
+    as_dumped, other = (
+        read_nccl_xml(TWO, "topo.xml"),
+        read_nccl_xml(TWO.replace(old, new), "topo.xml"),
+    )
     assert other.device_names == as_dumped.device_names
     assert (other.bandwidth == as_dumped.bandwidth).all()
     assert placed(other) == placed(as_dumped)
@@ -273,6 +344,8 @@ def test_the_same_machine_in_other_words(old: str, new: str) -> None:
 def test_what_looks_like_a_topology_file() -> None:
     assert looks_like(" \n<?xml version='1.0'?><!-- a --><system version='1'>")
     assert looks_like("<graphs version='1'>")
-    assert not looks_like("<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><graph/></graphml>")
+    assert not looks_like(
+        "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><graph/></graphml>"
+    )
     assert not looks_like("the <system> is down")
     assert not looks_like("")

@@ -24,11 +24,23 @@ def read_or_refused(text: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("<system", "<!DOCTYPE system [<!ENTITY a 'b'>]><system", "topo.xml line 1: a document type or an entity"),
-        ("<system", "<!DOCTYPE system SYSTEM 'http://localhost/x'><system", "topo.xml line 1: a document type"),
+        (
+            "<system",
+            "<!DOCTYPE system [<!ENTITY a 'b'>]><system",
+            "topo.xml line 1: a document type or an entity",
+        ),
+        (
+            "<system",
+            "<!DOCTYPE system SYSTEM 'http://localhost/x'><system",
+            "topo.xml line 1: a document type",
+        ),
         ("<system", "<!DOCTYPE system><system", "topo.xml line 1: a document type"),
         ("<system", "\n\n<system rank='0' rank='0' ", "topo.xml line 3: duplicate attribute"),
-        ('<system version="1">\n<cpu numaid="0"', "\n\n<system>\n<cpu numaid='?'", "topo.xml line 4: numaid of <cpu>"),
+        (
+            '<system version="1">\n<cpu numaid="0"',
+            "\n\n<system>\n<cpu numaid='?'",
+            "topo.xml line 4: numaid of <cpu>",
+        ),
         ("<nic>", "<nic>&lol;", "topo.xml line 14: undefined entity"),
         ("</system>", "", "topo.xml line 21: no element found"),
         ("</cpu>", "</cpus>", "topo.xml line 19: mismatched tag"),
@@ -41,17 +53,41 @@ def read_or_refused(text: str) -> str:
         (TWO, "<a>" + "<b/>" * 50_000 + "</a>", "topo.xml line 1: more than 20000 elements"),
         (TWO, "x" * 10**8, "topo.xml is larger than 16 MiB"),
         ("<nic>", "<nic><gpu/>", "topo.xml line 14: a <gpu> in <nic>: it belongs in <pci>"),
-        ("<cpu", "<pci busid='0:0'/><cpu", "topo.xml line 2: a <pci> in <system>: it belongs in <cpu> or <pci>"),
+        (
+            "<cpu",
+            "<pci busid='0:0'/><cpu",
+            "topo.xml line 2: a <pci> in <system>: it belongs in <cpu> or <pci>",
+        ),
         ("</gpu>", "</gpu><gpu dev='7'/>", "topo.xml line 6: a second <gpu> in one <pci>"),
-        ('numaid="0" ', "", "topo.xml line 2: numaid of <cpu> is missing: it is a whole number from -1 to 9999"),
+        (
+            'numaid="0" ',
+            "",
+            "topo.xml line 2: numaid of <cpu> is missing: it is a whole number from -1 to 9999",
+        ),
         ('numaid="0"', 'numaid="-2"', "topo.xml line 2: numaid of <cpu> is '-2'"),
         ('modelid="85"', 'modelid="8x"', "topo.xml line 2: modelid of <cpu> is '8x'"),
-        ('vendor="GenuineIntel"', 'vendor="a&#10;b"', "topo.xml line 2: vendor of <cpu> is 'a\\nb'"),
-        ('busid="0000:01:00.0" ', "", "topo.xml line 3: busid of <pci> is missing: it is a PCI bus id"),
+        (
+            'vendor="GenuineIntel"',
+            'vendor="a&#10;b"',
+            "topo.xml line 2: vendor of <cpu> is 'a\\nb'",
+        ),
+        (
+            'busid="0000:01:00.0" ',
+            "",
+            "topo.xml line 3: busid of <pci> is missing: it is a PCI bus id",
+        ),
         ('busid="0000:01:00.0"', 'busid="gpu"', "topo.xml line 3: busid of <pci> is 'gpu'"),
         ('class="0x020700"', 'class="nic"', "topo.xml line 13: class of <pci> is 'nic'"),
-        ('link_speed="8 GT/s"', 'link_speed="fast"', "topo.xml line 3: link_speed of <pci> is 'fast': it is a rate"),
-        ('link_speed="8 GT/s"', 'link_speed="7 GT/s"', "topo.xml line 3: link_speed of <pci> is '7 GT/s'"),
+        (
+            'link_speed="8 GT/s"',
+            'link_speed="fast"',
+            "topo.xml line 3: link_speed of <pci> is 'fast': it is a rate",
+        ),
+        (
+            'link_speed="8 GT/s"',
+            'link_speed="7 GT/s"',
+            "topo.xml line 3: link_speed of <pci> is '7 GT/s'",
+        ),
         ('link_width="16"', 'link_width="-4"', "topo.xml line 3: link_width of <pci> is '-4'"),
         ('link_width="16"', 'link_width="99"', "topo.xml line 3: link_width of <pci> is '99'"),
         ('dev="1" sm', 'dev="0" sm', "topo.xml line 9: dev of <gpu> is '0': line 4 has it already"),
@@ -64,7 +100,11 @@ def read_or_refused(text: str) -> str:
             'target="0000:07:00.0"',
             "topo.xml line 10: count of <nvlink> is '4': 4 to gpu0 in all, which has none back",
         ),
-        ('target="0000:02:00.0"', 'target="0000:03:00.0"', "topo.xml line 5: target of <nvlink> is '0000:03:00.0'"),
+        (
+            'target="0000:02:00.0"',
+            'target="0000:03:00.0"',
+            "topo.xml line 5: target of <nvlink> is '0000:03:00.0'",
+        ),
         ('target="0000:02:00.0" ', "", "topo.xml line 5: target of <nvlink> is missing"),
         ('tclass="0x030200"', 'tclass="0x0200"', "topo.xml line 5: tclass of <nvlink> is '0x0200'"),
         ('00.0" count="4"', '00.0" count="0"', "topo.xml line 5: count of <nvlink> is '0'"),
@@ -82,7 +122,11 @@ def read_or_refused(text: str) -> str:
         ("</gpu>", "<c2c bw='3'/></gpu>", "topo.xml line 6: count of <c2c> is missing"),
         ('name="mlx5_1" ', "", "topo.xml line 16: name of <net> is missing"),
         ('name="mlx5_1"', 'name=""', "topo.xml line 16: name of <net> is ''"),
-        ('name="mlx5_1"', 'name="gpu1"', "topo.xml line 16: name of <net> is 'gpu1': line 9 has it already"),
+        (
+            'name="mlx5_1"',
+            'name="gpu1"',
+            "topo.xml line 16: name of <net> is 'gpu1': line 9 has it already",
+        ),
         ('speed="100000"', 'speed="fast"', "topo.xml line 15: speed of <net> is 'fast'"),
         ('speed="100000"', 'speed="-2"', "topo.xml line 15: speed of <net> is '-2'"),
         ('latency="0"', 'latency="-1"', "topo.xml line 15: latency of <net> is '-1'"),
@@ -98,7 +142,9 @@ def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
 
 def test_more_cpus_than_any_machine_has() -> None:
     cpus = "".join(f'\n<cpu numaid="{number}"/>' for number in range(300))
-    assert refused(f"<system>{cpus}</system>").startswith("topo.xml line 258: numaid of <cpu> is '256'")
+    assert refused(f"<system>{cpus}</system>").startswith(
+        "topo.xml line 258: numaid of <cpu> is '256'"
+    )
 
 
 @settings(max_examples=250)
@@ -116,7 +162,9 @@ def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.
                     "".join(lines[:line] + lines[line + 1 :]),
                     "".join(lines[: line + 1] + lines[line:]),
                     text[:end] + text[start:],
-                    text[:start] + data.draw(st.sampled_from(("0", "-1", "x", '"', "<nic/>", "\x00"))) + text[end:],
+                    text[:start]
+                    + data.draw(st.sampled_from(("0", "-1", "x", '"', "<nic/>", "\x00")))
+                    + text[end:],
                     text[:start] + data.draw(st.text(max_size=3)) + text[end:],
                 )
             )

@@ -11,7 +11,9 @@ from topologies.readers.nccl_xml import read_nccl_xml
 from topologies.topology import Topology
 
 DATA = Path(__file__).parent / "data"
-SELF_LINK, REPEATED = ((DATA / f"nccl_{name}.xml").read_text() for name in ("self_link", "repeated"))
+SELF_LINK, REPEATED = (
+    (DATA / f"nccl_{name}.xml").read_text() for name in ("self_link", "repeated")
+)
 
 
 def read(text: str) -> Topology:
@@ -29,7 +31,9 @@ def test_links_to_itself_are_those_to_the_gpu_that_has_as_many_to_it() -> None:
     total = 12 * LINKS["nvlink3"].bandwidth
     assert bandwidth(machine, "gpu0", "gpu1") == bandwidth(machine, "gpu1", "gpu0") == total
     assert machine.link_kinds.are("nvlink").sum() == 2
-    note = "gpu0 has 12 links to itself: taken for those to gpu1, which has as many to it (and 1 more)"
+    note = (
+        "gpu0 has 12 links to itself: taken for those to gpu1, which has as many to it (and 1 more)"
+    )
     assert note in machine.notes
 
 
@@ -54,9 +58,17 @@ def test_a_bus_id_and_a_net_device_that_are_given_twice() -> None:
         "gpu0", "gpu1", "0000:11:00.0", "0000:13:00.0", "0000:15:00.0", "0000:13:00.0#2",
         "cpu0", "mlx5_0:1", "mlx5_0:1#2",
     )  # fmt: skip
-    assert bandwidth(machine, "0000:13:00.0", "mlx5_0:1") == bandwidth(machine, "0000:13:00.0#2", "mlx5_0:1#2") == 25e9
-    assert bandwidth(machine, "gpu0", "gpu1") == LINKS["xgmi1"].bandwidth, "a GPU's bus id before that of a switch"
-    twice = "bus id 0000:15:00.0 is on line 15 and again on line 16: taken for two devices (and 1 more)"
+    assert (
+        bandwidth(machine, "0000:13:00.0", "mlx5_0:1")
+        == bandwidth(machine, "0000:13:00.0#2", "mlx5_0:1#2")
+        == 25e9
+    )
+    assert bandwidth(machine, "gpu0", "gpu1") == LINKS["xgmi1"].bandwidth, (
+        "a GPU's bus id before that of a switch"
+    )
+    twice = (
+        "bus id 0000:15:00.0 is on line 15 and again on line 16: taken for two devices (and 1 more)"
+    )
     net = "net device mlx5_0:1 is on line 11 and again on line 23: the second is called mlx5_0:1#2"
     dev = "dev 0 of a net device is on line 11 and again on line 23: taken for two devices"
     assert [note for note in machine.notes if "again" in note] == [twice, net, dev]
@@ -66,17 +78,25 @@ def test_a_bus_id_of_two_gpus() -> None:
     """Which of them a link means nobody knows, unless their numbers of links tell."""
     machine = read(SELF_LINK.replace("0002:00:00.0", "0001:00:00.0"))
     assert bandwidth(machine, "gpu0", "gpu1") == 12 * LINKS["nvlink3"].bandwidth
-    assert "bus id 0001:00:00.0 is on line 3 and again on line 8: taken for two devices" in machine.notes
+    assert (
+        "bus id 0001:00:00.0 is on line 3 and again on line 8: taken for two devices"
+        in machine.notes
+    )
 
 
 def test_links_to_a_bus_id_of_two_gpus_that_do_not_match_are_left_out() -> None:
     third = '<nvlink target="0003:00:00.0" count="{}" tclass="0x030200"/>'
     two_of_one_id = SELF_LINK.replace("0004:00:00.0", "0003:00:00.0")
     machine = read(two_of_one_id.replace('rank="1">', f'rank="1">{third.format(4)}'))
-    assert machine.link_kinds.are("nvlink").sum() == 4, "gpu2's links to itself are taken for those to gpu1"
+    assert machine.link_kinds.are("nvlink").sum() == 4, (
+        "gpu2's links to itself are taken for those to gpu1"
+    )
     machine = read(two_of_one_id.replace('rank="1">', f'rank="1">{third.format(3)}'))
     assert machine.link_kinds.are("nvlink").sum() == 2
-    assert "links from gpu1 to gpu2, of which several GPUs have the bus id, are left out" in machine.notes
+    assert (
+        "links from gpu1 to gpu2, of which several GPUs have the bus id, are left out"
+        in machine.notes
+    )
 
 
 def test_hosts_of_one_file_may_have_the_same_bus_ids() -> None:

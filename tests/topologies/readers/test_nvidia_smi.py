@@ -1,4 +1,5 @@
-"""A matrix of nvidia-smi topo -m: its machine has devices as far apart as the matrix says, or it is refused."""
+"""A matrix of nvidia-smi topo -m: its machine has devices as far apart as the matrix says, or it is
+refused."""
 
 from collections import Counter
 from dataclasses import replace
@@ -86,7 +87,10 @@ def test_routes_are_what_the_matrix_says(path: Path) -> None:
     assert set(machine.node.tolist()) == {0}
     for one, other in combinations(range(len(matrix.names)), 2):
         ends = matrix.names[one], matrix.names[other]
-        assert agrees(matrix.said(one, other), *crossed(machine, *ends)), (ends, matrix.said(one, other))
+        assert agrees(matrix.said(one, other), *crossed(machine, *ends)), (
+            ends,
+            matrix.said(one, other),
+        )
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
@@ -99,9 +103,17 @@ def test_real_matrices_have_phb_cross_exactly_one_cpu(path: Path) -> None:
 
 def test_every_level_and_the_legend() -> None:
     machine = machine_of("smi_every_level.txt")
-    assert Counter(machine.device_kinds) == {"gpu": 6, "nic": 2, "cpu": 2, "bridge": 2, "pcie switch": 4}
+    assert Counter(machine.device_kinds) == {
+        "gpu": 6,
+        "nic": 2,
+        "cpu": 2,
+        "bridge": 2,
+        "pcie switch": 4,
+    }
     assert machine.device_names[6:8] == ("bnxt_re0", "mlx5_bond_0")
-    assert [machine.device_names[device] for device in machine.placement] == [f"gpu{rank}" for rank in range(6)]
+    assert [machine.device_names[device] for device in machine.placement] == [
+        f"gpu{rank}" for rank in range(6)
+    ]
     # bridge0 carries a switch over two switches, and one GPU; bridge1 one GPU.
     assert beta(machine, "bridge0", "cpu0") == 2 * LINKS["pcie4"].bandwidth
     assert beta(machine, "bridge1", "cpu0") == LINKS["pcie4"].bandwidth
@@ -111,7 +123,13 @@ def test_every_level_and_the_legend() -> None:
 
 def test_sixteen_gpus_on_an_nvswitch() -> None:
     machine = machine_of("smi_16_nvswitch.txt")
-    assert Counter(machine.device_kinds) == {"gpu": 16, "nic": 2, "cpu": 2, "bridge": 18, "nvswitch": 1}
+    assert Counter(machine.device_kinds) == {
+        "gpu": 16,
+        "nic": 2,
+        "cpu": 2,
+        "bridge": 18,
+        "nvswitch": 1,
+    }
     assert beta(machine, "gpu3", "nvswitch") == 6 * 20e9
     route = machine.route(0, 15)
     assert len(route) == 2
@@ -133,14 +151,30 @@ def test_a_cube_mesh_has_direct_links_and_rows_of_nics_may_be_missing() -> None:
 
 def test_markdown_names_cpus_by_numa_node() -> None:
     machine = machine_of("smi_markdown.md")
-    assert machine.device_names == ("gpu0", "gpu1", "gpu2", "gpu3", "cxi0", "cpu1", "cpu0", "cpu3", "cpu2")
+    assert machine.device_names == (
+        "gpu0",
+        "gpu1",
+        "gpu2",
+        "gpu3",
+        "cxi0",
+        "cpu1",
+        "cpu0",
+        "cpu3",
+        "cpu2",
+    )
     assert beta(machine, "gpu0", "gpu3") == 4 * LINKS["nvlink3"].bandwidth
     assert crossed(machine, "gpu1", "cxi0")[0] == {"cpu": 1}
 
 
 def test_wrapped_rows_and_four_gpus_with_more_links_than_a_gpu_has() -> None:
     machine = machine_of("smi_wrapped.txt")
-    assert Counter(machine.device_kinds) == {"gpu": 4, "nic": 2, "cpu": 2, "bridge": 6, "nvswitch": 1}
+    assert Counter(machine.device_kinds) == {
+        "gpu": 4,
+        "nic": 2,
+        "cpu": 2,
+        "bridge": 6,
+        "nvswitch": 1,
+    }
     assert beta(machine, "gpu0", "nvswitch") == 18 * LINKS["nvlink4"].bandwidth
     assert machine.in_network[machine.device_names.index("nvswitch")]
 
@@ -154,12 +188,15 @@ def test_peer_matrices_say_nothing_of_the_way() -> None:
 
 def test_affinity_tells_cpus_apart_where_nvlinks_hide_pcie() -> None:
     rows = [
-        f"GPU{k} " + " ".join("X" if k == j else "NV12" for j in range(6)) + f" {k // 3}-{k // 3}" for k in range(6)
+        f"GPU{k} " + " ".join("X" if k == j else "NV12" for j in range(6)) + f" {k // 3}-{k // 3}"
+        for k in range(6)
     ]
     heading = " ".join(f"GPU{k}" for k in range(6))
     machine = read_matrix("\n".join([f"{heading} CPU Affinity NUMA", *rows]), "plain.txt")
     assert machine.device_kinds.are("cpu").sum() == 2
-    silent = read_matrix("\n".join([heading, *(row.rpartition(" ")[0] for row in rows)]), "plain.txt")
+    silent = read_matrix(
+        "\n".join([heading, *(row.rpartition(" ")[0] for row in rows)]), "plain.txt"
+    )
     assert silent.device_kinds.are("cpu").sum() == 1
 
 
@@ -176,7 +213,9 @@ def test_affinity_tells_cpus_apart_where_nvlinks_hide_pcie() -> None:
         ({(0, 1): 18}, "nvlink4"),
     ],
 )
-def test_the_generation_follows_from_the_links_of_a_gpu(pairs: dict[tuple[int, int], int], kind: str) -> None:
+def test_the_generation_follows_from_the_links_of_a_gpu(
+    pairs: dict[tuple[int, int], int], kind: str
+) -> None:
     count = max(map(max, pairs)) + 1
     words = [[_nvlinks(pairs, one, other) for other in range(count)] for one in range(count)]
     machine = read_matrix(rendered([f"GPU{k}" for k in range(count)], words), "bridges.txt")
@@ -232,11 +271,15 @@ def test_the_same_matrix_however_it_was_copied(old: str, new: str) -> None:
     assert (copied.level == as_printed.level).all()
 
 
-@pytest.mark.parametrize("file", ["smi_every_level.txt", "smi_16_nvswitch.txt", "smi_cube_mesh.txt"])
+@pytest.mark.parametrize(
+    "file", ["smi_every_level.txt", "smi_16_nvswitch.txt", "smi_cube_mesh.txt"]
+)
 @pytest.mark.parametrize("width", [60, 66, 67, 80, 83, 100, 101, 102, 103, 120])
 def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
     text = (DATA / file).read_text().replace("\x1b[4m", "").replace("\x1b[0m", "").expandtabs(8)
-    broken = [line[k : k + width] for line in text.split("\n") for k in range(0, max(1, len(line)), width)]
+    broken = [
+        line[k : k + width] for line in text.split("\n") for k in range(0, max(1, len(line)), width)
+    ]
     whole, again = parse(text, file), parse("\n".join(broken), file)
     assert again.columns == whole.columns
     assert (again.level == whole.level).all()
@@ -249,7 +292,8 @@ def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
         (
             "PIX\tPXB",
             "PIZ\tPXB",
-            "topo.txt line 2, column GPU1: 'PIZ' is no link: NV#, PIX, PXB, PHB, NODE, SYS, X or NS",
+            "topo.txt line 2, column GPU1: 'PIZ' is no link: NV#, PIX, PXB, PHB, NODE, SYS, X or "
+            "NS",
         ),
         ("PIX\tPXB", "NV0\tPXB", "topo.txt line 2, column GPU1: 'NV0' is no link"),
         ("GPU1\tPIX", "GPU1\t" + "Q" * 99, "topo.txt line 3, column GPU0: 'QQQ"),
@@ -257,8 +301,16 @@ def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
         ("PIX\tPXB", "\tPXB", "topo.txt line 2, column GPU1: the cell is empty"),
         ("PIX\tPXB\n", "PIX\n", "topo.txt line 2, column mlx5_0: the row of GPU0 ends before it"),
         ("PIX\tPXB\n", "PIX\tPXB\tPXB\n", "topo.txt line 2: the row of GPU0 has more than 3 cells"),
-        ("GPU0\t X \tPIX", "GPU0\t X \tPHB", "topo.txt: PHB at line 2, column GPU1, but PIX at line 3, column GPU0"),
-        ("GPU0\t X \tPIX", "GPU0\tPIX\t X ", "topo.txt line 2, column GPU0: PIX in the row of GPU0: X is right where"),
+        (
+            "GPU0\t X \tPIX",
+            "GPU0\t X \tPHB",
+            "topo.txt: PHB at line 2, column GPU1, but PIX at line 3, column GPU0",
+        ),
+        (
+            "GPU0\t X \tPIX",
+            "GPU0\tPIX\t X ",
+            "topo.txt line 2, column GPU0: PIX in the row of GPU0: X is right where",
+        ),
         ("GPU1\tPIX\t X ", "GPU0\tPIX\t X ", "topo.txt line 3: a second row of GPU0, see line 2"),
         ("GPU0\tGPU1", "GPU0\tGPU0", "topo.txt line 1: column GPU0 is there twice"),
         ("GPU0\tGPU1", "GPU0\t" + "x" * 70, "topo.txt line 1: 'xxx"),
@@ -300,7 +352,10 @@ def matrices(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     labels = [f"GPU{k}" for k in range(gpus)] + [f"NIC{k}" for k in range(nics)]
     places = [draw(st.tuples(*[st.integers(0, 1)] * 4)) for _ in labels]
     pairs = st.tuples(st.integers(0, gpus - 1), st.integers(0, gpus - 1))
-    links = {tuple(sorted(pair)): count for pair, count in draw(st.dictionaries(pairs, st.integers(1, 9))).items()}
+    links = {
+        tuple(sorted(pair)): count
+        for pair, count in draw(st.dictionaries(pairs, st.integers(1, 9))).items()
+    }
     return labels, [
         [
             "X"
@@ -338,7 +393,9 @@ def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.
         start = data.draw(st.integers(0, len(text)))
         end = min(len(text), start + data.draw(st.sampled_from((0, 1, 2, 9, 80))))
         part = data.draw(
-            st.sampled_from(("", text[start:end] * 2, "\n", "\t", "NV18", "X", "GPU0 ", "|", "\x1b[", "\x00"))
+            st.sampled_from(
+                ("", text[start:end] * 2, "\n", "\t", "NV18", "X", "GPU0 ", "|", "\x1b[", "\x00")
+            )
         )
         text = text[:start] + (part or data.draw(st.text(max_size=3))) + text[end:]
     outcome = read_or_refused(text)
