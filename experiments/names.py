@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 
 
 def rank_name(schedule: Schedule, rank: int) -> str:

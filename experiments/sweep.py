@@ -10,15 +10,16 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
 from experiments import workload
-from simulator import memory, semantics
-from simulator.bounds import best_bound
+from simulator.analysis import memory
+from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm
 from simulator.cost_models import CostModel
+from simulator.cost_models.fabric import Fabric, observe
 from simulator.engines import Engine, Routed, run, simulate
-from simulator.fabric import Fabric, observe
 from simulator.profile import Profile, Run
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Topology
 

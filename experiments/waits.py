@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.names import rank_name
-from simulator.schedule import Schedule
-from simulator.waits import Wait
+from simulator.analysis.waits import Wait
+from simulator.schedules.schedule import Schedule
 from topologies.units import format_seconds
 
 SHOWN = 8

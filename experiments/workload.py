@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import log2
 
-from simulator.builder import LIMIT
 from simulator.collectives import Algorithm
-from simulator.schedule import Schedule
+from simulator.schedules.builder import LIMIT
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
 MOST = 2.0**32

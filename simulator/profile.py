@@ -13,9 +13,9 @@ import numpy.typing as npt
 from simulator.collectives.collective import Algorithm
 from simulator.crowding import Crowding
 from simulator.engines import run
-from simulator.routed import Routed, route
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules.routed import Routed, route
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 

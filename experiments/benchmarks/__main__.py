@@ -62,7 +62,7 @@ print(machine.ranks, built - begin, end - built, peak)
 FAIR = """
 import resource, sys, time
 import numpy as np
-from simulator.builder import ScheduleBuilder
+from simulator.schedules.builder import ScheduleBuilder
 from simulator.engines import simulate
 from topologies.shapes import star
 def exchange(ranks):

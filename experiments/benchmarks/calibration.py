@@ -29,7 +29,7 @@ from experiments.calibration.observations import Points
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
-from experiments.profiles.document import Error
+from experiments.profiles.profile_document import Error
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 

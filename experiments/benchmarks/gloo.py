@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import Sharing, simulate
-from simulator.rendezvous import rendezvous
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.rendezvous import rendezvous
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology

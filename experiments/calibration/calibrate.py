@@ -14,7 +14,7 @@ from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series, forced, series
 from experiments.calibration.table import Machine, as_nodes
 from experiments.measurements import Curve
-from experiments.profiles.document import Calibrated, Error, Estimated, of
+from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
 from simulator.profile import Ineffective, Profile, used_nodes
 from topologies.errors import InputError

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from simulator.critical_path import sensitivities
+from simulator.analysis.critical_path import sensitivities
 from simulator.engines import Engine, simulate
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 

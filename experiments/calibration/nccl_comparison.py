@@ -1,5 +1,5 @@
-"""NCCL's own model of collectives (:mod:`simulator.nccl_model`) on measured curves, as a yardstick
-for what was fitted.
+"""NCCL's own model of collectives (:mod:`simulator.cost_models.nccl`) on measured curves, as a
+yardstick for what was fitted.
 
 Only the bandwidth of links is taken from the machine. In a job all channels are taken to be as fast
 inside nodes as between, alike, over NVLink, with Intel's CPUs and a NIC without latency.
@@ -15,8 +15,8 @@ import numpy as np
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve
-from experiments.profiles.document import Calibrated
-from simulator.nccl_model import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
+from experiments.profiles.profile_document import Calibrated
+from simulator.cost_models.nccl import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
 from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.topology import Floats

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
-from simulator.critical_path import sensitivities
 from simulator.engines import run
 from simulator.profile import Exchanges, nodes_of
-from simulator.routed import route
+from simulator.schedules.routed import route
 from topologies.topology import Floats, Topology
 
 LARGE = 100_000

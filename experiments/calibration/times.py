@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
-from simulator.critical_path import sensitivities
 from simulator.engines import run
 from simulator.profile import Profile, Protocol, over
-from simulator.routed import Routed, route
-from simulator.schedule import Schedule
+from simulator.schedules.routed import Routed, route
+from simulator.schedules.schedule import Schedule
 from topologies.topology import Floats, Topology
 
 LARGE = 100_000

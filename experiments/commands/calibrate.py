@@ -28,7 +28,7 @@ from experiments.calibration.transfer import linked, port
 from experiments.commands.machine import Machine
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
-from experiments.profiles.document import Calibrated, Error, Estimated
+from experiments.profiles.profile_document import Calibrated, Error, Estimated
 from simulator.profile import Ineffective
 from topologies.errors import InputError
 from topologies.topology import Topology

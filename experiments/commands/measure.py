@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from experiments import output
-from experiments.runner.environment import TORCHRUN, Place, check_port, find_place, meeting_point
-from experiments.runner.failures import GRACE, MeasurementFailed
-from experiments.runner.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
-from experiments.runner.results import Record, Row, cells, key_of, read_rows
+from experiments.measure.environment import TORCHRUN, Place, check_port, find_place, meeting_point
+from experiments.measure.failures import GRACE, MeasurementFailed
+from experiments.measure.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
+from experiments.measure.results import Record, Row, cells, key_of, read_rows
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
@@ -194,7 +194,7 @@ def _meeting_file(init: str) -> Path | None:
 
 def _check_device(plan: Plan) -> None:
     if plan.backend != "gloo" or plan.device != "cpu":
-        from experiments.runner.ranks import find_device
+        from experiments.measure.ranks import find_device
 
         find_device(plan, plan.ranks - 1)
 
@@ -223,7 +223,7 @@ def _without(plan: Plan, record: Record) -> Plan:
 
 
 def _measure_here(plans: Sequence[Plan], record: Record) -> None:
-    from experiments.runner.launch import launch
+    from experiments.measure.launch import launch
 
     keep = _keep(record, sum(len(plan.points) for plan in plans))
     for plan in plans:
@@ -236,7 +236,7 @@ def _measure_as(place: Place, plan: Plan, record: Record) -> None:
     if plan.init in ("", "env://"):
         os.environ.update(meeting_point(os.environ))
         plan = replace(plan, init="env://")
-    from experiments.runner.cluster import take_part
+    from experiments.measure.cluster import take_part
 
     take_part(plan, place, _keep(record, len(plan.points)))
 

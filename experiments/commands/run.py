@@ -15,11 +15,11 @@ from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.sweep import Case, Row, judge
 from experiments.terms import claimed, footnote
 from experiments.waits import wait_cells, wait_records
+from simulator.analysis.critical_path import Segment, critical_path, parts, worth
+from simulator.analysis.waits import waits
 from simulator.collectives import find
-from simulator.critical_path import Segment, critical_path, parts, worth
 from simulator.profile import Profile
-from simulator.timeline import Timeline
-from simulator.waits import waits
+from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_bytes
 
@@ -63,7 +63,7 @@ def run(
     row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
     progress(3, 3)
     if timeline:
-        from experiments import figures
+        from experiments.pictures import charts as figures
 
         output.write(
             timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:])

@@ -79,7 +79,7 @@ def run(
         made = output.provenance(**machine.parameters, **parameters)
         output.write_table(out, [asdict(row) for row in rows], made)
     if plot:
-        from experiments import figures
+        from experiments.pictures import charts as figures
 
         output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
     if how == "json":

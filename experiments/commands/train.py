@@ -239,10 +239,10 @@ def _verdict(runs: list[Run]) -> int:
 
 def _picture(found: Run, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
-        from experiments.timelines.chrome_trace import chrome_trace
+        from experiments.pictures.timelines.chrome_trace import chrome_trace
 
         return chrome_trace(found.plan, found.timeline, dict(request.parameters), found.memory)
-    from experiments.timelines.gantt import step_figure
+    from experiments.pictures.timelines.gantt import step_figure
 
     return step_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
 
@@ -282,7 +282,7 @@ def _several(
     if out:
         _store(out, records, request)
     if plot:
-        from experiments.training.figures import scaling_figure, swept_figure
+        from experiments.pictures.training import scaling_figure, swept_figure
 
         kind = plot.suffix[1:].lower()
         output.write(

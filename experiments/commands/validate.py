@@ -112,7 +112,7 @@ def _default(collective: str) -> Algorithm | None:
 
 def _draw(results: list[Validation], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
-    from experiments import figures
+    from experiments.pictures import charts as figures
 
     for number, result in enumerate(results, 1):
         path = (

@@ -22,7 +22,7 @@ from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
-from experiments.profiles.document import Calibrated, Error
+from experiments.profiles.profile_document import Calibrated, Error
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary, parse_number
@@ -77,7 +77,7 @@ def run(
     judged = _judge(profile, measured)
     crossed = _crossed(profile, kind, measured)
     if plot:
-        from experiments.calibration import figure
+        from experiments.pictures import fits as figure
 
         output.write(plot, figure.measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
     output.say(_render(profile, judged, beside, crossed, how))

@@ -11,9 +11,9 @@ import numpy as np
 from experiments.calibration.libraries import library
 from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve
-from experiments.profiles.document import Calibrated
+from experiments.profiles.profile_document import Calibrated
 from experiments.sweep import DEFAULT, Case, Machine, Rules
-from simulator.bounds import best_bound
+from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
 from simulator.profile import Profile, Run
 from topologies.errors import InputError

@@ -10,7 +10,7 @@ with units:
     - {name: head, forward: 300us, backward: 600us, parameters: 1MB}
 
 What else there may be, and what is assumed where it is left out, is as
-:mod:`experiments.models.document` says. A layer whose parameters are one size has one tensor,
+:mod:`experiments.models.model_document` says. A layer whose parameters are one size has one tensor,
 called weight. `registration` lists the names of all layers.
 """
 
@@ -55,9 +55,9 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
 def parse(text: str, name: str) -> Model:
     """The model in the text of the YAML or JSON file `name`. Raises InputError as :func:`read`
     does."""
-    from experiments.models.document import model_of
+    from experiments.models.model_document import model_of
     from topologies.readers import json_files, yaml_files
-    from topologies.readers.document import Location, spelt
+    from topologies.readers.topology_document import Location, spelt
 
     def place(location: Location) -> str:
         line = yaml_files.line_of(text, location)
@@ -76,7 +76,7 @@ def dumps(model: Model) -> str:
     """
     import yaml
 
-    from experiments.models.document import describe
+    from experiments.models.model_document import describe
 
     text: str = yaml.safe_dump(
         describe(model), sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096

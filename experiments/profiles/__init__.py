@@ -13,7 +13,7 @@ from topologies.readers.checks import LIMIT, check_text
 from topologies.readers.contents import contents
 
 if TYPE_CHECKING:
-    from experiments.profiles.document import Calibrated
+    from experiments.profiles.profile_document import Calibrated
 
 ENDINGS = (".yaml", ".yml")
 
@@ -71,9 +71,9 @@ def read(path: Path) -> Calibrated:
 
 def parse(text: str, name: str) -> Calibrated:
     """The profile in the text of the YAML file `name`. Raises InputError as :func:`read` does."""
-    from experiments.profiles.document import calibrated
+    from experiments.profiles.profile_document import calibrated
     from topologies.readers import yaml_files
-    from topologies.readers.document import Location, spelt
+    from topologies.readers.topology_document import Location, spelt
 
     def place(location: Location) -> str:
         line = yaml_files.line_of(text, location)
@@ -84,6 +84,6 @@ def parse(text: str, name: str) -> Calibrated:
 
 def write(profile: Calibrated, path: Path) -> None:
     """Write a profile, all of it or nothing. Raises InputError if that is not possible."""
-    from experiments.profiles.document import dumps
+    from experiments.profiles.profile_document import dumps
 
     output.write(path, dumps(profile))

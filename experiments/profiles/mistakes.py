@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from simulator.collectives import algorithms
-from topologies.readers.document import Mistake
 from topologies.readers.schema import shown
+from topologies.readers.topology_document import Mistake
 
 if TYPE_CHECKING:
-    from experiments.profiles.document import Calibrated
+    from experiments.profiles.profile_document import Calibrated
 
 _LONGEST = 600
 _SAYINGS = {

@@ -10,11 +10,12 @@ import numpy as np
 
 from experiments.commands.machine import Machine
 from experiments.sweep import DEFAULT, Rules
-from simulator import semantics
-from simulator.critical_path import Segment, critical_path, worth
-from simulator.memory import Memory
-from simulator.schedule import COMPUTE as COMPUTATION
-from simulator.timeline import Timeline
+from simulator.analysis.critical_path import Segment, critical_path, worth
+from simulator.analysis.memory import Memory
+from simulator.analysis.waits import Wait, waits
+from simulator.schedules import semantics
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.footprint import footprint
@@ -22,7 +23,6 @@ from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting
 from simulator.training.run import train
-from simulator.waits import Wait, waits
 from topologies.degraded import slowed
 from topologies.topology import Topology
 

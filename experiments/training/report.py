@@ -10,9 +10,9 @@ from experiments.output import Value, align
 from experiments.training.job import Run
 from experiments.training.table import memory_cell, rate
 from experiments.waits import wait_cells, wait_records
-from simulator.bubbles import CAUSES
-from simulator.critical_path import PARTS, parts
-from simulator.memory import Memory
+from simulator.analysis.bubbles import CAUSES
+from simulator.analysis.critical_path import PARTS, parts
+from simulator.analysis.memory import Memory
 from topologies.units import format_bytes, format_seconds
 
 WhatIf = Mapping[str, tuple[float, float]]

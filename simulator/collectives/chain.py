@@ -3,9 +3,9 @@
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import BROADCAST, REDUCE, Algorithm
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 PIECES = 64
 

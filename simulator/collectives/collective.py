@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.cost_models import CostModel
-from simulator.schedule import Schedule
-from simulator.semantics import Data
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.semantics import Data, Promise
 from topologies.topology import Topology
 
-Promise = tuple[npt.NDArray[np.bool_], Data]
 Bytes = Callable[[int], float]
 """From the number of ranks to bytes, in units of V."""
 

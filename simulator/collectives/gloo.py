@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.all_to_all import pairwise_all_to_all
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -28,8 +27,9 @@ from simulator.collectives.collective import (
 )
 from simulator.collectives.shift import shift_send_recv
 from simulator.cost_models import log2_ceil
-from simulator.rendezvous import rendezvous
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.rendezvous import rendezvous
+from simulator.schedules.schedule import Schedule
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20

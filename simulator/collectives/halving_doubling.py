@@ -4,11 +4,11 @@ doubling."""
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 
 def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.routing import distances, rails
 from topologies.topology import Ints, Topology

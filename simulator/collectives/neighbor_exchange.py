@@ -4,10 +4,10 @@ by turns."""
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_GATHER, Algorithm
 from simulator.collectives.ring import ring_all_gather
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 
 def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:

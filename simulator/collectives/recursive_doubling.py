@@ -3,10 +3,10 @@
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
 from simulator.cost_models import log2_floor
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies.topology import Ints
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 
 def ring_reduce_scatter(ranks: int, nbytes: float) -> Schedule:

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -15,7 +14,8 @@ from simulator.collectives.collective import (
     Fitted,
 )
 from simulator.cost_models import CostModel
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies.rings import Rings, find_rings
 from topologies.topology import Ints, Topology
 

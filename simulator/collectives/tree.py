@@ -7,10 +7,10 @@ root is longest.
 import numpy as np
 
 from simulator import cost_models
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
 from simulator.cost_models import log2_floor
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 
 def binomial_reduce(ranks: int, nbytes: float) -> Schedule:

@@ -7,6 +7,7 @@ of a port, γ the seconds to merge a byte; x(n) = g + n/β. With g = 0 this is t
 both together. Simulation shares no code with it.
 """
 
+from simulator.cost_models.cost_model import CostModel, is_power_of_two, log2_ceil, log2_floor
 from simulator.cost_models.gloo import (
     GLOO_ALL_GATHER,
     GLOO_ALL_TO_ALL,
@@ -18,7 +19,6 @@ from simulator.cost_models.gloo import (
     GLOO_SEND_RECV,
 )
 from simulator.cost_models.in_network import nvls, sharp
-from simulator.cost_models.model import CostModel, is_power_of_two, log2_ceil, log2_floor
 from simulator.cost_models.neighbors import (
     NEIGHBOR_EXCHANGE,
     RING_ALL_GATHER,

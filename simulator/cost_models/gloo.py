@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.model import CostModel, log2_ceil
+from simulator.cost_models.cost_model import CostModel, log2_ceil
+from simulator.cost_models.fabric import Fabric
 from simulator.cost_models.neighbors import SHIFT
 from simulator.cost_models.servers import PAIRWISE_ALL_TO_ALL, pairwise
-from simulator.fabric import Fabric
 
 
 def _gloo_pass(fabric: Fabric, p: int, nbytes: float) -> float:

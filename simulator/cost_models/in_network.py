@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.cost_models.model import CostModel
+from simulator.cost_models.cost_model import CostModel
 
 
 def sharp(pieces: int, leaves: int = 1) -> CostModel:

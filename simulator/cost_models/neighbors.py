@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.model import PATARASUK, RING_ASSUMES, THAKUR, CostModel
-from simulator.fabric import Fabric
+from simulator.cost_models.cost_model import PATARASUK, RING_ASSUMES, THAKUR, CostModel
+from simulator.cost_models.fabric import Fabric
 
 
 def _ring(fabric: Fabric, p: int, nbytes: float) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.cost_models.model import ONE_PORT, POSTED, CostModel
-from simulator.fabric import Fabric
+from simulator.cost_models.cost_model import ONE_PORT, POSTED, CostModel
+from simulator.cost_models.fabric import Fabric
 
 
 def _incast(fabric: Fabric, messages: int, nbytes: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.model import (
+from simulator.cost_models.cost_model import (
     ASSUMES,
     THAKUR,
     CostModel,
@@ -12,7 +12,7 @@ from simulator.cost_models.model import (
     log2_ceil,
     log2_floor,
 )
-from simulator.fabric import Fabric
+from simulator.cost_models.fabric import Fabric
 
 
 def _binomial(fabric: Fabric, p: int, nbytes: float) -> float:

@@ -3,9 +3,9 @@
 from typing import Literal
 
 from simulator.engines.overflow import check_times
-from simulator.routed import Routed, route
-from simulator.schedule import Schedule
-from simulator.timeline import Sharing, Timeline
+from simulator.schedules.routed import Routed, route
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Sharing, Timeline
 from topologies import _compile
 from topologies.errors import InputError
 from topologies.topology import Topology

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator import _fair, _kernels
-from simulator.flow_routes import flow_routes
-from simulator.routed import Routed
-from simulator.timeline import Sharing, Timeline
+from simulator.kernels import fair_sharing, first_come
+from simulator.schedules.flow_routes import flow_routes
+from simulator.schedules.routed import Routed
+from simulator.schedules.timeline import Sharing, Timeline
 from topologies._compile import compiled
 
 
@@ -30,7 +30,7 @@ def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = Fal
 
 def _fifo_columns(routed: Routed, store_and_forward: bool) -> tuple[Any, ...]:
     schedule, topology = routed.schedule, routed.topology
-    *columns, done = compiled(_kernels.simulate)(
+    *columns, done = compiled(first_come.simulate)(
         schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
         schedule.lane, schedule.reduces, np.diff(schedule.indptr), *schedule.successors,
         routed.route, routed.route_indptr, routed.route_links, topology.latency,
@@ -42,7 +42,7 @@ def _fifo_columns(routed: Routed, store_and_forward: bool) -> tuple[Any, ...]:
 
 def _fair_columns(routed: Routed) -> tuple[Any, ...]:
     schedule = routed.schedule
-    columns: tuple[Any, ...] = compiled(_fair.simulate)(
+    columns: tuple[Any, ...] = compiled(fair_sharing.simulate)(
         schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
         schedule.lane, schedule.reduces, np.diff(schedule.indptr), *schedule.successors,
         routed.route, routed.route_indptr, *flow_routes(routed), routed.topology.medium_bandwidth,

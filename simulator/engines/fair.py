@@ -10,9 +10,9 @@ import numpy as np
 from simpy.events import Event
 
 from simulator.engines.reference import Machine, Process
-from simulator.flow_routes import flow_routes
-from simulator.routed import Routed
-from simulator.timeline import Sharing
+from simulator.schedules.flow_routes import flow_routes
+from simulator.schedules.routed import Routed
+from simulator.schedules.timeline import Sharing
 from topologies.topology import Floats
 
 SAME = 1 + 1e-12

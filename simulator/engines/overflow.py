@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.routed import Routed
-from simulator.schedule import COMPUTE, Schedule
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats
 

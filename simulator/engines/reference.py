@@ -12,9 +12,9 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, Event, EventPriority
 
-from simulator.routed import Routed
-from simulator.schedule import COMPUTE
-from simulator.timeline import Sharing, Timeline
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import COMPUTE
+from simulator.schedules.timeline import Sharing, Timeline
 
 Process = Generator[Event, object, None]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import Algorithm, find
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Topology
 

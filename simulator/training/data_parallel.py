@@ -13,9 +13,9 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import REDUCE
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model

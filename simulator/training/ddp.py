@@ -11,7 +11,7 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import (
     Communicator,

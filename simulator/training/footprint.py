@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator import memory
-from simulator.memory import Changes, Memory, joined
-from simulator.schedule import COMPUTE as COMPUTATION
-from simulator.timeline import Timeline
+from simulator.analysis import memory
+from simulator.analysis.memory import Changes, Memory, joined
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, RESTART, Held, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
-    """As :func:`simulator.memory.trace`, with what is in no slot.
+    """As :func:`simulator.analysis.memory.trace`, with what is in no slot.
 
     - What `plan.held` says, by default parameters, buffers and optimizer state of every worker:
       distinct once.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.bubbles import CAUSES, Bubbles, bubbles
-from simulator.schedule import COMPUTE as COMPUTATION
-from simulator.timeline import Timeline
+from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, RESTART, Plan
 from topologies.topology import Floats, Ints
 

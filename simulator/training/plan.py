@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size

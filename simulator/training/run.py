@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedule import COMPUTE as COMPUTATION
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from simulator.training.measures import union
 from simulator.training.plan import COMPUTE, Plan
 from topologies.errors import InputError

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.schedules.builder import ScheduleBuilder
 from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.options import option

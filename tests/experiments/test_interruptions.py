@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import pretended_ranks
+from experiments.measure.results import read_rows
 from experiments.profiles import read
-from experiments.runner.results import read_rows
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LIMIT = 300

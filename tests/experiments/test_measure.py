@@ -12,9 +12,9 @@ import pytest
 import pretended_ranks
 from experiments.commands import measure as command
 from experiments.commands.measure import Request, run
+from experiments.measure import launch as launching
+from experiments.measure.results import read_rows
 from experiments.measurements import read
-from experiments.runner import launch as launching
-from experiments.runner.results import read_rows
 from topologies.errors import InputError
 
 

@@ -2,11 +2,11 @@
 
 import re
 
-from experiments.figures import timeline_figure
 from experiments.names import rank_name
-from simulator.builder import ScheduleBuilder
+from experiments.pictures.charts import timeline_figure
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
+from simulator.schedules.builder import ScheduleBuilder
 from topologies.catalogue import find as machine
 
 

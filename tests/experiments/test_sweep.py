@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from experiments.sweep import DEFAULT, Case, Row, Rules, judge, sweep
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies.catalogue import find as find_topology
 from topologies.shapes import ring, star
 from topologies.topology import Topology

@@ -3,8 +3,8 @@
 import pytest
 
 from experiments.waits import SHOWN, wait_cells, wait_records
-from simulator.builder import ScheduleBuilder
-from simulator.waits import Wait
+from simulator.analysis.waits import Wait
+from simulator.schedules.builder import ScheduleBuilder
 
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 

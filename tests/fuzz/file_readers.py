@@ -39,14 +39,14 @@ def _resumed(path: Path) -> None:
     from dataclasses import asdict
 
     from experiments import output
-    from experiments.runner.results import cells, read_rows
+    from experiments.measure.results import cells, read_rows
 
     rows = read_rows(path)
     output.render([asdict(row) for row in rows], cells(rows), "table")
 
 
 def _topology(path: Path) -> None:
-    from experiments.machines.facts import facts
+    from experiments.pictures.machines.facts import facts
     from topologies.readers.files import read
 
     machine = read(path)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from simulator.engines import simulate
-from simulator.timeline import Timeline
+from simulator.schedules.timeline import Timeline
 from simulator.training.asgd import ASGD, SERVERS, SSP
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import Measures, measure

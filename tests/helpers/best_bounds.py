@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from simulator.bounds import best_bound, bounds
+from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,

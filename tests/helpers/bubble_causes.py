@@ -4,9 +4,9 @@ from math import fsum
 
 import pytest
 
-from simulator.bubbles import bubbles
-from simulator.schedule import COMPUTE
-from simulator.timeline import Timeline
+from simulator.analysis.bubbles import bubbles
+from simulator.schedules.schedule import COMPUTE
+from simulator.schedules.timeline import Timeline
 
 
 def check_that_causes_add_up(timeline: Timeline, ranks: int) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from simulator.collectives import algorithms
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from topologies.shapes import SHAPES
 from topologies.topology import Ints
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from simulator.analysis.memory import Memory, trace
 from simulator.engines import simulate
-from simulator.memory import Memory, trace
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from topologies.topology import Topology
 
 

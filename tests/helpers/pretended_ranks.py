@@ -5,17 +5,17 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from experiments.commands import measure as command
-from experiments.runner import launch as launching
-from experiments.runner.environment import MPIRUN, SRUN, TORCHRUN
+from experiments.measure import launch as launching
+from experiments.measure.environment import MPIRUN, SRUN, TORCHRUN
 
 PRETENDS = """
 import sys
 from multiprocessing.connection import Connection
 import numpy as np
 from dataclasses import asdict
-from experiments.runner.failures import Complaint
-from experiments.runner.plan import Plan
-from experiments.runner.results import row_of
+from experiments.measure.failures import Complaint
+from experiments.measure.plan import Plan
+from experiments.measure.results import row_of
 pipe, rank, plan = Connection(int(sys.argv[1])), int(sys.argv[2]), Plan.from_json(sys.argv[3])
 about = {"device": "cpu", "library": "none", "source": "here"}
 for point in plan.points:

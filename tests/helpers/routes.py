@@ -1,6 +1,6 @@
 """What a route visits, when a message was there, and behind which other message."""
 
-from simulator.timeline import Timeline
+from simulator.schedules.timeline import Timeline
 from topologies.topology import Topology
 
 

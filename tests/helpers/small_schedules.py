@@ -1,7 +1,7 @@
 """Schedules small enough to follow with a finger, and who waits for whom in any."""
 
-from simulator.builder import ScheduleBuilder
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 
 
 def messages(*sizes: float) -> Schedule:

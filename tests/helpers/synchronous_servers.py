@@ -1,7 +1,7 @@
 """Synchronous SGD on a star with whole numbers of seconds, and the closed form of a step."""
 
 from simulator.engines import simulate
-from simulator.timeline import Timeline
+from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.bounds import best_bound, bounds
+from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives import algorithms
 from simulator.collectives.collective import ALL_REDUCE, REDUCE
 from simulator.engines import simulate
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from topologies.builder import TopologyBuilder
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import memory, semantics
-from simulator.bounds import Bound, best_bound, bounds
-from simulator.builder import ScheduleBuilder
+from simulator.analysis import memory
+from simulator.analysis.bounds import Bound, best_bound, bounds
 from simulator.collectives import algorithms
 from simulator.collectives.collective import ALL_REDUCE, Collective
+from simulator.cost_models.fabric import Fabric, observe
 from simulator.engines import Engine, simulate
-from simulator.fabric import Fabric, observe
-from simulator.routed import route
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.routed import route
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.shapes import SHAPES, star

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from law_cases import NAMES, OTHERS, SOME, build, every_algorithm, orders
-from simulator import semantics
 from simulator.collectives import algorithms
 from simulator.engines import simulate
-from simulator.schedule import TRANSFER
-from simulator.semantics import WrongResult
+from simulator.schedules import semantics
+from simulator.schedules.schedule import TRANSFER
+from simulator.schedules.semantics import WrongResult
 from topologies.shapes import SHAPES
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from law_cases import ANY_NUMBER, NAMES, SOME, build, every_algorithm, orders
-from simulator import semantics
-from simulator.builder import ScheduleBuilder
 from simulator.engines import simulate
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.shapes import SHAPES

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.bounds import best_bound
+from simulator.analysis.bounds import best_bound
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import algorithms, find
-from simulator.critical_path import critical_path, parts
 from simulator.engines import simulate
-from simulator.schedule import Schedule
+from simulator.schedules.schedule import Schedule
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.topology import Topology

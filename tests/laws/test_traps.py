@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import semantics
-from simulator.bounds import best_bound
-from simulator.builder import ScheduleBuilder
+from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -25,8 +23,10 @@ from simulator.collectives.collective import (
 )
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
-from simulator.schedule import Schedule
-from simulator.semantics import WrongResult
+from simulator.schedules import semantics
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.semantics import WrongResult
 from topologies.builder import TopologyBuilder
 from topologies.shapes import SHAPES, full_mesh, line, ring, star
 from topologies.topology import Topology

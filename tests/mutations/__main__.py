@@ -76,7 +76,9 @@ def main() -> int:
         "--times", type=Path, help="a file to keep how long tests take; delete it when tests change"
     )
     parser.add_argument(
-        "--file", action="append", help="all mutants of this file, like simulator/bounds.py"
+        "--file",
+        action="append",
+        help="all mutants of a file, like simulator/analysis/bounds.py",
     )
     options = parser.parse_args()
     known = equivalents()

@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 CORE = (
     "simulator",
+    "simulator/analysis",
     "simulator/collectives",
     "simulator/cost_models",
     "simulator/engines",
+    "simulator/kernels",
+    "simulator/schedules",
     "simulator/training",
 )
 """Folders whose files are mutated, with `topologies` (its readers are tested by fuzzing)."""

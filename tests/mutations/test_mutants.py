@@ -15,8 +15,8 @@ FILES = core_files(ROOT)
 
 
 def test_a_mutant_differs_in_one_line() -> None:
-    source = (ROOT / "simulator/memory.py").read_text()
-    found = mutants("simulator/memory.py", source)
+    source = (ROOT / "simulator/analysis/memory.py").read_text()
+    found = mutants("simulator/analysis/memory.py", source)
     assert len({mutant.text for mutant in found}) == len(found) > 50
     for mutant in found:
         pairs = zip(source.splitlines(), mutant.text.splitlines(), strict=True)
@@ -62,8 +62,8 @@ def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
 @pytest.mark.parametrize(
     ("path", "first"),
     [
-        ("simulator/memory.py", "tests/simulator/test_memory.py"),
-        ("simulator/_fair.py", "tests/simulator/engines/test_fair.py"),
+        ("simulator/analysis/memory.py", "tests/simulator/analysis/test_memory.py"),
+        ("simulator/engines/fair.py", "tests/simulator/engines/test_fair.py"),
         ("simulator/collectives/gloo.py", "tests/simulator/collectives/test_gloo.py"),
         ("topologies/routing.py", "tests/topologies/test_routing.py"),
         ("topologies/_compile.py", "tests/simulator/engines/test_compile.py"),
@@ -80,7 +80,9 @@ def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(
 
 def test_who_imports_a_file_by_way_of_its_package_is_near() -> None:
     """Tests find the algorithms by their names."""
-    assert "tests/simulator/test_memory.py" in nearest(ROOT, "simulator/collectives/ring.py")
+    assert "tests/simulator/analysis/test_memory.py" in nearest(
+        ROOT, "simulator/collectives/ring.py"
+    )
     assert "tests/topologies/test_units.py" not in nearest(ROOT, "simulator/collectives/ring.py")
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from topologies import shapes
 from topologies.topology import Topology
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from catalogue_entries import DEVICES
-from simulator.builder import ScheduleBuilder
 from simulator.collectives import find
 from simulator.engines import simulate
+from simulator.schedules.builder import ScheduleBuilder
 from topologies.clusters import cluster
 from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, pcie_box
 from topologies.topology import Topology

@@ -1,5 +1,5 @@
 """A machine as plain values: mappings, lists and text with units, as
-:mod:`topologies.readers.document` reads them."""
+:mod:`topologies.readers.topology_document` reads them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from topologies.errors import InputError
-from topologies.readers.document import spelt, validated
 from topologies.readers.quantities import bandwidth_text, cost_text, seconds_text
 from topologies.readers.schema import VERSION, shown
+from topologies.readers.topology_document import spelt, validated
 from topologies.topology import Topology
 
 Content = dict[str, Any]

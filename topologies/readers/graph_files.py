@@ -76,7 +76,7 @@ def read_graphml(text: str, name: str) -> Topology:
     route between them.
     """
     from topologies.readers import graphml
-    from topologies.readers.document import read_document
+    from topologies.readers.topology_document import read_document
 
     content = graphml.load(check_text(text, name), name)
     topology = read_document(content, graphml.place_in(content, name))
@@ -85,7 +85,7 @@ def read_graphml(text: str, name: str) -> Topology:
 
 
 def _read(content: object, text: str, name: str) -> Topology:
-    from topologies.readers.document import Location, read_document, spelt
+    from topologies.readers.topology_document import Location, read_document, spelt
     from topologies.readers.yaml_files import line_of
 
     def place(location: Location) -> str:

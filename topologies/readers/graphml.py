@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.readers.description import Content, describe
-from topologies.readers.document import Location, Place, spelt
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.schema import VERSION, shown
+from topologies.readers.topology_document import Location, Place, spelt
 from topologies.topology import Topology
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import yaml
 
 from topologies.errors import InputError
-from topologies.readers.document import Location
 from topologies.readers.schema import LONGEST_NOTE, shown
+from topologies.readers.topology_document import Location
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8

@@ -12,7 +12,7 @@ from experiments.benchmarks.calibration import groups, table
 from experiments.calibration.held_out import HeldOut
 from experiments.calibration.observations import Points
 from experiments.measurements import read_all
-from simulator.nccl_model import Job, channels, choice
+from simulator.cost_models.nccl import Job, channels, choice
 
 SIZES = [4**k for k in range(6, 15)]
 INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"

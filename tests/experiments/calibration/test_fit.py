@@ -128,7 +128,7 @@ def test_the_baseline_is_one_line_a_curve() -> None:
 
 def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
     from experiments.profiles import parse
-    from experiments.profiles.document import dumps
+    from experiments.profiles.profile_document import dumps
 
     model, _ = made((8, 16))
     found = calibrate(model.points, NCCL)

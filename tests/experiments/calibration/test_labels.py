@@ -17,7 +17,7 @@ from experiments.calibration.table import as_nodes
 from experiments.commands.machine import ignored
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
-from experiments.profiles.document import dumps
+from experiments.profiles.profile_document import dumps
 from simulator.collectives import find
 from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError

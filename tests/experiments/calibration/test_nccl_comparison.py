@@ -25,7 +25,7 @@ from experiments.cli import main
 from experiments.commands import validate_profile
 from experiments.measurements import Curve
 from experiments.profiles import find
-from simulator.nccl_model import Job, channels, choice, seconds
+from simulator.cost_models.nccl import Job, channels, choice, seconds
 from topologies.errors import InputError
 
 SIZES = np.array([256.0, 2.0**20, 2.0**24, 2.0**28])

@@ -12,8 +12,8 @@ from experiments.calibration.times import times
 from simulator.collectives import find
 from simulator.engines import run as simulate
 from simulator.profile import Profile
-from simulator.routed import Routed
-from simulator.timeline import Timeline
+from simulator.schedules.routed import Routed
+from simulator.schedules.timeline import Timeline
 
 SIZES = [float(4**k) for k in range(2, 15)]
 

@@ -4,15 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models, memory, semantics
+from simulator import cost_models
+from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.binary_tree import (
     binary_tree_all_reduce,
     binary_tree_broadcast,
     binary_tree_reduce,
 )
+from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
-from simulator.fabric import observe
+from simulator.schedules import semantics
 from topologies.shapes import full_mesh, star
 
 BUILDS = {

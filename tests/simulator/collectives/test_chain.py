@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models, semantics
+from simulator import cost_models
 from simulator.collectives import find
 from simulator.collectives.chain import chain_broadcast, chain_reduce
+from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
-from simulator.fabric import observe
+from simulator.schedules import semantics
 from topologies.shapes import star
 
 BUILDS = {"chain_broadcast": chain_broadcast, "chain_reduce": chain_reduce}

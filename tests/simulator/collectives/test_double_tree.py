@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.double_tree import FINE, double_tree_all_reduce, fit, trees
 from simulator.cost_models import log2_ceil
 from simulator.engines import simulate
+from simulator.schedules import semantics
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.shapes import star

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import memory, semantics
+from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, REDUCE, Algorithm
 from simulator.collectives.gloo import ALGORITHMS, gloo_ring_all_reduce, gloo_ring_reduce, segments
+from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
-from simulator.fabric import observe
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
 from topologies.shapes import full_mesh, star
 from topologies.topology import Topology

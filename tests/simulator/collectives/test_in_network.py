@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models, memory, semantics
-from simulator.bounds import best_bound
+from simulator import cost_models
+from simulator.analysis import memory
+from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, Fitted
 from simulator.collectives.in_network import nvls_all_reduce, sharp_all_reduce
+from simulator.cost_models.fabric import Fabric
 from simulator.engines import simulate
-from simulator.fabric import Fabric
+from simulator.schedules import semantics
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError

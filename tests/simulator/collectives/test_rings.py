@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
+from simulator.schedules import semantics
 from topologies.clusters import cluster
 from topologies.rings import find_rings
 from topologies.shapes import ring, star

@@ -22,7 +22,7 @@ from topologies._compile import CROSSOVER
 
 CHAIN = """
 import numpy as np
-from simulator import _kernels
+from simulator.kernels import dependencies, first_come
 from topologies._compile import compiled, is_loaded, kernel
 ones, line = np.ones(4, np.int8), np.array([0, 0, 1, 2, 3], np.int32)
 before = np.array([0, 1, 2], np.int32)
@@ -31,7 +31,7 @@ before = np.array([0, 1, 2], np.int32)
 DEPTHS = [1, 2, 3, 4]
 
 COMPILE_ONE = f"""{CHAIN}
-chain = compiled(_kernels.chain)
+chain = compiled(dependencies.chain)
 answer = dict(
     depths=chain(ones, line, before).tolist(),
     hits=sum(chain.stats.cache_hits.values()),
@@ -41,7 +41,7 @@ answer = dict(
 """
 
 SIMULATE = """
-from simulator import _kernels
+from simulator.kernels import dependencies, first_come
 from topologies._compile import compiled
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -52,7 +52,7 @@ fast, slow = (simulate(schedule, topology, engine) for engine in ("compiled", "r
 answer = dict(
     makespan=fast.makespan,
     same=fast.finish.tolist() == slow.finish.tolist(),
-    hits=sum(compiled(_kernels.simulate).stats.cache_hits.values()),
+    hits=sum(compiled(first_come.simulate).stats.cache_hits.values()),
 )
 """
 
@@ -130,7 +130,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     first = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
     indices = cached(folder)
     second = run(COMPILE_ONE, tree, SIMCTL_CACHE_DIR=str(folder))
-    source = tree / "simulator" / "_kernels.py"
+    source = tree / "simulator" / "kernels" / "dependencies.py"
     text = source.read_text()
     assert text.count("depth[i] = deepest + weight[i]") == 1
     source.write_text(
@@ -174,7 +174,7 @@ def test_a_second_process_finds_what_the_first_compiled(cache: Cache) -> None:
 
 
 def test_numbas_own_setting_is_left_as_it_was(tree: Path, tmp_path: Path) -> None:
-    code = f"{CHAIN}\nimport numba\nbefore = numba.config.CACHE_DIR\ncompiled(_kernels.chain)\n"
+    code = f"{CHAIN}\nimport numba\nbefore = numba.config.CACHE_DIR\ncompiled(dependencies.chain)\n"
     code += "answer = dict(same=numba.config.CACHE_DIR == before)"
     answer, _ = run(
         code,
@@ -196,8 +196,8 @@ def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Pa
         "XDG_CACHE_HOME": "/dev/null/x",
         "SIMCTL_CACHE_DIR": "/dev/null/x",
     }
-    code = f"{CHAIN}\ncompiled(_kernels.invert)(line, before)\n"
-    code += "answer = dict(depths=compiled(_kernels.chain)(ones, line, before).tolist())"
+    code = f"{CHAIN}\ncompiled(dependencies.invert)(line, before)\n"
+    code += "answer = dict(depths=compiled(dependencies.chain)(ones, line, before).tolist())"
     answer, error = run(code, tree, **nowhere)
     assert answer["depths"] == DEPTHS
     assert "compiled code is not cached" in error
@@ -208,7 +208,7 @@ def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Pa
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (f"{CHAIN}\nanswer = compiled(_kernels.chain)(ones, line, before).tolist()", DEPTHS),
+        (f"{CHAIN}\nanswer = compiled(dependencies.chain)(ones, line, before).tolist()", DEPTHS),
         pytest.param(
             SIMULATE, {"same": True, "makespan": 9.0, "hits": 0}, marks=pytest.mark.exhaustive
         ),
@@ -262,12 +262,12 @@ def test_a_changed_kernel_is_compiled_again(cache: Cache) -> None:
 def test_small_work_loads_no_compiler() -> None:
     code = """
 import sys
-from simulator import semantics
-from simulator.bubbles import bubbles
+from simulator.schedules import semantics
+from simulator.analysis.bubbles import bubbles
 from simulator.collectives import find
-from simulator.critical_path import critical_path
+from simulator.analysis.critical_path import critical_path
 from simulator.engines import simulate
-from simulator.memory import trace
+from simulator.analysis.memory import trace
 from topologies import shapes
 algorithm = find("ring")
 schedule = algorithm.build(8, 64.0)
@@ -288,9 +288,9 @@ import sys
 from topologies._compile import pays
 seen = []
 def look(operations):
-    chosen = kernel(_kernels.chain, operations)
+    chosen = kernel(dependencies.chain, operations)
     depths = chosen(ones, line, before).tolist()
-    seen.append((chosen is not _kernels.chain, "numba" in sys.modules, depths))
+    seen.append((chosen is not dependencies.chain, "numba" in sys.modules, depths))
 look({CROSSOVER})
 look(1)
 look(1)
@@ -305,7 +305,7 @@ answer = dict(seen=seen, pays=pays(0), loaded=is_loaded())
 def test_a_compiler_asked_for_by_name_is_used_for_everything_after() -> None:
     code = f"""{CHAIN}
 import sys
-from simulator.builder import ScheduleBuilder
+from simulator.schedules.builder import ScheduleBuilder
 from simulator.engines import simulate
 from topologies import shapes
 before_it = is_loaded()
@@ -313,7 +313,7 @@ schedule, topology = ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1
 simulate(schedule, topology, "reference")
 after_reference = is_loaded()
 simulate(schedule, topology, "compiled")
-compiles = kernel(_kernels.chain, 1) is not _kernels.chain
+compiles = kernel(dependencies.chain, 1) is not dependencies.chain
 answer = dict(seen=[before_it, after_reference, is_loaded()], kernel=compiles)
 """
     answer, _ = run(code, SIMCTL_CACHE_DIR=os.environ.get("SIMCTL_CACHE_DIR", ""))

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simulator.bubbles import bubbles
-from simulator.builder import ScheduleBuilder
+from simulator.analysis.bubbles import bubbles
+from simulator.analysis.critical_path import critical_path, parts, sensitivities, worth
 from simulator.collectives import find
-from simulator.critical_path import critical_path, parts, sensitivities, worth
 from simulator.engines import Engine, simulate
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from small_machines import Wire, route_of
 from small_schedules import between, messages
 from topologies import _compile, shapes

@@ -16,8 +16,8 @@ from random_machines import DYADIC_MACHINE, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.engines import Engine, simulate
 from simulator.engines.fair import max_min_rates
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from small_machines import Wire, route_of
 from small_schedules import between, messages
 from topologies import shapes

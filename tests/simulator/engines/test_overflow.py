@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from refusals import refusal
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, Sharing, simulate
-from simulator.schedule import Schedule
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
 from small_schedules import messages
 from topologies.builder import TopologyBuilder
 from topologies.shapes import ring

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import causes, starts
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
+from simulator.schedules.builder import ScheduleBuilder
 from small_machines import Wire, merge, route_of
 from small_schedules import equal_messages
 from topologies import shapes

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
+from simulator.schedules.builder import ScheduleBuilder
 from small_machines import Wire, route_of
 from small_schedules import equal_messages
 from topologies import shapes

@@ -3,8 +3,8 @@
 import numpy as np
 
 from routes import causes, starts
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
+from simulator.schedules.builder import ScheduleBuilder
 from small_machines import Wire, route_of
 from topologies import shapes
 from topologies.builder import TopologyBuilder

@@ -1,8 +1,8 @@
 """Media in numbers small enough to follow with a finger: who holds them, for how long, and who
 waits."""
 
-from simulator.builder import ScheduleBuilder
 from simulator.engines import Engine, simulate
+from simulator.schedules.builder import ScheduleBuilder
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.topology import Topology

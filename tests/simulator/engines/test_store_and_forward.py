@@ -12,13 +12,13 @@ from bubble_causes import check_that_causes_add_up
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import starts
-from simulator.bubbles import bubbles
-from simulator.builder import ScheduleBuilder
+from simulator.analysis.bubbles import bubbles
+from simulator.analysis.critical_path import critical_path, parts, sensitivities
 from simulator.collectives import find
-from simulator.critical_path import critical_path, parts, sensitivities
 from simulator.engines import Engine, simulate
-from simulator.schedule import Schedule
-from simulator.timeline import Timeline
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from small_machines import Wire, route_of
 from small_schedules import messages
 from topologies import shapes

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asynchronous_servers import CONDITIONS, CYCLE, FREE, MODEL, STRATEGIES, applied, planned, ran
-from simulator import semantics
-from simulator.schedule import TRANSFER
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.schedule import TRANSFER
+from simulator.schedules.timeline import Timeline
 from simulator.training import find
 from simulator.training.asgd import ASGD, SERVERS, SSP
 from simulator.training.conditions import Failure

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asynchronous_servers import CONDITIONS, CYCLE, FREE, MODEL, STRATEGIES, applied, planned, ran
-from simulator.bubbles import DRAIN
-from simulator.critical_path import critical_path
+from simulator.analysis.bubbles import DRAIN
+from simulator.analysis.critical_path import critical_path
 from simulator.engines import simulate
-from simulator.schedule import COMPUTE, TRANSFER
+from simulator.schedules.schedule import COMPUTE, TRANSFER
 from simulator.training.asgd import ASGD
 from simulator.training.measures import measure
 from simulator.training.plan import Plan

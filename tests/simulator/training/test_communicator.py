@@ -2,9 +2,9 @@
 
 import pytest
 
-from simulator import semantics
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.schedules import semantics
 from simulator.training.communicator import Communicator
 from topologies.errors import InputError
 from topologies.shapes import full_mesh

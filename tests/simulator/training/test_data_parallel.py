@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives.collective import BROADCAST, REDUCE
 from simulator.engines import simulate
-from simulator.schedule import COMPUTE, TRANSFER
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.schedule import COMPUTE, TRANSFER
+from simulator.schedules.timeline import Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import (

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.analysis.memory import Memory
 from simulator.engines import simulate
-from simulator.memory import Memory
 from simulator.training.asgd import ASGD, SERVERS
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP

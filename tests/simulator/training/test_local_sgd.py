@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
-from simulator.timeline import Timeline
+from simulator.schedules import semantics
+from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure

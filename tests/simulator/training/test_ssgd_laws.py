@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import semantics
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
+from simulator.schedules import semantics
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.model import Model

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from simulator.memory import trace
+from simulator.analysis.memory import trace
 from simulator.training.measures import measure
 from simulator.training.ssgd import SSGD
 from synchronous_servers import COMPUTE, MODEL, planned, run

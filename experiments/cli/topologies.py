@@ -1,0 +1,75 @@
+"""`simctl topo`: parsing only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.cli.options import TOPOLOGY_HELP, Format, Output, completer, machine_names
+
+app = typer.Typer(
+    help="Machines: which there are, what one is made of, and machines from files.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+@app.callback()
+def _topo(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("list", epilog="Example: simctl topo list --format json")
+def topo_list(format: Output = Format.table) -> None:
+    """List the shapes and the machines, and the options that they take."""
+    from experiments.commands import topo as command
+
+    command.show_list(format.value)
+
+
+@app.command("show", epilog="Example: simctl topo show hgx_h100:nodes=2 --png hgx.png")
+def topo_show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE", help=TOPOLOGY_HELP, autocompletion=completer(machine_names)
+        ),
+    ],
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")
+    ] = None,
+    format: Output = Format.table,
+) -> None:
+    """Show what a machine is made of, how far apart its ranks are, its rings, and what no algorithm
+    can beat on it."""
+    from experiments.commands import topo as command
+
+    command.show(name, p, png, format.value)
+
+
+@app.command("import", epilog="Example: simctl topo import topo.txt --out machine.yaml")
+def topo_import(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME",
+            help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
+            autocompletion=completer(machine_names),
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")
+    ],
+) -> None:
+    """Turn what another tool says of a machine, or a machine by name, into a file that can be
+    changed and used."""
+    from experiments.commands import topo as command
+
+    command.import_file(source, out)

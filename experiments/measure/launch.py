@@ -1,0 +1,133 @@
+"""Starts the ranks on this machine, listens to them, and leaves none behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, NamedTuple
+
+from experiments.measure.failures import GRACE, Complaint, MeasurementFailed, blame
+from experiments.measure.plan import Plan
+from experiments.measure.results import Row
+from topologies.errors import InputError
+
+WORKER = "from experiments.measure.worker import main; main()"
+"""What every process runs."""
+QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "OMP_NUM_THREADS": "1"}
+
+
+class Worker(NamedTuple):
+    """A rank's process, and where what it says comes out."""
+
+    process: subprocess.Popen[bytes]
+    pipe: Connection
+
+
+def launch(plan: Plan, on_row: Callable[[Row], object]) -> None:
+    """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
+
+    Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told
+    otherwise. All have ended when this returns or raises. Raises MeasurementFailed when one fails,
+    is killed or does not answer, InputError when they cannot begin: they do not meet, or the device
+    is not there.
+    """
+    with tempfile.TemporaryDirectory(prefix="simctl-") as folder:
+        plan = replace(plan, init=plan.init or f"file://{folder}/store")
+        with _workers(plan) as workers:
+            _Listener(plan, on_row, workers).listen()
+
+
+@contextmanager
+def _workers(plan: Plan) -> Iterator[list[Worker]]:
+    """Start the ranks; none outlives the block."""
+    workers: list[Worker] = []
+    try:
+        for rank in range(plan.ranks):
+            ours, theirs = Pipe(duplex=False)
+            with theirs:
+                workers.append(Worker(_started(plan, rank, theirs.fileno()), ours))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            worker.process.communicate()
+            worker.pipe.close()
+
+
+def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
+    """A process in a group of its own: Ctrl-C is for us alone. It ends when its standard input
+    closes, as we end."""
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if plan.backend == "gloo" else {}
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:] = {sys.path!r}\n{WORKER}",
+            str(pipe),
+            str(rank),
+            plan.to_json(),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[pipe],
+        env=QUIET | loopback | os.environ,
+        process_group=0,
+    )
+
+
+class _Listener:
+    """Hears the ranks until all are done, or one has failed and the others have had time to
+    complain as well."""
+
+    def __init__(self, plan: Plan, on_row: Callable[[Row], object], workers: list[Worker]) -> None:
+        self._plan, self._on_row, self._workers = plan, on_row, workers
+        self._open: dict[Any, int] = {worker.pipe: rank for rank, worker in enumerate(workers)}
+        self._points: dict[int, str] = {}
+        self._complaints: dict[int, Complaint] = {}
+        self._ended: dict[int, int] = {}
+        self._done: set[int] = set()
+
+    def listen(self) -> None:
+        deadline: float | None = None
+        while len(self._done) < self._plan.ranks:
+            left = (
+                self._plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
+            )
+            heard = wait(list(self._open), left)
+            for pipe in heard:
+                self._hear(pipe, self._open[pipe])
+            failed = len(self._complaints) + len(self._ended)
+            if failed and deadline is None:
+                deadline = time.monotonic() + min(GRACE, self._plan.timeout)
+            if not heard or (failed and failed + len(self._done) == self._plan.ranks):
+                raise MeasurementFailed(
+                    blame(self._plan.ranks, self._complaints, self._ended, self._points)
+                )
+
+    def _hear(self, pipe: Any, rank: int) -> None:
+        try:
+            event = pipe.recv()
+        except (EOFError, OSError):
+            del self._open[pipe]
+            if rank not in self._complaints and rank not in self._done:
+                self._ended[rank] = self._workers[rank].process.wait()
+            return
+        match event:
+            case {"at": where}:
+                self._points[rank] = where
+            case {"row": fields}:
+                self._on_row(Row(**fields))
+            case {"refused": message}:
+                raise InputError(message)
+            case {"failed": complaint}:
+                self._complaints[rank] = complaint
+            case {"done": _}:
+                self._done.add(rank)

@@ -1,0 +1,60 @@
+"""Where the slots of a schedule lie in an array of elements."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.schedules.schedule import Schedule
+from topologies.errors import InputError
+
+_FINEST = 2**16
+
+
+class Span(NamedTuple):
+    """Elements from `begin` on, up to but without `end`."""
+
+    begin: int
+    end: int
+
+
+def granularity(schedule: Schedule) -> int:
+    """The least number of elements that the slots of a schedule cut into whole ones.
+
+    Raises InputError if that is above 2^16 for one slot: shares like 1/3 and 0.15 are fine, 1/π is
+    not.
+    """
+    shares = [Fraction(share).limit_denominator(_FINEST) for share in np.unique(schedule.shares)]
+    if not np.allclose(
+        [float(share) for share in shares], np.unique(schedule.shares), rtol=1e-9, atol=0
+    ):
+        raise InputError(
+            f"slots with the shares {schedule.shares[:8].tolist()} cut no number of elements "
+            f"exactly"
+        )
+    return lcm(*(share.denominator for share in shares))
+
+
+class Layout:
+    """The slots of a schedule in order, for a buffer of `elements` elements: a multiple of its
+    granularity."""
+
+    def __init__(self, schedule: Schedule, elements: int) -> None:
+        sizes = np.rint(schedule.shares * elements).astype(np.int64)
+        self._bounds = np.concatenate(([0], np.cumsum(sizes)))
+
+    @property
+    def size(self) -> int:
+        """Elements of a rank, scratch included."""
+        return int(self._bounds[-1])
+
+    def span(self, slot: int, count: int) -> Span:
+        """The elements of `count` slots from `slot` on; none of slot -1."""
+        return (
+            Span(int(self._bounds[slot]), int(self._bounds[slot + count]))
+            if slot >= 0
+            else Span(0, 0)
+        )

@@ -1,0 +1,124 @@
+"""What every rank does, whoever started it: join the others, go through the points, tell what comes
+out."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from experiments.measure.cases import Site, barrier, prepare
+from experiments.measure.environment import Place
+from experiments.measure.patterns import Values
+from experiments.measure.plan import Plan, Point
+from experiments.measure.results import Row, row_of
+from experiments.measure.sampling import sample
+from topologies.errors import InputError
+
+
+class Reporter(Protocol):
+    """Who listens to a rank."""
+
+    def at(self, point: Point) -> None:
+        """The rank begins with a point."""
+
+    def row(self, row: Row, /) -> object:
+        """A point is measured: called at rank 0 only."""
+
+
+def find_device(plan: Plan, local: int) -> torch.device:
+    """The device of the rank with the number `local` on its machine.
+
+    Raises InputError if torch has no such backend, there is no GPU, or NCCL has too few.
+    """
+    if plan.backend == "mpi" and not dist.is_mpi_available():
+        raise InputError(
+            "backend mpi: this torch was built without MPI (from pip it always is), take gloo or "
+            "nccl"
+        )
+    if plan.backend == "nccl" and not dist.is_nccl_available():
+        raise InputError("backend nccl: this torch was built without NCCL, take gloo")
+    if plan.device == "cpu":
+        return torch.device("cpu")
+    there = torch.cuda.device_count()
+    if not there:
+        raise InputError(
+            f"backend {plan.backend} on cuda: torch sees no GPU here, take --backend gloo "
+            f"--device cpu"
+        )
+    if plan.backend == "nccl" and local >= there:
+        raise InputError(
+            f"backend nccl: a GPU for each rank, and torch sees {there} here: take fewer ranks, "
+            f"or gloo"
+        )
+    return torch.device("cuda", local % there)
+
+
+def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, int]:
+    """Meet the others; the store that all share, and the number of machines. Raises InputError if
+    some do not come."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    start = timedelta(seconds=plan.meeting)
+    try:
+        store, _, _ = next(rendezvous(plan.init, place.rank, place.ranks, timeout=start))
+        hosts = _meet(store, place, start)
+    except (RuntimeError, ValueError, OSError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{place.ranks} ranks did not meet at {plan.init} in {plan.meeting:g}s: {text}"
+        ) from None
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    timeout = timedelta(seconds=plan.timeout)
+    group = dist.PrefixStore("group", store)
+    dist.init_process_group(
+        plan.backend, store=group, rank=place.rank, world_size=place.ranks, timeout=timeout
+    )
+    return store, len(set(hosts))
+
+
+def go_through(
+    plan: Plan, points: Sequence[Point], site: Site, nodes: int, reporter: Reporter
+) -> None:
+    """Measure the points, one after the other."""
+    about = {
+        "device": _device_name(site.device),
+        "library": f"torch {torch.__version__}",
+        "source": platform.node(),
+    }
+    barrier(site.backend, site.device)
+    gc.disable()
+    for point in points:
+        reporter.at(point)
+        times, wrong = sample(prepare(point, site), site, plan)
+        if site.rank == 0:
+            reporter.row(row_of(plan, point, times, wrong, nodes, about))
+        gc.collect()
+
+
+def site_of(plan: Plan, place: Place, device: torch.device) -> Site:
+    """Where this rank's cases run."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
+    values = Values(plan.ranks, plan.dtype, plan.seed)
+    return Site(place.rank, place.ranks, plan.backend, device, getattr(torch, plan.dtype), values)
+
+
+def _meet(store: Any, place: Place, timeout: timedelta) -> list[str]:
+    """Wait until all ranks are here; their hosts."""
+    store.set(f"here/{place.rank}", platform.node())
+    names = [f"here/{rank}" for rank in range(place.ranks)]
+    store.wait(names, timeout)
+    return [store.get(name).decode() for name in names]
+
+
+def _device_name(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else f"cuda ({torch.cuda.get_device_name(device)})"

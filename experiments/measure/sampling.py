@@ -1,0 +1,92 @@
+"""How long a case takes, as often as the budget allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from experiments.measure.cases import Case, Site, barrier
+from experiments.measure.plan import LEAST, Plan
+from experiments.measure.results import Times
+
+
+def sample(case: Case, site: Site, plan: Plan) -> tuple[Times, int]:
+    """Seconds that each repetition took at each rank, shape (ranks, repetitions), and wrong
+    elements of all ranks.
+
+    Before each repetition the buffers are made anew and all ranks meet in a barrier; each then
+    times its own call. The number of repetitions is such that they fit into the budget, with all
+    that is around them, judged by the last of the warm-up.
+    """
+    once = _timed(case, site)
+    wrong, cycle = 0, 0.0
+    for _ in range(plan.warmup):
+        begin = time.monotonic()
+        once()
+        wrong += case.wrong()
+        cycle = time.monotonic() - begin
+    repetitions = _repetitions(plan, _most(cycle, site))
+    seconds = np.empty(repetitions)
+    for repetition in range(repetitions):
+        seconds[repetition] = once()
+        wrong += case.wrong()
+    return _from_all(seconds, site), _in_all(wrong, site)
+
+
+def _repetitions(plan: Plan, cycle: float) -> int:
+    fit = plan.budget / cycle if cycle > 0 else plan.repetitions
+    return int(min(plan.repetitions, max(LEAST, fit)))
+
+
+def _timed(case: Case, site: Site) -> Callable[[], float]:
+    return _by_events(case, site) if site.device.type == "cuda" else _by_clock(case, site)
+
+
+def _by_clock(case: Case, site: Site) -> Callable[[], float]:
+    def once() -> float:
+        case.reset()
+        barrier(site.backend, site.device)
+        begin = time.perf_counter()
+        case.run()
+        return time.perf_counter() - begin
+
+    return once
+
+
+def _by_events(case: Case, site: Site) -> Callable[[], float]:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def once() -> float:
+        case.reset()
+        torch.cuda.synchronize()
+        barrier(site.backend, site.device)
+        begin.record()
+        case.run()
+        end.record()
+        torch.cuda.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3
+
+    return once
+
+
+def _most(value: float, site: Site) -> float:
+    number = torch.tensor([value], dtype=torch.float64, device=site.device)
+    dist.all_reduce(number, dist.ReduceOp.MAX)
+    return float(number.item())
+
+
+def _in_all(value: int, site: Site) -> int:
+    number = torch.tensor([value], dtype=torch.int64, device=site.device)
+    dist.all_reduce(number)
+    return int(number.item())
+
+
+def _from_all(seconds: Times, site: Site) -> Times:
+    own = torch.from_numpy(seconds).to(site.device)
+    every = [torch.empty_like(own) for _ in range(site.ranks)]
+    dist.all_gather(every, own)
+    return np.stack([column.cpu().numpy() for column in every])

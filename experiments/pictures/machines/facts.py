@@ -1,0 +1,209 @@
+"""What a topology is, counted and bounded: plain data for every way to print it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.analysis.bounds import best_bound
+from simulator.collectives import collective
+from topologies.topology import Ints, Topology
+
+SIZE = 2.0**30
+"""V of the bounds, in bytes."""
+COLLECTIVES = (
+    collective.ALL_REDUCE,
+    collective.REDUCE_SCATTER,
+    collective.ALL_GATHER,
+    collective.ALL_TO_ALL,
+    collective.BROADCAST,
+    collective.REDUCE,
+)
+PAIRS, BOUNDS = 1024, 16_384
+"""Ranks up to which distances and rings are looked for, and up to which collectives are bounded:
+within seconds."""
+
+
+@dataclass(frozen=True, order=True)
+class LinkGroup:
+    """`number` links that are alike; if `duplex`, one stands for both directions of a full-duplex
+    link."""
+
+    kind: str
+    bandwidth_Bps: float
+    latency_s: float
+    gap_s: float
+    assumed: bool
+    duplex: bool
+    number: int
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What `links` directed links share."""
+
+    name: str
+    bandwidth_Bps: float
+    gap_s: float
+    links: int
+
+
+@dataclass(frozen=True)
+class BestTime:
+    """What no algorithm for a collective beats, and what sets it."""
+
+    collective: str
+    size_B: float
+    time_s: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Counts by kind of device; what reduces and multicasts; the links; what lies between ranks;
+    what was left out.
+
+    Of what was not looked for, `skipped` says why, and its fields are None or empty.
+    """
+
+    name: str
+    ranks: int
+    nodes: int
+    paths: str
+    devices: Mapping[str, int]
+    in_network: Mapping[str, int]
+    links: list[LinkGroup]
+    media: list[Medium]
+    diameter_hops: int | None
+    diameter_s: float | None
+    bisection_Bps: float | None
+    bisection_exact: bool | None
+    rings: list[list[int]]
+    rings_Bps: float | None
+    bounds: list[BestTime]
+    skipped: Mapping[str, str]
+    notes: list[str]
+
+
+def facts(topology: Topology) -> Facts:
+    """Everything about a topology that can be found within seconds."""
+    from topologies.cuts import bisection, diameter
+    from topologies.rings import find_rings
+
+    skipped = _skipped(topology)
+    far = None if "diameter" in skipped else diameter(topology)
+    half = None if "bisection" in skipped else bisection(topology)
+    rings = None if "rings" in skipped else find_rings(topology, topology.ranks)
+    return Facts(
+        name=topology.name,
+        ranks=topology.ranks,
+        nodes=len(np.unique(topology.node[topology.node >= 0])),
+        paths=topology.paths,
+        devices=_kinds(topology, np.ones(len(topology.device_names), dtype=np.bool_)),
+        in_network=_kinds(topology, topology.in_network),
+        links=link_groups(topology)[0],
+        media=_media(topology),
+        diameter_hops=far.hops if far else None,
+        diameter_s=far.latency if far else None,
+        bisection_Bps=half.bandwidth if half else None,
+        bisection_exact=half.exact if half else None,
+        rings=rings.orders.tolist() if rings else [],
+        rings_Bps=rings.bandwidth if rings else None,
+        bounds=[] if "bounds" in skipped else _bounds(topology),
+        skipped=skipped,
+        notes=list(topology.notes),
+    )
+
+
+def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
+    """The links by kind and figures, fastest first, and the group of every link; -1 for the way
+    back of a pair.
+
+    >>> from topologies.shapes import ring
+    >>> [group.number for group in link_groups(ring(5, bandwidth=1e9))[0]]
+    [5]
+    """
+    figures = topology.bandwidth, topology.latency, topology.medium_gap[: topology.links]
+    alike = _number((*figures, topology.link_kinds.codes, topology.assumed))
+    twin = _ways_back(topology)
+    duplex = (twin >= 0) & (alike[twin] == alike)
+    counted = np.flatnonzero(~duplex | (topology.source < topology.target))
+    number = _number((alike[counted], duplex[counted]))
+    first, count = np.unique(number, return_index=True, return_counts=True)[1:]
+    groups = [
+        _group(topology, link, bool(duplex[link]), n)
+        for link, n in zip(counted[first], count, strict=True)
+    ]
+    order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
+    group = np.full(topology.links, -1, dtype=np.int32)
+    group[counted] = np.argsort(order)[number]
+    return [groups[k] for k in order], group
+
+
+def _skipped(topology: Topology) -> dict[str, str]:
+    ranks = topology.ranks
+    if ranks < 2:
+        return dict.fromkeys(("diameter", "bisection", "rings", "bounds"), "there are no two ranks")
+    skipped: dict[str, str] = {}
+    if ranks > PAIRS:
+        skipped |= dict.fromkeys(("diameter", "rings"), f"not looked for beyond {PAIRS} ranks")
+    if ranks > BOUNDS:
+        skipped["bounds"] = f"not looked for beyond {BOUNDS} ranks"
+    return skipped
+
+
+def _kinds(topology: Topology, chosen: npt.NDArray[np.bool_]) -> dict[str, int]:
+    kinds = topology.device_kinds
+    counts = {kind: int((kinds.are(kind) & chosen).sum()) for kind in kinds.vocabulary}
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def _media(topology: Topology) -> list[Medium]:
+    users = np.bincount(topology.link_media, minlength=len(topology.medium_bandwidth))
+    return [
+        Medium(
+            name, float(topology.medium_bandwidth[m]), float(topology.medium_gap[m]), int(users[m])
+        )
+        for m, name in enumerate(topology.shared_names, topology.links)
+    ]
+
+
+def _bounds(topology: Topology) -> list[BestTime]:
+    found = {each.name: best_bound(each, topology, topology.ranks, SIZE) for each in COLLECTIVES}
+    return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in found.items()]
+
+
+def _group(topology: Topology, link: int, duplex: bool, number: int) -> LinkGroup:
+    return LinkGroup(
+        topology.link_kinds[link],
+        float(topology.bandwidth[link]),
+        float(topology.latency[link]),
+        float(topology.medium_gap[link]),
+        bool(topology.assumed[link]),
+        duplex,
+        int(number),
+    )
+
+
+def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> npt.NDArray[np.int64]:
+    """Equal numbers for equal rows."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + code, return_inverse=True)[1]
+    return number
+
+
+def _ways_back(topology: Topology) -> npt.NDArray[np.int64]:
+    """The link in the other direction of every link, -1 if there is none."""
+    devices = len(topology.device_names)
+    there = topology.source.astype(np.int64) * devices + topology.target
+    back = topology.target.astype(np.int64) * devices + topology.source
+    if not len(there):
+        return there
+    order = np.argsort(there)
+    found = order[np.minimum(np.searchsorted(there, back, sorter=order), len(order) - 1)]
+    return np.where(there[found] == back, found, -1)

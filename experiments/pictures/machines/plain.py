@@ -1,0 +1,160 @@
+"""Shapes without levels: a circle for rings, stars and meshes, coordinates for grids, generations
+for trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.pictures.machines.sketch import Layout, Pair, Sketch
+from topologies.topology import Floats, Ints
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ACROSS, UP = 1.9, 1.5
+"""Between the columns and the rows of a grid."""
+ASLANT = np.array([0.8, 0.85])
+"""From one layer of a third dimension to the next."""
+LONGEST_LINE = 16
+SMALL = 100
+"""Devices up to which distances in the picture are fitted to those in the graph; beyond, links are
+springs."""
+BOW = 0.55
+
+
+def plain(sketch: Sketch) -> Layout:
+    """The devices of a graph without levels, laid out by its structure."""
+    import networkx
+
+    graph: nx.Graph[int] = networkx.Graph(sketch.pairs)
+    graph.add_nodes_from(range(len(sketch.kinds)))
+    hub = [k for k, place in enumerate(sketch.place) if place < 0]
+    cells = None if hub else _cells(sketch.pairs, len(sketch.kinds))
+    places = _with_hub(len(sketch.kinds), hub[0]) if hub else _places(graph, cells)
+    return Layout(sketch.devices, places, np.full(len(places), 0.9), _bows(sketch.pairs, places))
+
+
+def _places(graph: nx.Graph[int], cells: Ints | None) -> Floats:
+    import networkx
+
+    count, degrees = len(graph), {degree for _, degree in graph.degree}
+    if degrees == {2} and networkx.is_connected(graph):
+        return _circle(list(networkx.dfs_preorder_nodes(graph, 0)))
+    if count > 1 and networkx.is_tree(graph):
+        return _line(graph) if max(degrees) <= 2 else _generations(graph)
+    if cells is not None:
+        return _flat(cells)
+    if len(degrees) == 1 and degrees == {count - 1}:
+        return _circle(list(range(count)))
+    return _fitted(graph)
+
+
+def _circle(order: list[int]) -> Floats:
+    """Clockwise from the top."""
+    places, angle = np.empty((len(order), 2)), 2 * np.pi * np.arange(len(order)) / len(order)
+    radius = max(1.8, 1.3 * len(order) / (2 * np.pi))
+    places[order] = radius * np.stack((np.sin(angle), np.cos(angle)), axis=1)
+    return places
+
+
+def _with_hub(count: int, hub: int) -> Floats:
+    places = np.zeros((count, 2))
+    rim = [k for k in range(count) if k != hub]
+    places[rim] = _circle(list(range(count - 1))) * (1.0 if count > 6 else 1.2)
+    return places
+
+
+def _line(graph: nx.Graph[int]) -> Floats:
+    """From left to right, or round a circle with a gap where that would be too long."""
+    import networkx
+
+    start = min(k for k, degree in graph.degree if degree == 1)
+    order = list(networkx.dfs_preorder_nodes(graph, start))
+    if len(order) > LONGEST_LINE:
+        return _circle(order)
+    places = np.zeros((len(order), 2))
+    places[order, 0] = ACROSS * np.arange(len(order))
+    return places
+
+
+def _generations(graph: nx.Graph[int]) -> Floats:
+    """Device 0 on top, children below their parent, which stands over the middle of them."""
+    import networkx
+
+    places, children = np.zeros((len(graph), 2)), networkx.dfs_successors(graph, 0)
+    leaves = [k for k in networkx.dfs_preorder_nodes(graph, 0) if k not in children]
+    places[leaves, 0] = 1.2 * np.arange(len(leaves))
+    for k in networkx.dfs_postorder_nodes(graph, 0):
+        if k in children:
+            places[k, 0] = places[children[k], 0].mean()
+    for k, depth in networkx.single_source_shortest_path_length(graph, 0).items():
+        places[k, 1] = -UP * depth * 1.2
+    return places
+
+
+def _cells(pairs: list[Pair], count: int) -> Ints | None:
+    """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that
+    is what it is."""
+    one, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    for widths in sorted(_factors(count), key=len)[1:]:
+        cells = np.stack(np.unravel_index(np.arange(count), widths), axis=1)
+        apart = np.abs(cells[one] - cells[other])
+        steps = (apart == 1) | (apart == np.array(widths) - 1)
+        if ((apart > 0).sum(axis=1) == 1).all() and steps[apart > 0].all():
+            return cells.astype(np.int32)
+    return None
+
+
+def _factors(count: int) -> Iterator[tuple[int, ...]]:
+    """The ways to write a number as a product of numbers of 2 or more, in every order."""
+    for first in range(2, count + 1):
+        if count % first == 0:
+            yield from (
+                ((first, *rest) for rest in _factors(count // first))
+                if first < count
+                else [(first,)]
+            )
+
+
+def _flat(cells: Ints) -> Floats:
+    """Coordinates on paper: the last dimension across, the one before down, a third aslant, further
+    ones apart."""
+    size = (cells.max(axis=0) + 1)[::-1]
+    layers = float(size[2]) if len(size) > 2 else 0.0
+    steps = [np.array([ACROSS, 0.0]), np.array([0.0, -max(UP, ASLANT[1] * layers + 0.35)]), ASLANT][
+        : len(size)
+    ]
+    extent = sum(abs(step) * width for step, width in zip(steps, size, strict=False))
+    for number in range(3, len(size)):
+        steps.append((extent + 0.8) * ([1, 0] if number % 2 else [0, -1]))
+        extent = extent + abs(steps[-1])
+    return np.asarray(cells[:, ::-1] @ np.array(steps), dtype=np.float64)
+
+
+def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
+    """The links that would run behind another device go round it."""
+    curves = {}
+    for one, other in pairs:
+        start, along = places[one], places[other] - places[one]
+        share = (places - start) @ along / (along @ along)
+        away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
+        if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
+            aside = BOW * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
+            curves[one, other] = start + np.array(
+                [0 * along, 0.1 * along + aside, 0.9 * along + aside, along]
+            )
+    return curves
+
+
+def _fitted(graph: nx.Graph[int]) -> Floats:
+    """Neighbours near each other, as far apart as names need."""
+    import networkx
+
+    small = len(graph) <= SMALL
+    found = networkx.kamada_kawai_layout(graph) if small else networkx.spring_layout(graph, seed=0)
+    places = np.array([found[k] for k in range(len(graph))])
+    away = np.linalg.norm(places[:, None] - places[None], axis=2)
+    return np.asarray(places * 1.4 / max(1e-3, float(np.partition(away, 1, axis=1)[:, 1].min())))

@@ -1,0 +1,197 @@
+"""Which span is on which track: shared by the picture of a training run and its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.analysis.bubbles import last_operations
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.timeline import Timeline
+from simulator.training.plan import COMPUTE, Plan
+from topologies.topology import Floats, Ints
+
+Integers = npt.NDArray[np.integer]
+
+
+class Boxes(NamedTuple):
+    """What is on `lane` of `rank` from `start` to `end` (seconds), one row each: from the start of
+    operation `first` to the finish of `last`. `phase` indexes the phases of the schedule."""
+
+    rank: Ints
+    lane: Ints
+    start: Floats
+    end: Floats
+    phase: Ints
+    first: Ints
+    last: Ints
+
+    def take(self, chosen: Integers | npt.NDArray[np.bool_]) -> Boxes:
+        """Some of them."""
+        return Boxes._make(column[chosen] for column in self)
+
+    def joined(self, others: Boxes) -> Boxes:
+        """These and the others."""
+        columns: Iterable[tuple[Any, Any]] = zip(self, others, strict=True)
+        return Boxes._make(np.concatenate(pair) for pair in columns)
+
+
+class Gaps(NamedTuple):
+    """When the lane of `rank` was idle (seconds), one row each, until operation `awaited` finished;
+    -1 in a drain."""
+
+    rank: Ints
+    start: Floats
+    end: Floats
+    awaited: Ints
+
+
+class Sends(NamedTuple):
+    """When a transfer held a medium of its first link (seconds), one row a transfer between two
+    ranks."""
+
+    operation: Ints
+    medium: Ints
+    start: Floats
+    end: Floats
+
+
+def kind_of(phase: str) -> str:
+    """The first word of a phase: "forward" of "forward conv1"."""
+    return phase.partition(" ")[0]
+
+
+def lane_name(plan: Plan, lane: int) -> str:
+    """What a lane is called."""
+    return plan.lanes[lane] if lane < len(plan.lanes) else f"lane {lane}"
+
+
+def computations(plan: Plan, timeline: Timeline) -> Boxes:
+    """Computations that take time, but for those with which a rank enters and leaves a
+    communication."""
+    schedule = timeline.schedule
+    shown = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
+    ends = np.concatenate((plan.spans.first, plan.spans.last))
+    shown[ends[schedule.lane[ends] != COMPUTE]] = False
+    chosen = np.flatnonzero(shown).astype(np.int32)
+    return _boxes(timeline, schedule.rank[chosen], schedule.lane[chosen], chosen, chosen)
+
+
+def communications(plan: Plan, timeline: Timeline) -> Boxes:
+    """Communications as a rank sees them, from entering to leaving, but for those that take no
+    time."""
+    boxes = _boxes(timeline, *plan.spans)
+    return boxes.take(boxes.end > boxes.start)
+
+
+def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: Ints) -> Boxes:
+    phase = timeline.schedule.phase[first].astype(np.int32)
+    return Boxes(
+        rank,
+        lane.astype(np.int32),
+        timeline.start[first],
+        timeline.finish[last],
+        phase,
+        first,
+        last,
+    )
+
+
+def gaps(plan: Plan, timeline: Timeline) -> Gaps:
+    """The bubbles of the workers' main lanes, by rank and time: those that
+    `simulator.analysis.bubbles` adds up.
+
+    After its final computation a rank waits for the last operation that it takes part in, then it
+    drains.
+    """
+    schedule, makespan = timeline.schedule, timeline.makespan
+    main = (
+        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    )
+    own = np.flatnonzero(main).astype(np.int32)
+    own = own[np.lexsort((timeline.finish[own], timeline.start[own], schedule.rank[own]))]
+    rank, start, finish = schedule.rank[own], timeline.start[own], timeline.finish[own]
+    new = np.diff(rank, prepend=-1) > 0
+    free = np.where(new, 0.0, np.roll(finish, 1))
+    last = np.roll(new, -1)
+    idle, final = rank[last], last_operations(timeline)[rank[last]]
+    done = np.maximum(timeline.finish[final], finish[last])
+    gap = start > free
+    found = Gaps(
+        np.concatenate((rank[gap], idle, idle)),
+        np.concatenate((free[gap], finish[last], done)),
+        np.concatenate((start[gap], done, np.full(len(idle), makespan))),
+        np.concatenate(
+            (_awaited(timeline, own[gap]), final, np.full(len(idle), -1, dtype=np.int32))
+        ),
+    )
+    order = np.lexsort((found.start, found.rank))
+    order = order[(found.end > found.start)[order]]
+    return Gaps._make(column[order] for column in found)
+
+
+def _awaited(timeline: Timeline, operations: Ints) -> Ints:
+    """The predecessor of each operation that finished last."""
+    before = [timeline.schedule.predecessors(operation) for operation in operations.tolist()]
+    return np.array([some[np.argmax(timeline.finish[some])] for some in before], dtype=np.int32)
+
+
+def sends(timeline: Timeline) -> Sends:
+    """Transfers between two ranks while they hold that medium of their first link which they hold
+    longest."""
+    topology, schedule = timeline.routed.topology, timeline.schedule
+    operation, link, node = timeline.hops
+    first = node == timeline.routed.node_indptr[operation]
+    operation, link = operation[first], link[first]
+    indptr, media = topology.link_indptr, topology.link_media
+    count = np.diff(indptr)[link]
+    row = np.repeat(np.arange(len(link)), count)
+    begins = np.cumsum(count) - count
+    medium = media[indptr[link[row]] + np.arange(len(row)) - begins[row]]
+    held = (
+        topology.medium_gap[medium]
+        + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+    )
+    longest = np.maximum.reduceat(held, begins) if len(held) else held
+    chosen = np.flatnonzero(held == longest[row])
+    chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
+    end = (
+        timeline.sent[operation]
+        if timeline.sharing == "fair"
+        else timeline.start[operation] + longest
+    )
+    return Sends(operation, medium[chosen], timeline.start[operation], end)
+
+
+def bands(
+    track: Integers, start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats
+) -> npt.NDArray[np.int64]:
+    """The band of every span, so that no two of a track and a band overlap: 0 wherever they do not
+    overlap anyway."""
+    order = np.lexsort((end, start, track))
+    track, start, end = track[order], start[order], end[order]
+    band = np.zeros(len(order), dtype=np.int64)
+    overlap = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
+    for crowded in np.unique(track[1:][overlap]):
+        own = slice(*np.searchsorted(track, [crowded, crowded + 1]))
+        band[own] = partition(start[own], end[own])
+    result = np.empty_like(band)
+    result[order] = band
+    return result
+
+
+def partition(start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats) -> Ints:
+    """The fewest bands in which no two spans overlap, for spans in order of start: each takes the
+    lowest free one."""
+    band, free = np.zeros(len(start), dtype=np.int32), list[int]()
+    busy: list[tuple[float, int]] = []
+    for k, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        while busy and busy[0][0] <= begin:
+            heappush(free, heappop(busy)[1])
+        band[k] = heappop(free) if free else len(busy)
+        heappush(busy, (until, int(band[k])))
+    return band

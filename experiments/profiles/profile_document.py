@@ -1,0 +1,273 @@
+"""A profile with where it is from and how far it can be trusted, as YAML and back.
+
+All numbers are SI: seconds, bytes a second, seconds a byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, isinf
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.calibration.libraries import library
+from experiments.output import counted
+from experiments.profiles import mistakes
+from simulator.crowding import Apart, Crowding
+from simulator.profile import Cost, Exchanges, Ineffective, Memory, Profile, Protocol
+from topologies.errors import InputError
+from topologies.readers.topology_document import Location, Mistake
+
+Place = Callable[[Location], str]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+Power = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
+Times = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+MOST = 64
+
+
+class Part(BaseModel):
+    """A mapping whose keys are all known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Link(Part):
+    """What a link of a kind costs."""
+
+    latency: Seconds
+    gap: Seconds = 0.0
+    bandwidth: Rate
+
+
+class Own(Part):
+    """What a number of nodes has of its own: logarithms of by how much α and 1/β are longer."""
+
+    nodes: Annotated[int, Field(ge=1, le=10**9)]
+    latency: Power = 0.0
+    bandwidth: Power = 0.0
+
+
+class Crowd(Part):
+    """How links of a kind slow down with the number of nodes, up to `most` nodes (no bound without
+    it), and with that of ranks a node that share them."""
+
+    nodes: Annotated[float, Field(ge=1, le=1e9)]
+    latency: Power = 0.0
+    bandwidth: Power = 0.0
+    apart: Annotated[list[Own], Field(max_length=1024)] = Field([])
+    per_node: Annotated[float, Field(ge=1, le=1e9)] = 1.0
+    shared: Power = 0.0
+    most: Annotated[float, Field(ge=1, le=1e9)] | None = None
+
+
+class Host(Part):
+    """Seconds a byte of merging, copying and fresh memory, seconds a time that it is pinned, and
+    sizes in bytes: of the cache, and from which on memory is mapped and trimmed."""
+
+    reduction: Seconds = 0.0
+    reduction_beyond: Seconds = 0.0
+    copy_: Annotated[Seconds, Field(alias="copy")] = 0.0
+    copy_beyond: Seconds = 0.0
+    fresh: Seconds = 0.0
+    cache: Rate = 2.0**23.5
+    back: Seconds = 0.0
+    mapped: Rate = 2.0**25
+    trimmed: Rate = 2.0**19
+    registered: Seconds = 0.0
+    pinned: Seconds = 0.0
+
+
+class Long(Part):
+    """Seconds a byte that long exchanges take more, of the bytes after the first `beyond`."""
+
+    slowness: Seconds = 0.0
+    beyond: Rate = 2.0**22
+
+
+class Label(Part):
+    """A label that had no effect, and which algorithms ran instead, of a library in words; on so
+    many ranks and nodes, or on all that were measured."""
+
+    label: Word
+    collective: Word
+    ran: Annotated[list[Word], Field(min_length=1, max_length=MOST)]
+    ranks: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    nodes: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    library: Annotated[str, Field(max_length=200)] = ""
+
+
+class Estimated(Part):
+    """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not
+    identify it, if they do not."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    unit: Word
+    open: Annotated[str, Field(max_length=200)] = ""
+
+
+class Error(Part):
+    """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen:
+    of the model, of the model with its discrepancy, and of one α and one β a curve."""
+
+    points: Annotated[int, Field(ge=0)]
+    model: float | None
+    discrepancy: float | None
+    baseline: float | None
+
+
+class Calibrated(Part):
+    """A profile in a file. `sources` say what was measured, `errors` are those on unseen sizes,
+    ranks and plateaus."""
+
+    profile: Word
+    machine: Word
+    library: Word
+    launch: Seconds
+    protocols: Annotated[dict[Word, dict[Word, Link]], Field(min_length=1, max_length=MOST)]
+    factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
+    crowding: dict[Word, Crowd] = Field({})
+    memory: Host = Host()
+    scratch: dict[Word, Ratio] = Field({})
+    joined: dict[Word, Ratio] = Field({})
+    slower: dict[Word, dict[Word, Times]] = Field({})
+    launches: dict[Word, Seconds] = Field({})
+    exchanges: Long = Long()
+    paced: bool = False
+    ineffective: Annotated[list[Label], Field(max_length=1024)] = Field([])
+    estimates: dict[Word, Estimated] = Field({})
+    errors: dict[Word, Error] = Field({})
+    sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
+    made: dict[Word, Annotated[str, Field(max_length=2000)]] = Field({})
+
+    def simulated(self) -> Profile:
+        """What a simulation takes."""
+        protocols = tuple(
+            Protocol(
+                name,
+                {
+                    kind: Cost(link.latency, link.gap, link.bandwidth)
+                    for kind, link in links.items()
+                },
+                self.factors.get(name, {}),
+            )
+            for name, links in self.protocols.items()
+        )
+        crowding = {kind: _crowding(one) for kind, one in self.crowding.items()}
+        memory = Memory(**self.memory.model_dump(by_alias=True))
+        exchanges = Exchanges(**self.exchanges.model_dump())
+        known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
+        labels = tuple(
+            Ineffective(**one.model_dump() | {"ran": tuple(one.ran)}) for one in self.ineffective
+        )
+        return Profile(
+            *known,
+            self.scratch,
+            self.paced,
+            self.joined,
+            self.slower,
+            self.launches,
+            exchanges,
+            labels,
+        )
+
+
+def _crowding(one: Crowd) -> Crowding:
+    apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
+    return Crowding(
+        one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared, one.most or inf
+    )
+
+
+def _crowd(one: Crowding) -> dict[str, Any]:
+    most = None if isinf(one.most) else one.most
+    return one._asdict() | {"apart": [own._asdict() for own in one.apart], "most": most}
+
+
+def calibrated(content: object, place: Place) -> Calibrated:
+    """The profile that plain values describe. Raises InputError with the place of the first
+    mistake."""
+    try:
+        found = Calibrated.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        _refuse([mistakes.said(wrong[0], _PARTS, Calibrated)], len(wrong), place)
+    try:
+        library(found.library)
+    except InputError as error:
+        raise InputError(f"{place(('library',))}: {error}") from None
+    unknown = list(mistakes.names(found))
+    if unknown:
+        _refuse(unknown, len(unknown), place)
+    return found
+
+
+def _refuse(wrong: Sequence[Mistake], number: int, place: Place) -> NoReturn:
+    """The first mistake, and how many more there are."""
+    location, message = wrong[0]
+    more = f" (and {counted(number - 1, 'more mistake')})" if number > 1 else ""
+    raise InputError(f"{place(location)}: {message}{more}") from None
+
+
+_PARTS: dict[str, type[BaseModel]] = {
+    "protocols": Link,
+    "crowding": Crowd,
+    "apart": Own,
+    "memory": Host,
+    "exchanges": Long,
+    "ineffective": Label,
+    "estimates": Estimated,
+    "errors": Error,
+}
+"""What is below the keys of a document."""
+
+
+def of(profile: Profile, library: str, **about: Any) -> Calibrated:
+    """A fitted profile as a document; `about` is what else its fields say."""
+    protocols = {
+        one.name: {kind: cost._asdict() for kind, cost in one.links.items()}
+        for one in profile.protocols
+    }
+    factors = {
+        one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols
+    }
+    content: dict[str, Any] = dict(
+        profile=profile.name,
+        machine=profile.machine,
+        library=library,
+        launch=profile.launch,
+        protocols=protocols,
+        factors={name: rows for name, rows in factors.items() if rows},
+        crowding={kind: _crowd(crowd) for kind, crowd in profile.crowding.items()},
+        memory=profile.memory._asdict(),
+        scratch=dict(profile.scratch),
+        joined=dict(profile.joined),
+        slower={name: dict(row) for name, row in profile.slower.items()},
+        launches=dict(profile.launches),
+        exchanges=profile.exchanges._asdict(),
+        paced=profile.paced,
+        ineffective=[one._asdict() for one in profile.ineffective],
+        **about,
+    )
+    return calibrated(
+        content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place))
+    )
+
+
+def dumps(profile: Calibrated) -> str:
+    """A profile as YAML that is read back as an equal one."""
+    import yaml
+
+    content = profile.model_dump(by_alias=True, exclude_defaults=True)
+    for part in ("memory", "exchanges"):
+        if part in content:
+            content[part] = getattr(profile, part).model_dump(by_alias=True)
+    text: str = yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+    return text

@@ -1,0 +1,1 @@
+"""What a simulated schedule says: critical path, bubbles, memory, lower bounds, derivatives."""

@@ -1,0 +1,371 @@
+"""What no schedule can beat on a machine, whatever the algorithm: latency, ports, cuts, and all
+links together.
+
+A schedule may relay, merge and copy at every rank, workers or not, and in switches that reduce and
+multicast. Such a switch is one more rank in every proof: it receives what it merges, and it sends
+each copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.collectives.collective import Collective
+from simulator.schedules.whole_numbers import whole_number
+from topologies.capacity import capacities, congestion, max_flow, tightest_cut
+from topologies.concurrent_flow import concurrent_flow, stretch
+from topologies.cuts import partitions, tree_cuts
+from topologies.errors import InputError
+from topologies.routing import distances
+from topologies.topology import Floats, Ints, Topology
+
+Longs = npt.NDArray[np.int64]
+EXACT = 256
+"""Workers up to which the latency is that of the farthest two; beyond, of those found in a few
+sweeps."""
+CUTS = 4_000_000
+"""Workers times links up to which all cuts are searched; beyond, groups and halves are looked
+at."""
+FLOWS = 6000
+"""Sources times links up to which the best routing of what pairs exchange is found."""
+PAIRS = 1024
+"""Workers up to which the links between all pairs are counted."""
+SWEEPS = 4
+TIE = 1e-12
+_TURNED = {
+    "all_reduce": (False, True),
+    "all_gather": (False,),
+    "reduce_scatter": (True,),
+    "broadcast": (False,),
+    "reduce": (True,),
+}
+"""Whether cuts are looked for by what leaves (False) or by what enters, as on links that are turned
+round."""
+
+
+class Limit(NamedTuple):
+    """A lower limit on the time of V bytes, the higher of `fixed` seconds and `per_byte` * V; and
+    what sets it."""
+
+    name: str
+    fixed: float
+    per_byte: float
+
+
+class Bound(NamedTuple):
+    """A lower limit on the time, in seconds, and what sets it."""
+
+    name: str
+    seconds: float
+
+
+class Needs(NamedTuple):
+    """Bytes that must leave and enter each group of devices, and that go from group to group in
+    all, in units of V."""
+
+    leave: Floats
+    enter: Floats
+    total: float
+
+
+class Task(NamedTuple):
+    """A collective among the first `workers` ranks of a machine."""
+
+    collective: Collective
+    topology: Topology
+    workers: int
+
+    @property
+    def devices(self) -> Ints:
+        """Where the workers are, shape (workers,)."""
+        return self.topology.placement[: self.workers]
+
+
+def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
+    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may
+    help.
+
+    Raises InputError for a size that is negative or not finite, and as :func:`limits` does.
+    """
+    if not 0 <= nbytes < np.inf:
+        raise InputError(f"nbytes is {nbytes}: expected a finite number, 0 or more")
+    return [
+        Bound(name, max(fixed, per_byte * nbytes) if nbytes > 0 else fixed)
+        for name, fixed, per_byte in limits(collective, topology, workers)
+    ]
+
+
+def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
+    """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds`
+    does."""
+    found = bounds(collective, topology, workers, nbytes)
+    highest = max(bound.seconds for bound in found)
+    return next(bound for bound in found if bound.seconds >= highest * (1 - TIE))
+
+
+@lru_cache(maxsize=8)
+def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Limit, ...]:
+    """The bounds for any size, found once for a topology.
+
+    - latency: between the farthest two ranks of which one must hear of the other.
+    - injection port, ejection port: what must leave or enter a device, through all its links.
+    - all ports: what goes from device to device in all, through the links of all together.
+
+    And, if it is higher than those:
+
+    - between groups: all ports of groups of devices that few or slow links join
+      (:func:`topologies.cuts.partitions`).
+    - cut: what must leave or enter a set of devices: of all sets, unless there are too many
+      (:data:`CUTS`).
+    - best routing: what pairs exchange takes as long, however it is routed; all links: if each
+      takes the fewest links.
+
+    Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
+    """
+    if not 1 <= whole_number("workers", workers) <= topology.ranks:
+        ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
+        raise InputError(f"workers are {workers}: {ranks}")
+    task = Task(collective, topology, workers)
+    alone, *groups = partitions(topology)
+    injection, ejection, total = _through(task, alone)
+    found = [
+        Limit("latency", _latency(task), 0.0),
+        Limit("injection port", 0.0, float(injection.max())),
+        Limit("ejection port", 0.0, float(ejection.max())),
+        Limit("all ports", 0.0, total),
+    ]
+    _raise(found, _in_groups(task, groups))
+    if workers * topology.links > CUTS:
+        _raise(found, [*_cut_in_half(task), *_links(task)])
+    elif not _is_met(task, _highest(found)):
+        _raise(found, _links(task))
+        _raise(found, _searched(task, _highest(found)))
+    return tuple(found)
+
+
+def needs(collective: Collective, group: Ints, groups: int) -> Needs:
+    """What `collective` must move between groups of devices, where worker r is in `group[r]`.
+
+    Into each group goes what it lacks, and out of it what others lack. Of an all-gather that is k/p
+    of V out of k of p workers, (p - k)/p into them; of a reduce-scatter the reverse, since what
+    leaves a group may be merged before. Of an all-reduce V goes out of and into each of m groups,
+    and 2(m - 1)V in all: until some group knows the sum of a byte, each other has sent something,
+    and after that each other receives something.
+    """
+    workers, ranks = np.bincount(group, minlength=groups), len(group)
+    here, root = workers > 0, np.arange(groups) == group[0]
+    share, rest, later = workers / ranks, here * (ranks - workers) / ranks, np.roll(group, -1)
+    pairs = (np.bincount(end[group != later], minlength=groups) for end in (group, later))
+    leave, enter = {
+        "all_reduce": (here, here),
+        "reduce": (here & ~root, root),
+        "broadcast": (root, here & ~root),
+        "scatter": (root * (ranks - workers) / ranks, share * ~root),
+        "gather": (share * ~root, root * (ranks - workers) / ranks),
+        "all_gather": (share, rest),
+        "reduce_scatter": (rest, share),
+        "all_to_all": (workers * rest, workers * rest),
+        "send_recv": tuple(pairs),
+    }.get(collective.name, (np.zeros(groups), np.zeros(groups)))
+    apart = float(here.sum() > 1)
+    total = (
+        2.0 * (here.sum() - 1) if collective.name == "all_reduce" else max(leave.sum(), enter.sum())
+    )
+    return Needs(apart * leave, apart * enter, apart * float(total))
+
+
+def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
+    """Seconds a byte of V: out of each group of devices, into each, and out of and into all that
+    need it together.
+
+    What goes from group to group leaves and enters one with ranks, but not always one with workers:
+    others may relay.
+    """
+    topology, groups = task.topology, int(group.max()) + 1
+    need = needs(task.collective, group[task.devices], groups)
+    holds = np.zeros(groups, dtype=np.bool_)
+    holds[group[topology.placement]] = holds[group[topology.in_network]] = True
+    crossing = group[topology.source] != group[topology.target]
+    ways, together = [], [0.0]
+    for end, wanted in ((topology.source, need.leave), (topology.target, need.enter)):
+        of = np.where(crossing, group[end], np.int32(-1))
+        ways.append(np.array([*map(_seconds, wanted, capacities(topology, of, groups))]))
+        for nbytes, who in ((wanted.sum(), wanted > 0), (need.total, holds)):
+            all_of = np.where(crossing & who[group[end]], np.int32(0), np.int32(-1))
+            together.append(_seconds(nbytes, capacities(topology, all_of, 1)[0]))
+    return ways[0], ways[1], max(together)
+
+
+def _seconds(nbytes: float, bandwidth: float) -> float:
+    """Infinite where nothing can carry what must be moved."""
+    if nbytes == 0:
+        return 0.0
+    return float(nbytes / bandwidth) if bandwidth > 0 else np.inf
+
+
+def _in_groups(task: Task, partitions: Iterable[Ints]) -> Iterator[Limit]:
+    """What some groups of devices take to exchange what they must."""
+    for group in partitions:
+        workers = np.bincount(group[task.devices], minlength=int(group.max()) + 1)
+        leave, enter, total = _through(task, group)
+        one = np.maximum(leave, enter)
+        yield _cut(task, int(workers[one.argmax()]), float(one.max()))
+        yield Limit(f"between {np.count_nonzero(workers)} groups", 0.0, total)
+
+
+def _cut(task: Task, workers: int, per_byte: float) -> Limit:
+    return Limit(f"cut of {workers} of {task.workers} ranks", 0.0, per_byte)
+
+
+def _raise(found: list[Limit], further: Iterable[Limit]) -> None:
+    """Add the highest of `further`, of equal ones the first, if it is higher than all found."""
+    candidates = list(further)
+    highest = _highest([*found, *candidates])
+    if highest > _highest(found) * (1 + TIE):
+        found.append(next(limit for limit in candidates if limit.per_byte >= highest * (1 - TIE)))
+
+
+def _highest(found: Iterable[Limit]) -> float:
+    return max(limit.per_byte for limit in found)
+
+
+def _is_met(task: Task, per_byte: float) -> bool:
+    """Whether a plain schedule, in ever smaller pieces, takes no more than `per_byte`, so that no
+    bound is higher."""
+    return any(
+        share * congestion(task.topology, *pairs) <= per_byte * (1 + TIE)
+        for share, pairs in _plain_schedules(task)
+    )
+
+
+def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
+    """Who sends to whom, and what share of V: round a ring in both directions; or all to all, where
+    that is easy.
+
+    A ring passes (p - 1)/p of V on, or what the root has; all to all hands out a p-th to each, or a
+    part of what the root has. An all-reduce does so twice: it collects V and spreads it.
+    """
+    ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
+    twice, rooted = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
+    source, target = np.tile(rank, 2), np.concatenate((np.roll(rank, -1), np.roll(rank, 1)))
+    if name == "send_recv":
+        yield 1.0, (source[:ranks], target[:ranks])
+    elif rooted:
+        kept = (target if name == "broadcast" else source) > 0
+        yield 1 / 2, (source[kept], target[kept])
+    elif name not in ("all_to_all", "scatter", "gather"):
+        yield twice * (ranks - 1) / ranks / 2, (source, target)
+    if name not in ("send_recv", "scatter", "gather") and _near(task):
+        yield (
+            twice / max(1, ranks - rooted),
+            np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks),
+        )
+
+
+def _near(task: Task) -> bool:
+    """Whether the workers are all neighbours, or all lead to one hub alone: their routes cost no
+    search."""
+    topology, devices = task.topology, np.unique(task.devices)
+    ours = np.isin(topology.source, devices)
+    between = np.isin(topology.target[ours], devices)
+    return bool(
+        between.sum() == len(devices) * (len(devices) - 1)
+        or len(np.unique(topology.target[ours])) == 1
+    )
+
+
+def _searched(task: Task, above: float) -> Iterator[Limit]:
+    """The tightest of all cuts, or the best routing."""
+    beyond, exchanges = (
+        tree_cuts(task.topology),
+        task.collective.name in ("all_to_all", "send_recv"),
+    )
+    if len(beyond) and not task.topology.shared_names:
+        yield from _in_groups(task, beyond.astype(np.int32))
+    elif exchanges and len(np.unique(task.devices)) * task.topology.links <= FLOWS:
+        yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
+    elif exchanges:
+        yield from _cut_in_half(task)
+    else:
+        yield from _tightest(task, above)
+
+
+def _tightest(task: Task, above: float) -> Iterator[Limit]:
+    """The tightest of all cuts, around those whose shards must leave or around who has, or lacks,
+    what the root has.
+
+    An all-reduce tells all of rank 0 and rank 0 of all: whatever cuts some two ranks apart cuts one
+    of them off from rank 0. With all links turned round, a reduce-scatter is an all-gather and a
+    reduce a broadcast.
+    """
+    devices, name, count = task.devices, task.collective.name, len(task.topology.device_names)
+    shards = np.bincount(devices, minlength=count) / task.workers
+    root = (np.arange(count) == devices[0]).astype(np.float64)
+    weight = shards if name in ("all_gather", "reduce_scatter") else root
+    for reverse in _TURNED.get(name, ()):
+        if cut := tightest_cut(
+            task.topology, weight, np.unique(devices), reverse=reverse, above=above
+        ):
+            above = _seconds(weight[cut.inside].sum(), cut.bandwidth)
+            yield _cut(task, int(cut.inside[devices].sum()), above)
+
+
+def _cut_in_half(task: Task) -> Iterator[Limit]:
+    """What the first half of the workers and the second must tell each other."""
+    later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
+    need = needs(task.collective, later, 2)
+    one, other = task.devices[later == 0], task.devices[later == 1]
+    for nbytes, ends in ((need.leave[0], (one, other)), (need.enter[0], (other, one))):
+        yield _cut(task, len(one), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
+
+
+def _links(task: Task) -> Iterator[Limit]:
+    """The bytes that pairs exchange times the fewest links between them, over all links."""
+    if task.collective.name in ("all_to_all", "send_recv") and task.workers <= PAIRS:
+        prices = np.ones(len(task.topology.medium_bandwidth))
+        yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
+
+
+def _pairs(task: Task) -> tuple[Ints, Floats]:
+    """The devices of workers, and what goes from one to another in units of V: to all, or to the
+    next rank's."""
+    devices, place = np.unique(task.devices, return_inverse=True)
+    demand = np.zeros((len(devices), len(devices)))
+    if task.collective.name == "all_to_all":
+        np.add.at(demand, (place[:, None], place), 1 / task.workers)
+    else:
+        np.add.at(demand, (place, np.roll(place, -1)), 1.0)
+    return devices, demand
+
+
+def _latency(task: Task) -> float:
+    """The farthest two ranks of which one must hear of the other; beyond `EXACT` ranks the farthest
+    found in turn."""
+    topology, workers = task.topology, task.workers
+    ranks = np.arange(workers, dtype=np.int32)
+    match task.collective.name:
+        case "broadcast" | "scatter":
+            return float(distances(topology, ranks[:1])[0, :workers].max())
+        case "reduce" | "gather":
+            return float(distances(topology, ranks[:EXACT])[:, 0].max())
+        case "send_recv":
+            near = ranks[:EXACT]
+            return float(distances(topology, near)[near, (near + 1) % workers].max())
+        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all":
+            return _diameter(topology, workers)
+    return 0.0
+
+
+def _diameter(topology: Topology, workers: int) -> float:
+    if workers <= EXACT:
+        return float(distances(topology, np.arange(workers, dtype=np.int32))[:, :workers].max())
+    farthest, source = 0.0, 0
+    for _ in range(SWEEPS):
+        row = distances(topology, np.array([source], dtype=np.int32))[0, :workers]
+        farthest, source = max(farthest, float(row.max())), int(row.argmax())
+    return farthest

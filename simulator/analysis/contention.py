@@ -1,0 +1,118 @@
+"""How long transfers wait on their links, and for how much of that other ranks are the cause."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels import queues
+from simulator.schedules.timeline import Occupancy, Timeline
+from topologies._compile import kernel
+from topologies.topology import Floats
+
+ROUNDING = 1e-9
+"""Shares of the bytes on a link below this are rounding."""
+
+
+def waited(timeline: Timeline) -> tuple[Floats, Floats]:
+    """Seconds that each transfer waits on the links of its route, and how many of them behind other
+    ranks, shape (operations,) each; under fair sharing, how much longer it takes than alone."""
+    operations = len(timeline.schedule)
+    if timeline.sharing == "fair":
+        longer = timeline.sent - timeline.start - _alone(timeline)
+        every = np.where(longer > ROUNDING * timeline.makespan, longer, 0.0)
+        return every, every * contended_share(timeline)
+    operation, link, node = timeline.hops
+    before = timeline.node_start[node - 1] + timeline.routed.topology.latency[np.roll(link, 1)]
+    if timeline.store_and_forward:
+        before += np.roll(_held(timeline), 1)
+    first = node == timeline.routed.node_indptr[operation]
+    arrived = np.where(first, timeline.ready[operation], before)
+    start = timeline.node_start[node]
+    contention = contended(timeline, node, arrived, start)
+    every, behind_others = (
+        np.asarray(np.bincount(operation, seconds, operations), dtype=np.float64)
+        for seconds in (start - arrived, contention)
+    )
+    return every, behind_others
+
+
+def contended(
+    timeline: Timeline, node: npt.NDArray[np.integer], since: Floats, until: Floats
+) -> Floats:
+    """For how many seconds, from `since` to `until`, each node waited for operations of other
+    ranks, shape (nodes,)."""
+    sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
+    waited_for = kernel(queues.contended, len(node))
+    return np.asarray(
+        waited_for(node, since, until, sender, timeline.node_start, timeline.node_cause)
+    )
+
+
+def _held(timeline: Timeline) -> Floats:
+    """How long each hop holds the medium that it holds longest."""
+    count = np.diff(timeline.routed.topology.link_indptr)[timeline.hops[1]]
+    return np.asarray(
+        np.maximum.reduceat(timeline.occupancy.seconds, np.cumsum(count) - count), dtype=np.float64
+    )
+
+
+def _alone(timeline: Timeline) -> Floats:
+    """How long each flow takes without others: its bytes through its slowest medium."""
+    held, topology = timeline.occupancy, timeline.routed.topology
+    media = len(topology.medium_bandwidth)
+    flow, place = np.unique(
+        held.operation.astype(np.int64) * media + held.medium, return_inverse=True
+    )
+    seconds = np.bincount(place, held.nbytes) / topology.medium_bandwidth[flow % media]
+    longest = np.zeros(len(timeline.schedule))
+    np.maximum.at(longest, flow // media, seconds)
+    return longest
+
+
+def contended_share(timeline: Timeline) -> Floats:
+    """Of the bytes that share the media of each transfer while it flows under fair sharing: the
+    share that other ranks send, shape (operations,); 0 where nothing shares them. Empty under fifo:
+    there a queue knows its occupants.
+
+    Every flow counts with its mean rate.
+    """
+    if timeline.sharing != "fair":
+        return np.zeros(0)
+    held, operations = timeline.occupancy, len(timeline.schedule)
+    sender, medium = timeline.schedule.rank[held.operation], held.medium.astype(np.int64)
+    _, place, crossings = np.unique(
+        medium * operations + held.operation, return_inverse=True, return_counts=True
+    )
+    alone = held.nbytes * crossings[place]
+    by_all = _bytes_meanwhile(held, medium)
+    by_sender = _bytes_meanwhile(held, medium * timeline.schedule.ranks + sender)
+    same, other = (
+        np.bincount(held.operation, np.where(nbytes > ROUNDING * by_all, nbytes, 0.0), operations)
+        for nbytes in (by_sender - alone, by_all - by_sender)
+    )
+    return np.asarray(
+        np.divide(other, same + other, out=np.zeros(operations), where=same + other > 0)
+    )
+
+
+def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
+    """For each row of `held`: the bytes that all rows of its group carry between its start and its
+    end."""
+    total, rate = np.zeros(len(group)), mean_rate(held)
+    order = np.argsort(group, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ():
+        start, end = held.start[rows], held.start[rows] + held.seconds[rows]
+        time, change = np.concatenate((start, end)), np.concatenate((rate[rows], -rate[rows]))
+        by_time = np.argsort(time, kind="stable")
+        time, slope = time[by_time], np.cumsum(change[by_time])
+        carried = np.concatenate(([0.0], np.cumsum(slope[:-1] * np.diff(time))))
+        total[rows] = np.interp(end, time, carried) - np.interp(start, time, carried)
+    return total
+
+
+def mean_rate(held: Occupancy) -> Floats:
+    """Mean bytes per second of each row; 0 for messages that take no time."""
+    return np.divide(
+        held.nbytes, held.seconds, out=np.zeros(len(held.nbytes)), where=held.seconds > 0
+    )

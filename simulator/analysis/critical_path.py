@@ -1,0 +1,170 @@
+"""Why a run takes as long as it takes: what was really waited for, and what each parameter is
+worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.analysis.contention import contended_share
+from simulator.kernels import path
+from simulator.schedules.schedule import Flags
+from simulator.schedules.timeline import Timeline
+from topologies._compile import kernel
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints
+
+Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
+SEGMENT_PARTS: tuple[Part, ...] = (
+    "compute",
+    "latency",
+    "gap",
+    "serialisation",
+    "reduction",
+    "copy",
+)
+PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
+
+
+class Segment(NamedTuple):
+    """A piece of the critical path: `amount` of a parameter (1 latency or gap, bytes, or seconds of
+    computation).
+
+    `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest.
+    The `waiter` is the operation that waited in a queue while this one did it, else the operation
+    itself. The segment is `contended` if the two have different ranks.
+
+    Under fair sharing nothing queues: a transfer waits for bytes that share its links, as many as
+    its slowest medium carries meanwhile. Such a segment is contended for the share of these bytes
+    that other ranks sent.
+    """
+
+    part: Part
+    seconds: float
+    operation: int
+    where: int
+    amount: float
+    waiter: int
+    contended: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """A critical path as columns: a row a segment, from the last finish back to the start. `part`
+    is its place in SEGMENT_PARTS; iteration gives segments."""
+
+    part: Flags
+    seconds: Floats
+    operation: Ints
+    where: Ints
+    amount: Floats
+    waiter: Ints
+    contended: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __iter__(self) -> Iterator[Segment]:
+        names = (SEGMENT_PARTS[number] for number in self.part.tolist())
+        columns = (
+            self.seconds,
+            self.operation,
+            self.where,
+            self.amount,
+            self.waiter,
+            self.contended,
+        )
+        return map(Segment, names, *(column.tolist() for column in columns))
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment]) -> Path:
+        """The columns of segments."""
+        rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
+        dtypes = (np.int8, np.float64, np.int32, np.int32, np.float64, np.int32, np.bool_)
+        return cls(*(np.array([row[k] for row in rows], dtype) for k, dtype in enumerate(dtypes)))
+
+    def total(self, part: Part, length: int) -> Floats:
+        """The amounts of a part by where, shape (length,)."""
+        chosen = self.part == SEGMENT_PARTS.index(part)
+        return np.asarray(
+            np.bincount(self.where[chosen], self.amount[chosen], length), dtype=np.float64
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivities:
+    """One-sided derivatives of the makespan: seconds per second of each link's α and each medium's
+    g, bytes of each medium's 1/β, bytes of each rank's γ and copy. Exact within a region of
+    unchanged service order."""
+
+    latency: Floats
+    gap: Floats
+    inverse_bandwidth: Floats
+    reduction: Floats
+    copy: Floats
+
+
+def trace_back(timeline: Timeline, last: int | None = None) -> Path:
+    """From the last finish, or that of operation `last`, back to the start: the critical path as
+    columns, which a long one is best read from."""
+    if timeline.makespan == 0:
+        return Path.of([])
+    schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
+    end = np.argmax(timeline.finish) if last is None else np.int64(last)
+    columns = kernel(path.walk, 0)(
+        end, schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
+        schedule.reduces, schedule.indptr, schedule.indices, timeline.finish, timeline.node_start,
+        timeline.node_cause, timeline.sent, routed.route, routed.route_indptr, routed.route_links,
+        topology.latency, topology.link_indptr, topology.link_media, topology.medium_bandwidth,
+        topology.medium_gap, routed.reduction, routed.copy, routed.node_indptr,
+        contended_share(timeline), timeline.sharing == "fair", timeline.store_and_forward,
+    )  # fmt: skip
+    return Path(*columns)
+
+
+def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
+    """From the last finish, or that of operation `last`, back to the start: the segments, in that
+    order, add up to the makespan, or to that finish."""
+    return list(trace_back(timeline, last))
+
+
+def parts(path: Iterable[Segment]) -> dict[str, float]:
+    """Seconds of the path by part. Waiting behind messages of the same rank counts as what they do,
+    mostly serialisation; waiting behind another rank's counts as contention."""
+    total = dict.fromkeys(PARTS, 0.0)
+    for segment in path:
+        total["contention" if segment.contended else segment.part] += segment.seconds
+    return total
+
+
+def worth(path: Iterable[Segment]) -> dict[Part, float]:
+    """Seconds of the makespan by parameter, queues included: what each would save at zero, to first
+    order."""
+    total: dict[Part, float] = dict.fromkeys(SEGMENT_PARTS, 0.0)
+    for segment in path:
+        total[segment.part] += segment.seconds
+    return total
+
+
+def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> Sensitivities:
+    """The counts of the critical path. Raises InputError under fair sharing: see
+    :mod:`simulator.analysis.differences`."""
+    if timeline.sharing == "fair":
+        raise InputError(
+            "sharing is 'fair': take finite_differences, sensitivities are counts of a path "
+            "under 'fifo'"
+        )
+    topology = timeline.routed.topology
+    media, ranks = len(topology.medium_bandwidth), timeline.schedule.ranks
+    rows = trace_back(timeline) if path is None else Path.of(path)
+    return Sensitivities(
+        rows.total("latency", len(topology.latency)),
+        rows.total("gap", media),
+        rows.total("serialisation", media),
+        rows.total("reduction", ranks),
+        rows.total("copy", ranks),
+    )

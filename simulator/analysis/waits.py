@@ -1,0 +1,76 @@
+"""Who waits on which link behind whom, on a critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.analysis.contention import mean_rate
+from simulator.analysis.critical_path import Segment
+from simulator.schedules.timeline import Timeline
+
+
+class Wait(NamedTuple):
+    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or a rank's merging,
+    behind messages of the ranks `behind`, the longest wait first."""
+
+    where: str
+    waiter: int
+    behind: tuple[int, ...]
+    seconds: float
+
+
+def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
+    """Who waits for other ranks on the critical path, on which link and behind whom; the longest
+    wait first."""
+    schedule = timeline.schedule
+    seconds_of: dict[tuple[str, int], dict[int, float]] = {}
+    for segment in path:
+        if segment.contended and segment.seconds > 0:
+            where, seconds_by_rank = _occupants(timeline, segment)
+            behind = seconds_of.setdefault((where, int(schedule.rank[segment.waiter])), {})
+            for rank, seconds in seconds_by_rank.items():
+                behind[rank] = behind.get(rank, 0.0) + seconds
+    longest_first = [
+        Wait(
+            where,
+            waiter,
+            tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))),
+            sum(behind.values()),
+        )
+        for (where, waiter), behind in seconds_of.items()
+    ]
+    return sorted(longest_first, key=lambda wait: -wait.seconds)
+
+
+def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, float]]:
+    """Where a contended segment was waited for, and its seconds by the rank that caused them."""
+    names, sender = (
+        timeline.routed.topology.medium_names,
+        int(timeline.schedule.rank[segment.operation]),
+    )
+    if segment.operation == segment.waiter:
+        medium, shares = _sharers(timeline, segment.operation)
+        return names[medium], {rank: share * segment.seconds for rank, share in shares.items()}
+    if segment.part in ("serialisation", "gap"):
+        return names[segment.where], {sender: segment.seconds}
+    return f"merging on rank {segment.where}", {sender: segment.seconds}
+
+
+def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
+    """The medium of a flow's route on which other ranks send most meanwhile, and their shares of
+    these bytes."""
+    held, rank = timeline.occupancy, timeline.schedule.rank
+    start, end = timeline.start[flow], timeline.sent[flow]
+    overlap = np.minimum(held.start + held.seconds, end) - np.maximum(held.start, start)
+    shared = np.isin(held.medium, held.medium[held.operation == flow]) & (overlap > 0)
+    rows = np.flatnonzero(shared & (rank[held.operation] != rank[flow]))
+    nbytes = mean_rate(held)[rows] * overlap[rows]
+    medium = int(np.argmax(np.bincount(held.medium[rows], nbytes)))
+    mine = held.medium[rows] == medium
+    by_rank = np.bincount(rank[held.operation[rows[mine]]], nbytes[mine])
+    return medium, {
+        other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()
+    }

@@ -1,0 +1,101 @@
+"""The rendezvous protocol: data leave only when the receiver has said that it is ready for them.
+
+What gloo does with every message, and MPI with large ones: a message takes one latency more, and it
+is the receiver's program that decides when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels import dependencies
+from simulator.schedules.schedule import TRANSFER, Schedule
+from topologies._compile import kernel
+from topologies.topology import Ints
+
+Longs = npt.NDArray[np.int64]
+
+
+def rendezvous(schedule: Schedule) -> Schedule:
+    """The same schedule with a ready signal before every transfer of slots between two ranks.
+
+    The receiver posts its receives step by step: those of its first step at once; of a later one
+    when what it received in the step before has arrived, as far as it comes before in the schedule,
+    and so has whatever else on its side the transfer waits for. The step of a transfer is its place
+    on the longest chain of transfers that leads to it. Signals have no bytes; each has its number
+    right after the operations that it waits for.
+
+    >>> from simulator.collectives.shift import shift_send_recv
+    >>> plain = shift_send_recv(2, 8.0)
+    >>> len(plain), len(rendezvous(plain)), rendezvous(plain).steps
+    (4, 6, 2)
+    """
+    moved = np.flatnonzero(schedule.remote & (schedule.source >= 0))
+    signal, posted = _posted(schedule, moved)
+    place = np.zeros(len(moved), dtype=np.int64)
+    np.maximum.at(place, signal, posted + 1)
+    order = np.argsort(place, kind="stable")
+    ready = np.empty_like(place)
+    ready[order] = place[order] + np.arange(len(moved))
+    number = np.arange(len(schedule)) + np.searchsorted(
+        place[order], np.arange(len(schedule)), side="right"
+    )
+    waits = np.repeat(number, np.diff(schedule.indptr))
+    indptr, indices = _csr(
+        len(schedule) + len(moved),
+        np.concatenate((waits, number[moved], ready[signal])),
+        np.concatenate((number[schedule.indices], ready, number[posted])),
+    )
+    signals = {
+        "kind": TRANSFER,
+        "rank": schedule.peer[moved],
+        "peer": schedule.rank[moved],
+        "source": -1,
+        "target": -1,
+    }
+    signals |= dict.fromkeys(("count", "reduces", "nbytes", "seconds", "lane"), 0)
+    signals["phase"] = schedule.phase[moved]
+    columns: dict[str, Any] = {
+        name: np.insert(getattr(schedule, name), place, np.asarray(each))
+        for name, each in signals.items()
+    }
+    return replace(schedule, indptr=indptr, indices=indices, **columns)
+
+
+def _posted(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
+    """Pairs of a signal and an operation that it waits for: signal k is that of the transfer
+    `moved[k]`."""
+    waits = np.repeat(np.arange(len(schedule)), np.diff(schedule.indptr))
+    local = np.isin(waits, moved) & (schedule.peer[waits] == schedule.peer[schedule.indices])
+    later, earlier = _steps(schedule, moved)
+    in_order = earlier < later
+    later, earlier = later[in_order], earlier[in_order]
+    own = np.searchsorted(moved, waits[local])
+    return np.concatenate((own, later)), np.concatenate((schedule.indices[local], moved[earlier]))
+
+
+def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
+    """Pairs of transfers into one rank, of a step and of the step before, by their places in
+    `moved`."""
+    chain = kernel(dependencies.chain, len(schedule))
+    step = chain(schedule.remote.astype(np.int8), schedule.indptr, schedule.indices)[moved]
+    receiver = schedule.peer[moved]
+    order = np.lexsort((step, receiver))
+    opens = np.diff(receiver[order], prepend=-1) != 0
+    group = np.cumsum(opens | (np.diff(step[order], prepend=-1) != 0)) - 1
+    begin = np.searchsorted(group, np.arange(group.max(initial=-1) + 2))
+    later = np.flatnonzero(~opens[begin[group]])
+    count = np.diff(begin)[group[later] - 1]
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return order[np.repeat(later, count)], order[np.repeat(begin[group[later] - 1], count) + offset]
+
+
+def _csr(operations: int, waits: Longs, awaited: Longs) -> tuple[Ints, Ints]:
+    """Who waits for whom, from pairs in any order."""
+    pairs = np.unique(waits.astype(np.int64) * operations + awaited)
+    indptr = np.searchsorted(pairs, np.arange(operations + 1) * operations)
+    return indptr.astype(np.int32), (pairs % operations).astype(np.int32)

@@ -1,0 +1,103 @@
+"""A schedule laid onto a topology: the route of every transfer, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.schedules.schedule import Schedule
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints, Topology
+
+Pairs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Routed:
+    """What the engines run. Operation i takes the links of route `route[i]`; a local one takes the
+    empty route 0.
+
+    Its nodes are `node_indptr[i]` to `node_indptr[i + 1]`: one a hop, and one for the reduction at
+    its end; one for a local operation or a computation. `reduction` and `copy` are seconds a byte,
+    per rank.
+    """
+
+    schedule: Schedule
+    topology: Topology
+    route: Ints
+    route_indptr: Ints
+    route_links: Ints
+    node_indptr: Ints
+    reduction: Floats
+    copy: Floats
+
+    def hops(self, operation: int) -> Ints:
+        """The links that an operation crosses."""
+        route = self.route[operation]
+        return self.route_links[self.route_indptr[route] : self.route_indptr[route + 1]]
+
+
+def route(schedule: Schedule, topology: Topology) -> Routed:
+    """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach
+    its peer."""
+    if schedule.ranks > topology.ranks:
+        raise InputError(
+            f"the schedule has {schedule.ranks} ranks, {topology.name} only {topology.ranks}: "
+            f"add devices"
+        )
+    _check_switches(schedule, topology)
+    pairs, route_of = _pairs(schedule)
+    channel, pair = np.divmod(pairs, schedule.ranks**2)
+    indptr, links = topology.routes(pair // schedule.ranks, pair % schedule.ranks, channel)
+    indptr = np.concatenate((np.zeros(1, np.int32), indptr))
+    hops = np.diff(indptr)[route_of]
+    nodes = np.where(hops == 0, 1, hops + (schedule.reduces == 1)).astype(np.int32)
+    node_indptr = np.zeros(len(schedule) + 1, dtype=np.int32)
+    np.cumsum(nodes, out=node_indptr[1:])
+    placed = topology.placement[: schedule.ranks]
+    return Routed(
+        schedule,
+        topology,
+        route_of,
+        indptr,
+        links,
+        node_indptr,
+        topology.reduction[placed],
+        topology.copy[placed],
+    )
+
+
+def _check_switches(schedule: Schedule, topology: Topology) -> None:
+    """Ranks that are switches are on devices that reduce and multicast."""
+    for rank in range(schedule.ranks - schedule.switches, schedule.ranks):
+        device = int(topology.placement[rank])
+        if not topology.in_network[device]:
+            raise InputError(
+                f"rank {rank} reduces in {topology.device_names[device]}: no switch that can"
+            )
+
+
+DENSE = 2**26
+"""Ranks squared times channels up to which a table of all is the quickest way to number those that
+are used."""
+
+
+def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
+    """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the
+    index of its own for every operation."""
+    remote, key = schedule.remote, schedule.rank.astype(np.int64) * schedule.ranks + schedule.peer
+    channels = int(schedule.lane.max(initial=0)) + 1
+    if channels > 1:
+        key += schedule.lane.astype(np.int64) * schedule.ranks**2
+    if channels * schedule.ranks**2 > DENSE:
+        pairs, number = np.unique(key[remote], return_inverse=True)
+        route_of = np.zeros(len(schedule), dtype=np.int32)
+        route_of[remote] = number + 1
+        return pairs, route_of
+    table = np.zeros(channels * schedule.ranks**2, dtype=np.int32)
+    table[key[remote]] = 1
+    pairs = np.flatnonzero(table)
+    table[pairs] = np.arange(1, len(pairs) + 1)
+    return pairs, np.where(remote, table[key], np.int32(0))

@@ -1,0 +1,80 @@
+"""What a schedule computes: it is run on real numbers and held against its collective's
+postcondition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels import execution
+from simulator.schedules.schedule import Schedule
+from topologies._compile import kernel
+from topologies.topology import Ints
+
+Data = npt.NDArray[np.uint64]
+Promise = tuple[npt.NDArray[np.bool_], Data]
+"""Which slots are promised, and what they hold; both of shape (workers, slots)."""
+
+
+class Contract(Protocol):
+    """What a schedule is held against: a :class:`simulator.collectives.collective.Collective`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def postcondition(self) -> Callable[[Data], Promise]: ...
+
+
+class WrongResult(Exception):
+    """A schedule leaves something else in the buffers than its collective promises."""
+
+
+def inputs(schedule: Schedule, seed: int = 0) -> Data:
+    """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in
+    another.
+
+    Scratch and servers start with garbage, as real memory does; switches start with zeros.
+    """
+    rng = np.random.default_rng(seed)
+    data = rng.integers(0, 2**64, size=(schedule.ranks, schedule.slots), dtype=np.uint64)
+    data[schedule.ranks - schedule.switches :] = 0
+    return data
+
+
+def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
+    """The slots after all transfers, run in `order` (any topological one; by default that of the
+    schedule)."""
+    result = data.copy()
+    if order is None:
+        order = np.arange(len(schedule), dtype=np.int32)
+    columns = (
+        schedule.kind,
+        schedule.rank,
+        schedule.peer,
+        schedule.source,
+        schedule.target,
+        schedule.count,
+    )
+    with np.errstate(over="ignore"):
+        kernel(execution.execute, len(schedule))(order, *columns, schedule.reduces, result)
+    return result
+
+
+def check(
+    schedule: Schedule, collective: Contract, seed: int = 0, order: Ints | None = None
+) -> None:
+    """Raise :class:`WrongResult` unless the schedule computes what the collective promises."""
+    before = inputs(schedule, seed)
+    after = run(schedule, before, order)
+    workers, buffer = schedule.workers, schedule.buffer
+    promised, expected = collective.postcondition(before[:workers, :buffer])
+    wrong = promised & (after[:workers, :buffer] != expected)
+    if wrong.any():
+        rank, slot = np.argwhere(wrong)[0]
+        raise WrongResult(
+            f"{collective.name}: {wrong.sum()} of {promised.sum()} results are wrong, first slot "
+            f"{slot} of rank {rank}"
+        )

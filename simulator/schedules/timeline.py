@@ -1,0 +1,172 @@
+"""What happened when: the result of a simulation, and what can be read off it directly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import Schedule
+from topologies.topology import Floats, Ints
+
+Sharing = Literal["fifo", "fair"]
+"""Whether a medium serves transfers one after the other, or together at max-min fair rates."""
+
+
+class Occupancy(NamedTuple):
+    """Who held which medium from when for how long, alone or with others: one row a (hop,
+    medium)."""
+
+    operation: Ints
+    medium: Ints
+    start: Floats
+    seconds: Floats
+    nbytes: Floats
+
+
+class FlowTime(NamedTuple):
+    """A transfer under fair sharing: its `nbytes` through its slowest `medium` (as often as it
+    crosses that) take it `alone` seconds; it `waited` more seconds for others; the greatest gap of
+    its route is that of `gap_medium`."""
+
+    medium: int
+    nbytes: float
+    alone: float
+    waited: float
+    gap_medium: int
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Seconds from the start. Operation i is ready when its last predecessor is finished, and
+    finishes at `finish[i]`.
+
+    Node n of it (see :class:`simulator.schedules.routed.Routed`) starts at `node_start[n]`; where
+    it queued, `node_cause[n]` is the node that held what it waited for, else -1. Under fair
+    `sharing` all hops of a transfer start together and queue for nothing, and its last byte is sent
+    at `sent[i]`; else `sent` is empty.
+    """
+
+    routed: Routed
+    ready: Floats
+    finish: Floats
+    node_start: Floats
+    node_cause: Ints
+    sharing: Sharing = "fifo"
+    store_and_forward: bool = False
+    sent: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that ran."""
+        return self.routed.schedule
+
+    @cached_property
+    def start(self) -> Floats:
+        """When each operation started: its first byte entered the first link, or its computation
+        began."""
+        return self.node_start[self.routed.node_indptr[:-1]]
+
+    @property
+    def makespan(self) -> float:
+        """Seconds until the last operation is finished."""
+        return float(self.finish.max(initial=0.0))
+
+    @cached_property
+    def hops(self) -> tuple[Ints, Ints, npt.NDArray[np.int64]]:
+        """Of every hop of every transfer: its operation, its link and its node."""
+        routed = self.routed
+        count = np.diff(routed.route_indptr)[routed.route]
+        operation = np.repeat(np.arange(len(count), dtype=np.int32), count)
+        hop = np.arange(len(operation)) - np.repeat(np.cumsum(count) - count, count)
+        link = routed.route_links[routed.route_indptr[routed.route[operation]] + hop]
+        return operation, link, routed.node_indptr[operation] + hop
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """When each transfer held which medium."""
+        topology = self.routed.topology
+        operation, link, node = self.hops
+        count = np.diff(topology.link_indptr)[link]
+        row = np.repeat(np.arange(len(link)), count)
+        offset = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        medium = topology.link_media[topology.link_indptr[link[row]] + offset]
+        nbytes = self.schedule.nbytes[operation[row]]
+        if self.sharing == "fair":
+            seconds = (self.sent - self.start)[operation[row]]
+        else:
+            seconds = topology.medium_gap[medium] + nbytes / topology.medium_bandwidth[medium]
+        return Occupancy(operation[row], medium, self.node_start[node[row]], seconds, nbytes)
+
+    def crossing(self, operation: int, hop: int) -> tuple[int, float]:
+        """Of the media on a hop of a transfer: the one that it holds longest, g + n/β, and for how
+        long."""
+        topology, nbytes = self.routed.topology, float(self.schedule.nbytes[operation])
+        media = topology.media_of(int(self.routed.hops(operation)[hop]))
+        seconds = topology.medium_gap[media] + nbytes / topology.medium_bandwidth[media]
+        return int(media[np.argmax(seconds)]), float(seconds.max())
+
+    def head(self, operation: int, hop: int) -> float:
+        """When a transfer was ready to enter a hop, its first or, store-and-forward, its last byte
+        being there."""
+        routed, before = self.routed, hop - 1
+        start = self.node_start[routed.node_indptr[operation] + before]
+        held = self.crossing(operation, before)[1] if self.store_and_forward else 0.0
+        return float(start + held + routed.topology.latency[routed.hops(operation)[before]])
+
+    def slowest_hop(self, operation: int) -> tuple[int, int, float]:
+        """Of a transfer: the hop whose bytes arrive last at its end, the medium that holds them up,
+        and when."""
+        routed, first = self.routed, int(self.routed.node_indptr[operation])
+        slowest, narrowest, arrival = 0, 0, -1.0
+        for hop, link in enumerate(routed.hops(operation).tolist()):
+            medium, seconds = self.crossing(operation, hop)
+            sent = float(self.node_start[first + hop]) + seconds
+            if sent > arrival:
+                slowest, narrowest, arrival = hop, medium, sent
+            arrival += float(routed.topology.latency[link])
+        return slowest, narrowest, arrival
+
+    def arrival(self, operation: int) -> float:
+        """When the last byte of a transfer arrives."""
+        if self.sharing == "fair":
+            links = self.routed.hops(operation)
+            return float(self.sent[operation] + self.routed.topology.latency[links].sum())
+        return self.slowest_hop(operation)[2]
+
+    def flow(self, operation: int) -> FlowTime:
+        """What holds up a transfer under fair sharing."""
+        topology, links = self.routed.topology, self.routed.hops(operation).tolist()
+        media, times = np.unique(
+            np.concatenate([topology.media_of(link) for link in links]), return_counts=True
+        )
+        nbytes = times * self.schedule.nbytes[operation]
+        seconds = nbytes / topology.medium_bandwidth[media]
+        slowest, widest = int(np.argmax(seconds)), int(np.argmax(topology.medium_gap[media]))
+        took = float(self.sent[operation] - self.start[operation])
+        alone = min(took, float(seconds[slowest]))
+        return FlowTime(
+            int(media[slowest]), float(nbytes[slowest]), alone, took - alone, int(media[widest])
+        )
+
+    def medium_bytes(self) -> Floats:
+        """Bytes that crossed each medium."""
+        media = len(self.routed.topology.medium_names)
+        return np.asarray(
+            np.bincount(self.occupancy.medium, self.occupancy.nbytes, media), dtype=np.float64
+        )
+
+    def utilisation(self) -> Floats:
+        """The share of the makespan for which each medium was held; under fair sharing, of what it
+        could carry."""
+        media = len(self.routed.topology.medium_names)
+        busy = np.asarray(
+            np.bincount(self.occupancy.medium, self.occupancy.seconds, media), dtype=np.float64
+        )
+        if self.sharing == "fair":
+            busy = self.medium_bytes() / self.routed.topology.medium_bandwidth
+        return busy / (self.makespan or 1.0)

@@ -1,0 +1,65 @@
+"""What a terminal completes."""
+
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from experiments.cli.options import (
+    algorithm_names,
+    completer,
+    machine_names,
+    measured_names,
+    profile_names,
+)
+
+
+def test_completion_knows_algorithms_and_shapes() -> None:
+    assert completer(algorithm_names)("ring,tre") == [
+        "ring,tree",
+        "ring,tree_reduce",
+        "ring,tree_broadcast",
+    ]
+    assert "star" in completer(machine_names)("s")
+
+
+def test_the_last_of_a_list_is_completed() -> None:
+    assert completer(lambda: ["ring", "rings", "tree"])("tree,ri") == ["tree,ring", "tree,rings"]
+    assert completer(lambda: ["ring"])("x") == []
+
+
+def test_what_is_measured_is_the_librarys_and_ours() -> None:
+    assert {"all_reduce", "barrier", "ring"} <= set(measured_names())
+    assert "leonardo_cpu" in profile_names()
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("run --algo ring_all", ["ring_all_gather"]),
+        ("validate --algo ring_all", ["ring_all_gather"]),
+        ("sweep --algo tree,ring_all", ["tree,ring_all_gather"]),
+        ("sweep --topology hgx", ["hgx_h100", "hgx_h200"]),
+        ("sweep --placement r", ["round-robin"]),
+        ("run --profile leo", ["leonardo_cpu"]),
+        ("train --model bert", ["bert_base", "bert_large"]),
+        ("train --strategy d", ["ddp", "dp"]),
+        ("topo show hgx", ["hgx_h100", "hgx_h200"]),
+        ("topo import hgx", ["hgx_h100", "hgx_h200"]),
+        ("measure --collectives barrier,all_g", ["barrier,all_gather"]),
+        ("measure --backend g", ["gloo"]),
+        ("calibrate --library f", ["fujitsu"]),
+        ("calibrate --topology hgx", ["hgx_h100", "hgx_h200"]),
+    ],
+)
+def test_a_shell_completes(
+    line: str,
+    completed: list[str],
+    simctl: Callable[..., "CompletedProcess[str]"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = f"simctl {line}"
+    for name, value in {"_SIMCTL_COMPLETE": "complete_bash", "COMP_WORDS": words}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert simctl().stdout.split() == completed

@@ -1,0 +1,128 @@
+"""Real torch.distributed on this machine: results, a rank that hangs, and ranks that something else
+has started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
+    pytest.importorskip("torch", reason="torch is not installed")
+
+from experiments.commands.measure import Request, run
+from experiments.measure import launch as launching
+from experiments.measure import plan as planning
+from experiments.measure.environment import Place
+from experiments.measure.patterns import PROMISES
+from experiments.measure.plan import Plan
+from experiments.measure.results import read_rows
+from topologies.errors import InputError
+
+QUICK = Request(nproc="2", repetitions=3, warmup=1, budget="100ms")
+
+
+def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names, out = [*PROMISES, "ring"], tmp_path / "runs.csv"
+    request = replace(QUICK, collectives=",".join(names), sizes="8B,100KiB")
+    assert run(request, out, resume=False, how="table") == 0
+    rows = read_rows(out)
+    assert len(rows) == 2 * len(names) - 1
+    assert {row.wrong for row in rows} == {0}
+    assert {(row.ranks, row.nodes, row.backend, row.device) for row in rows} == {
+        (2, 1, "gloo", "cpu")
+    }
+    assert all(0 < row.min_us <= row.time_us <= row.p90_us for row in rows)
+    assert len(capsys.readouterr().out.partition("\n\n")[0].splitlines()) == len(rows) + 1
+
+
+def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    from experiments.measure.ranks import join
+
+    monkeypatch.setattr(planning, "MEETING", 0.1)
+    plan = Plan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
+    with pytest.raises(
+        InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "
+    ):
+        join(plan, Place(0, 2, 0), torch.device("cpu"))
+
+
+HANGS = """
+import os, signal
+from experiments.measure import cases, transport, worker
+cases.transport_for = lambda backend, device: transport.Staged()
+prepare = cases._broadcast
+def stopped(own, site):
+    if site.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
+    return prepare(own, site)
+cases.LIBRARY["broadcast"] = stopped
+worker.main()
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launching, "WORKER", HANGS)
+    out = tmp_path / "runs.csv"
+    request = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
+    assert run(request, out, resume=False, how="table") == 1
+    assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
+    said = capsys.readouterr().err
+    assert (
+        "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out" in said
+    )
+    assert said.rstrip().endswith(f"1 point is kept in {out}")
+
+
+RANK = """
+from experiments.commands.measure import Request, run
+from experiments.measure import cases, transport
+import sys
+from dataclasses import replace
+from pathlib import Path
+cases.transport_for = lambda backend, device: transport.Ordered()
+def prepare(own, site):
+    if site.rank == 1: raise KeyError("a tensor")
+    return cases._broadcast(own, site)
+cases.LIBRARY["gather"] = prepare
+out, init = sys.argv[1:]
+request = Request(collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3)
+run(request, Path(out), False, "csv")
+"""
+
+
+def test_ranks_that_were_started_by_something_else_agree(tmp_path: Path) -> None:
+    """As torchrun does it, with messages in order, as NCCL has them; in the end one of them
+    fails."""
+    out, init = tmp_path / "runs.csv", f"file://{tmp_path}/store"
+    script = f"import sys; sys.path[:] = {sys.path!r}\n{RANK}"
+    places = [
+        os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+        for rank in range(2)
+    ]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(out), init],
+            env=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for place in places
+    ]
+    (table, said), (nothing, quiet) = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    rows = read_rows(out)
+    assert [(row.algorithm, row.wrong) for row in rows] == [("naive_serial", 0)]
+    assert table.decode() == out.read_text()
+    assert quiet == b"simctl: rank 1 failed in gather of 4KiB: KeyError: 'a tensor'\n"
+    assert (nothing, said.decode()) == (b"", f"simctl: 1 point is kept in {out}\n")

@@ -1,0 +1,57 @@
+"""Small training runs, simulated."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from simulator.engines import simulate
+from simulator.schedules.timeline import Sharing, Timeline
+from simulator.training import Strategy
+from simulator.training.conditions import Conditions
+from simulator.training.ddp import DDP
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from simulator.training.run import train
+from topologies.catalogue import Figures, find
+
+Run = Callable[..., tuple[Plan, Timeline]]
+
+
+def model(layers: int, name: str, channels: int) -> Model:
+    """Layers of 1 ms forward and 2 ms backward, with 1000 bytes of parameters each."""
+    made = tuple(
+        Layer(f"{name}{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1000.0),), channels=channels)
+        for k in range(layers)
+    )
+    return Model("model", 8, made, optimizer=5e-4)
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Plans and simulates; by default two layers in two buckets on four ranks behind a switch."""
+
+    def made(
+        strategy: Strategy | None = None,
+        ranks: int = 4,
+        *,
+        layers: int = 2,
+        steps: int = 1,
+        shape: str = "star",
+        sharing: Sharing = "fifo",
+        name: str = "fc",
+        channels: int = 0,
+        bandwidth: float = 1e6,
+        conditions: Conditions | None = None,
+    ) -> tuple[Plan, Timeline]:
+        chosen = strategy or DDP(bucket=1000.0)
+        topology = find(shape).build(
+            max(ranks, 2), chosen.servers(ranks), Figures(bandwidth=bandwidth, latency=1e-6)
+        )
+        plan = chosen.plan(
+            model(layers, name, channels),
+            Setting(topology, ranks, steps, conditions or Conditions()),
+        )
+        return plan, train(plan, partial(simulate, sharing=sharing))
+
+    return made

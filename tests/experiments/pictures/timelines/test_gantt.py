@@ -1,0 +1,259 @@
+"""The picture of a training run: its boxes, labels and colours, and what it does not show."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from experiments.pictures.timelines import bars
+from experiments.pictures.timelines.gantt import step_drawing, step_figure
+from experiments.pictures.timelines.palette import COLOURS, SPARE, colours
+from simulator.schedules.timeline import Timeline
+from simulator.training.asgd import ASGD
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.ddp import DDP
+from simulator.training.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Run = Callable[..., tuple[Plan, Timeline]]
+
+
+def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
+    figure = step_drawing(*run, "title")
+    return figure, figure.axes[0]
+
+
+def boxes(axes: Axes) -> dict[str, list[tuple[float, float, float, float]]]:
+    """Left, right, top and bottom of every box, by kind."""
+    found = {}
+    for drawn in axes.collections:
+        if isinstance(drawn, PolyCollection):
+            corners = [np.asarray(path.vertices)[:4] for path in drawn.get_paths()]
+            found[str(drawn.get_label())] = [
+                (*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners
+            ]
+    return found
+
+
+def words(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
+    picture = step_figure(*run(ranks=2), "title", kind)
+    assert picture.startswith({"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
+    if kind == "png":
+        assert struct.unpack(">II", picture[16:24]) == (2025, 450)
+    if kind != "svg":
+        assert picture == step_figure(*run(ranks=2), "title", kind)
+
+
+def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
+    _, axes = drawn(run(ranks=4, steps=2))
+    assert {kind: len(found) for kind, found in boxes(axes).items()} == {
+        "forward": 4 * 2 * 2,
+        "backward": 4 * 2 * 2,
+        "optimizer": 4 * 2,
+        "all-reduce": 4 * 2 * 2,
+    }
+
+
+def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
+    plan, timeline = run(ranks=2)
+    _, axes = drawn((plan, timeline))
+    found, strips = boxes(axes), [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert [box[:2] for box in found["forward"]] == [(0, 1e-3), (1e-3, 2e-3)] * 2
+    last = timeline.makespan - 5e-4
+    assert [box[:2] for box in found["optimizer"]] == [pytest.approx((last, timeline.makespan))] * 2
+    assert max(end for _, end, *_ in found["all-reduce"]) == pytest.approx(last)
+    assert [(patch.get_x(), patch.get_width()) for patch in strips] == [(0, timeline.makespan)] * 2
+    assert all(patch.get_zorder() < 0.5 for patch in strips)
+    for rank, (main, below) in enumerate(
+        zip(found["optimizer"], found["all-reduce"][1::2], strict=True)
+    ):
+        assert rank - 0.5 < main[2] < main[3] <= below[2] < below[3] < rank + 0.5
+        assert main[3] - main[2] > 2 * (below[3] - below[2])
+
+
+def test_what_overlaps_on_a_lane_is_side_by_side(run: Run) -> None:
+    found = boxes(drawn(run(ASGD(), 2))[1])
+    both = [box for kind in ("push", "pull") for box in found[kind] if box[2] < 0.5]
+    for one, other in combinations(both, 2):
+        apart = one[1] <= other[0] + 1e-12 or other[1] <= one[0] + 1e-12
+        assert apart or one[3] <= other[2] or other[3] <= one[2]
+
+
+def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
+    plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, bandwidth=1e6)
+    figure, axes = drawn((plan, timeline))
+    bubble = 1 - (2 * 3e-3 + 5e-4) / timeline.makespan
+    assert words(axes).count(f"bubble {bubble:.0%}") == 2
+    assert words(axes).count("all-reduce bucket 0") == 2
+    assert words(axes).count("forward fc1") == 2
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1"]
+    shares = axes.child_axes[0]
+    assert [tick.get_text() for tick in shares.get_yticklabels()] == [f"{bubble:.0%}"] * 2
+    assert (
+        axes.get_title(loc="left")
+        == f"bubbles: {bubble:.1%} of the run, from {bubble:.1%} (rank 0) to {bubble:.1%} (rank 0)"
+    )
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "forward",
+        "backward",
+        "optimizer",
+        "all-reduce",
+        "bubble: the main\nlane is idle",
+    ]
+
+
+def test_a_bubble_is_a_share_of_its_step(run: Run) -> None:
+    plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, steps=2)
+    bubble = 1 - 2 * (2 * 3e-3 + 5e-4) / timeline.makespan
+    assert words(drawn((plan, timeline))[1]).count(f"bubble {bubble:.0%}") == 2 * 2
+
+
+def test_a_server_has_a_row_of_its_own(run: Run) -> None:
+    _, axes = drawn(run(ASGD(update=1e-3), 3))
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "2", "server"]
+    assert all(top > 3 - 0.5 for *_, top, _ in boxes(axes)["update"])
+    assert len(axes.child_axes[0].get_yticklabels()) == 3
+
+
+def lines(axes: Axes) -> list[tuple[float, float]]:
+    """Where dashed lines are, and how long."""
+    (dashed,) = [
+        c for c in axes.collections if isinstance(c, LineCollection) and c.get_zorder() == 0.5
+    ]
+    ends = [np.asarray(path.vertices) for path in dashed.get_paths()]
+    return [(float(end[0, 0]), float(np.ptp(end[:, 1]))) for end in ends]
+
+
+def test_steps_are_told_apart(run: Run) -> None:
+    plan, timeline = run(ranks=2, steps=3, conditions=Conditions(failure=Failure(0, 1, 1e-3)))
+    _, axes = drawn((plan, timeline))
+    ends = timeline.finish[plan.ends].max(axis=1)[:-1].tolist()
+    assert lines(axes) == [(end, 2.0) for end in ends]
+    names = [tick.get_text() for tick in axes.child_axes[0].get_xticklabels()]
+    assert names == ["step 0", "step 1 (lost)", "step 1", "step 2"]
+
+
+def test_workers_that_do_not_wait_have_steps_of_their_own(run: Run) -> None:
+    plan, timeline = run(ASGD(), ranks=2, steps=3)
+    _, axes = drawn((plan, timeline))
+    assert lines(axes) == [(end, 1.0) for end in timeline.finish[plan.ends].ravel().tolist()]
+    assert "drain" in words(axes)
+
+
+def test_the_usual_kinds_have_their_colours(run: Run) -> None:
+    for axes in (drawn(run(ranks=2))[1], drawn(run(ASGD(), 2))[1]):
+        for collection in axes.collections:
+            if isinstance(collection, PolyCollection):
+                found = [to_hex(colour) for colour in np.asarray(collection.get_facecolor())]
+                assert found == [COLOURS[str(collection.get_label())]]
+
+
+def test_other_kinds_have_colours_of_their_own() -> None:
+    assert colours(["forward", "shuffle"])["shuffle"] == colours(["shuffle", "zip"])["shuffle"]
+    many = colours(["forward", *(f"kind{k}" for k in range(len(SPARE)))])
+    assert len(set(many.values())) == len(many)
+    assert len(colours(f"kind{k}" for k in range(20))) == 20
+
+
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+"""Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009: what is seen, in linear RGB."""
+TOGETHER = [
+    ("forward", "backward", "optimizer", "all-reduce", "broadcast", "restart"),
+    ("forward", "backward", "push", "pull", "sum", "update", "wait"),
+    ("scatter", "replicate", "forward", "gather", "backward", "reduce", "optimizer"),
+]
+
+
+def seen(colour: str, deficiency: str) -> np.ndarray:
+    """CIE L*a*b* of a colour."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(DEFICIENCIES[deficiency] @ linear, 0, 1)
+    to_xyz = np.array(
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    )
+    x, y, z = np.cbrt(to_xyz @ linear / (0.9505, 1.0, 1.089))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("together", TOGETHER)
+def test_the_colour_blind_tell_apart_what_is_drawn_together(
+    deficiency: str, together: tuple[str, ...]
+) -> None:
+    for one, other in combinations(together, 2):
+        distance = np.linalg.norm(seen(COLOURS[one], deficiency) - seen(COLOURS[other], deficiency))
+        assert distance > 12, (one, other, distance)
+
+
+def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
+    _, axes = drawn(run(ranks=70))
+    named = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert named == [str(rank) for rank in range(0, 70, 3)]
+    assert len(axes.child_axes[0].get_yticklabels()) == len(named)
+    assert words(axes) == []
+    assert "one rank in 3 is labelled, boxes and bubbles are not" in axes.get_title(loc="left")
+    assert len(boxes(axes)["optimizer"]) == 70
+
+
+def test_hairlines_of_one_kind_are_one_box_and_it_says_so(run: Run) -> None:
+    plan, timeline = run(DDP(bucket=1e12), ranks=2, layers=400, steps=3)
+    _, axes = drawn((plan, timeline))
+    found = boxes(axes)
+    assert len(found["forward"]) == len(found["backward"]) == 2 * 3
+    assert found["forward"][0][:2] == pytest.approx((0.0, 0.4))
+    assert words(axes).count("forward") == 2 * 3
+    assert "drawn as one" in axes.get_title(loc="left")
+    assert "drawn as one" not in drawn(run(ranks=2))[1].get_title(loc="left")
+
+
+def test_hairlines_with_bubbles_between_them_stay_apart(run: Run) -> None:
+    found = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=400, channels=1))[1])
+    assert len(found["forward"]) == 2 * 400
+    assert sum(end - start for start, end, *_ in found["forward"]) == pytest.approx(2 * 0.4)
+
+
+def test_too_many_boxes_are_thinned_and_it_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "BOXES", 8)
+    _, axes = drawn(run(ranks=2))
+    assert sum(map(len, boxes(axes).values())) == 8
+    assert len(boxes(axes)["backward"]) == 4
+    assert "the longest 8 of 14 boxes are drawn" in axes.get_title(loc="left")
+
+
+def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
+    picture = step_figure(
+        *run(DDP(broadcast_buffers=False), ranks=1, name="$w$"), "alone", "svg"
+    ).decode()
+    assert "forward $w$0" in re.findall(r"<!-- (.*?) -->", picture)

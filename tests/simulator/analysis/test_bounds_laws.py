@@ -1,0 +1,171 @@
+"""Laws of bounds: nothing is overlooked, and no schedule beats one."""
+
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import simulator.analysis.bounds as module
+from best_bounds import COLLECTIVES
+from random_machines import irregular
+from simulator.analysis.bounds import bounds, limits, needs
+from simulator.collectives import algorithms, find
+from simulator.collectives.collective import (
+    Collective,
+)
+from simulator.engines import simulate
+from simulator.schedules.schedule import Schedule
+from topologies import shapes
+from topologies.builder import TopologyBuilder
+from topologies.capacity import congestion
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+
+@given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))
+def test_nothing_is_missed_by_not_looking_further(
+    collective: Collective, ranks: int, seed: int
+) -> None:
+    topology = random_machine(Random(seed), ranks, 0)
+    shortly = max(limit.per_byte for limit in limits(collective, topology, ranks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_is_met", lambda *_: False)
+        at_length = max(limit.per_byte for limit in limits.__wrapped__(collective, topology, ranks))
+    assert shortly == pytest.approx(at_length, rel=1e-9)
+    task = module.Task(collective, topology, ranks)
+    for share, pairs in module._plain_schedules(task):
+        assert share * congestion(topology, *pairs) >= at_length * (1 - 1e-9), (
+            "no schedule is faster"
+        )
+
+
+@given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))
+def test_no_set_of_devices_needs_longer(collective: Collective, ranks: int, seed: int) -> None:
+    """All cuts of a small machine without shared media, each by what crosses it."""
+    topology = random_machine(Random(seed), ranks, 0, media=False)
+    highest = max(limit.per_byte for limit in limits(collective, topology, ranks))
+    devices = len(topology.device_names)
+    for subset in range(1, 2**devices - 1):
+        outside = np.array([subset >> device & 1 for device in range(devices)], dtype=np.int32)
+        leaving = (outside[topology.source] == 0) & (outside[topology.target] == 1)
+        needed = needs(collective, outside[topology.placement[:ranks]], 2).leave[0]
+        width = float(topology.bandwidth[leaving].sum())
+        if needed > 0 and width < np.inf:
+            assert highest * width >= needed * (1 - 1e-7)
+
+
+# The law: nothing beats a bound.
+
+
+@cache
+def built(name: str, ranks: int) -> Schedule:
+    return find(name).build(ranks, 12.0)
+
+
+def check(name: str, ranks: int, topology: Topology) -> None:
+    algorithm = find(name)
+    seconds = simulate(built(name, ranks), topology).makespan
+    for bound in bounds(algorithm.collective, topology, ranks, 12.0):
+        assert bound.seconds <= seconds * (1 + 1e-9), bound
+
+
+PLAIN = [name for name in sorted(algorithms()) if not find(name).build(4, 1.0).switches]
+
+
+def check_shape(name: str, shape: str, ranks: int, latency: float) -> None:
+    """Regular and irregular, unless there is no such shape of so many ranks."""
+    try:
+        regular = shapes.SHAPES[shape](ranks + find(name).servers, bandwidth=2.0, latency=latency)
+    except InputError:
+        return
+    check(name, ranks, regular)
+    check(name, ranks, irregular(regular, np.random.default_rng(ranks), 0.2, 5.0))
+
+
+COUNTS = ((3, 0.0), (4, 1.0), (8, 0.0))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_no_algorithm_beats_a_bound_on_some_shapes(name: str) -> None:
+    """Ranks and shapes by turns: with another algorithm a shape has other ranks."""
+    for turn, shape in enumerate(shapes.SHAPES, PLAIN.index(name)):
+        check_shape(name, shape, *COUNTS[turn % 3])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("shape", list(shapes.SHAPES))
+def test_no_algorithm_beats_a_bound_on_any_shape(name: str, shape: str) -> None:
+    for ranks, latency in COUNTS:
+        check_shape(name, shape, ranks, latency)
+
+
+@given(
+    st.sampled_from(PLAIN),
+    st.sampled_from(list(shapes.SHAPES)),
+    st.integers(2, 9),
+    st.integers(0, 2**32),
+)
+def test_no_algorithm_beats_a_bound_with_any_parameters(
+    name: str, shape: str, ranks: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    latency, gap, reduction = rng.exponential(size=3) * rng.integers(0, 2, 3)
+    devices = ranks + find(name).servers
+    if shape != "hypercube" or devices & (devices - 1) == 0:
+        regular = shapes.SHAPES[shape](
+            devices, bandwidth=1.0, latency=latency, gap=gap, reduction=reduction
+        )
+        check(name, ranks, irregular(regular, rng, 0.2, 5.0))
+
+
+def random_machine(random: Random, ranks: int, switches: int, *, media: bool = True) -> Topology:
+    """Links of several speeds, with shared media; ranks on devices of their own or together, more
+    than are asked for; the last `switches` on devices that reduce."""
+    builder = TopologyBuilder("random")
+    names = [
+        builder.device(f"d{k}", node=random.randint(-1, 1))
+        for k in range(ranks + random.randint(0, 3))
+    ]
+    reducing = [builder.device(f"s{k}", "switch", in_network=True) for k in range(switches)]
+    everything = names + reducing
+    shared = [builder.medium(f"m{k}", random.uniform(0.3, 3)) for k in range(3 * media)]
+    ends = {(random.randrange(k), k) for k in range(1, len(everything))}
+    ends |= {
+        (other, one)
+        for one in range(len(everything))
+        for other in range(one)
+        if random.random() < 0.2
+    }
+    for one, other in sorted(ends):
+        for source, target in ((one, other), (other, one)):
+            builder.link(
+                everything[source],
+                everything[target],
+                bandwidth=random.choice((1.0, random.uniform(0.3, 3), float("inf"))),
+                latency=random.choice((0.0, random.random())),
+                media=random.sample(shared, random.choice((0, 0, 1, 2))) if media else (),
+            )
+    apart = random.sample(names, len(names))
+    together = random.choices(names, k=ranks)
+    chosen = (
+        random.choice((apart[:ranks], apart, together))
+        if not switches
+        else random.choice((apart[:ranks], together))
+    )
+    return builder.build([*chosen, *reducing])
+
+
+@given(st.sampled_from(sorted(algorithms())), st.integers(2, 6), st.integers(0, 2**32))
+def test_no_algorithm_beats_a_bound_on_a_random_machine(name: str, ranks: int, seed: int) -> None:
+    """With shared media, uneven bandwidths, ranks that help, several ranks on a device and switches
+    that reduce."""
+    schedule = find(name).build(ranks, 12.0)
+    check(
+        name,
+        ranks,
+        random_machine(Random(seed), schedule.ranks - schedule.switches, schedule.switches),
+    )

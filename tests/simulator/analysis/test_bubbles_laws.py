@@ -1,0 +1,309 @@
+"""Laws of bubbles, and the kernel against a plain walk."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
+from random_schedules import IRREGULAR_SCHEDULE, random_schedule
+from simulator.analysis.bubbles import (
+    CAUSES,
+    CONTENTION,
+    DRAIN,
+    SLOWER_PEER,
+    TRANSFER,
+    Bubbles,
+    bubbles,
+)
+from simulator.analysis.contention import contended_share
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.schedules.timeline import Timeline
+from topologies import shapes
+from topologies._compile import compiled
+from topologies.topology import Floats, Topology
+
+MOSTLY_COMPUTING = IRREGULAR_SCHEDULE._replace(
+    kinds=("copy", "reduce", "signal", "compute", "compute", "compute"),
+    after=(0, 1, 1, 2),
+    lanes=(0, 0, 1),
+    on_slots=True,
+)
+cases = st.tuples(st.builds(Random, st.integers(0, 2**32)), st.integers(2, 5))
+
+
+def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
+    return random_schedule(random, ranks, MOSTLY_COMPUTING), random_machine(
+        random, ranks, IRREGULAR_MACHINE
+    )
+
+
+def main_lane(timeline: Timeline, rank: int, lane: int = 0) -> list[tuple[float, float]]:
+    schedule = timeline.schedule
+    mine = np.flatnonzero(
+        (schedule.kind == COMPUTE) & (schedule.lane == lane) & (schedule.rank == rank)
+    )
+    return sorted((float(timeline.start[i]), float(timeline.finish[i])) for i in mine)
+
+
+def taking_part(timeline: Timeline, rank: int) -> npt.NDArray[np.intp]:
+    """The operations that a rank runs, sends or receives."""
+    return np.flatnonzero((timeline.schedule.rank == rank) | (timeline.schedule.peer == rank))
+
+
+@given(cases, st.integers(0, 1))
+def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int) -> None:
+    random, ranks = case
+    timeline = simulate(*drawn(random, ranks), "reference")
+    found = bubbles(timeline, lane)
+    assert found.seconds.shape == (ranks, 4)
+    for rank in range(ranks):
+        busy = main_lane(timeline, rank, lane)
+        idle = timeline.makespan - sum(end - start for start, end in busy) if busy else 0.0
+        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+        done = timeline.finish[taking_part(timeline, rank)].max(initial=0.0)
+        assert found.seconds[rank, 3] == (timeline.makespan - done if busy else 0.0)
+    assert (found.seconds >= -1e-9).all()
+    assert found.stall + found.seconds[:, 3] == pytest.approx(found.total)
+
+
+@given(cases, st.integers(0, 1), st.floats(0, 1.5))
+def test_up_to_an_end_the_causes_add_up_to_the_idle_time_before_it(
+    case: tuple[Random, int], lane: int, share: float
+) -> None:
+    random, ranks = case
+    timeline = simulate(*drawn(random, ranks), "reference")
+    end = share * timeline.makespan
+    found = bubbles(timeline, lane, end)
+    for rank in range(ranks):
+        busy = main_lane(timeline, rank, lane)
+        before = sum(max(0.0, min(until, end) - min(start, end)) for start, until in busy)
+        assert found.total[rank] == pytest.approx(
+            min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9
+        )
+
+
+@given(cases)
+def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(
+    case: tuple[Random, int],
+) -> None:
+    random, ranks = case
+    schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
+    timeline = simulate(schedule, shapes.star(ranks, bandwidth=float("inf")), "reference")
+    assert not bubbles(timeline).seconds[:, :2].any()
+
+
+@given(cases)
+def test_where_nothing_queued_nothing_is_called_contention(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
+    apart = replace(
+        schedule,
+        nbytes=np.zeros(len(schedule)),
+        seconds=schedule.seconds / (1 + np.arange(len(schedule))),
+    )
+    timeline = simulate(apart, random_machine(random, ranks, IRREGULAR_MACHINE), "reference")
+    if (timeline.node_cause < 0).all():
+        assert not bubbles(timeline).seconds[:, 1].any()
+
+
+@given(cases)
+def test_a_machine_that_is_twice_as_slow_stalls_twice_as_long(case: tuple[Random, int]) -> None:
+    random, ranks = case
+    schedule, topology = drawn(random, ranks)
+    twice = bubbles(
+        simulate(
+            replace(schedule, seconds=schedule.seconds * 2), twice_as_slow(topology), "reference"
+        )
+    )
+    assert (
+        twice.seconds.tolist()
+        == (2 * bubbles(simulate(schedule, topology, "reference")).seconds).tolist()
+    )
+
+
+# The kernel beside the walk as it reads on a Timeline: the same floating-point operations, so the
+# same bits.
+
+
+class Piece(NamedTuple):
+    """A cause and its interval; of a queue the node that waits."""
+
+    cause: int
+    since: float
+    until: float
+    node: int = -1
+
+
+def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
+    """Bubbles by the definition: gap by gap, predecessor by predecessor, piece by piece."""
+    schedule = timeline.schedule
+    seconds, queues = (
+        np.zeros((schedule.ranks, len(CAUSES))),
+        np.zeros((schedule.ranks, len(CAUSES))),
+    )
+    main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
+    for rank in np.unique(schedule.rank[main]):
+        free, own = 0.0, main[schedule.rank[main] == rank]
+        for operation in own[np.argsort(timeline.start[own], kind="stable")]:
+            if timeline.start[operation] > free:
+                add(
+                    timeline,
+                    waits(timeline, int(operation), free),
+                    (free, end),
+                    seconds[rank],
+                    queues[rank],
+                )
+            free = max(free, float(timeline.finish[operation]))
+        mine = taking_part(timeline, int(rank))
+        last = int(mine[np.flatnonzero(timeline.finish[mine] == timeline.finish[mine].max())[-1]])
+        if timeline.finish[last] > free:
+            add(
+                timeline,
+                chain(pieces(timeline, last), waits(timeline, last, free)),
+                (free, end),
+                seconds[rank],
+                queues[rank],
+            )
+            free = float(timeline.finish[last])
+        seconds[rank, DRAIN] += max(0.0, min(timeline.makespan, end) - free)
+    return Bubbles(seconds + queues)
+
+
+def add(
+    timeline: Timeline,
+    found: Iterable[Piece],
+    window: tuple[float, float],
+    seconds: Floats,
+    queues: Floats,
+) -> None:
+    """What of the pieces is within the window, by cause; what waits in queues apart."""
+    begin, end = window
+    for cause, since, until, node in found:
+        clipped = max(since, begin)
+        passed = max(0.0, min(until, end) - clipped)
+        if node < 0 or not passed:
+            seconds[cause] += passed
+        else:
+            behind_others = min(passed, contention(timeline, node, clipped, end))
+            queues[CONTENTION] += behind_others
+            queues[TRANSFER] += passed - behind_others
+
+
+def contention(timeline: Timeline, node: int, since: float, end: float) -> float:
+    """From `since` to `end`: how long a node waited while other ranks' operations held what it
+    waited for."""
+    rank, total = sender(timeline, node), 0.0
+    while timeline.node_cause[node] >= 0 and timeline.node_start[node] > since:
+        occupant = int(timeline.node_cause[node])
+        if sender(timeline, occupant) != rank:
+            until = min(float(timeline.node_start[node]), end)
+            total += max(0.0, until - max(since, float(timeline.node_start[occupant])))
+        node = occupant
+    return total
+
+
+def sender(timeline: Timeline, node: int) -> int:
+    return int(
+        timeline.schedule.rank[
+            int(np.searchsorted(timeline.routed.node_indptr, node, side="right")) - 1
+        ]
+    )
+
+
+def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
+    """What `operation` waited for since `begin`, the last first."""
+    while timeline.ready[operation] > begin:
+        before = timeline.schedule.predecessors(operation)
+        operation = int(before[np.argmax(timeline.finish[before])])
+        yield from pieces(timeline, operation)
+
+
+def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
+    """An operation from ready to finish, the last first."""
+    schedule, first = timeline.schedule, int(timeline.routed.node_indptr[i])
+    last, hops = int(timeline.routed.node_indptr[i + 1]) - 1, timeline.routed.hops(i)
+    ready, finish = float(timeline.ready[i]), float(timeline.finish[i])
+    if schedule.kind[i] == COMPUTE:
+        yield Piece(SLOWER_PEER, ready, finish)
+        return
+    if last - first >= len(hops):
+        merged = float(timeline.node_start[last])
+        yield Piece(TRANSFER, merged, finish)
+        finish = timeline.arrival(i) if len(hops) else ready
+        yield Piece(CONTENTION, finish, merged, last)
+    if len(hops):
+        yield from (flowing if timeline.sharing == "fair" else crossing)(timeline, i, ready, finish)
+
+
+def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """The way of the bytes that arrived last: queues before them count, others were not noticed."""
+    first, until = int(timeline.routed.node_indptr[i]), arrival
+    for hop in range(timeline.slowest_hop(i)[0], -1, -1):
+        start = float(timeline.node_start[first + hop])
+        before = timeline.head(i, hop) if hop else ready
+        yield Piece(TRANSFER, start, until)
+        yield Piece(CONTENTION, before, start, first + hop)
+        until = before
+
+
+def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
+    """What other ranks cost a flow comes first, then what it takes alone and behind messages of its
+    own rank."""
+    start, waited = (
+        float(timeline.start[i]),
+        timeline.flow(i).waited * float(contended_share(timeline)[i]),
+    )
+    yield Piece(TRANSFER, start + waited, arrival)
+    yield Piece(CONTENTION, start, start + waited)
+    yield Piece(TRANSFER, ready, start)
+
+
+@pytest.mark.parametrize(
+    "chosen", [lambda loop, _: loop, lambda loop, _: compiled(loop)], ids=["as it is", "compiled"]
+)
+@pytest.mark.parametrize(
+    "rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join
+)
+@given(case=cases, lane=st.integers(0, 1), share=st.sampled_from([0.0, 0.3, 0.7, 1.0, np.inf]))
+def test_the_kernel_finds_what_the_walk_finds(
+    chosen: Callable[..., Any],
+    rules: dict[str, Any],
+    case: tuple[Random, int],
+    lane: int,
+    share: float,
+) -> None:
+    random, ranks = case
+    timeline = simulate(*drawn(random, ranks), "reference", **rules)
+    end = share * (timeline.makespan or 1.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("simulator.analysis.bubbles.kernel", chosen)
+        found = bubbles(timeline, lane, end)
+    assert found.seconds.tolist() == walked(timeline, lane, end).seconds.tolist()
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+@pytest.mark.parametrize("machine", [shapes.ring, shapes.star, shapes.bus])
+def test_the_kernel_finds_what_the_walk_finds_in_a_ring(
+    machine: Callable[..., Topology], sharing: Literal["fifo", "fair"]
+) -> None:
+    """Uneven computations, a ring all-reduce, and computations again, of six ranks."""
+    schedule = ScheduleBuilder(6, 60.0, slots=6)
+    schedule.compute(range(6), np.array([1.0, 3.0, 1.5, 2.0, 1.0, 8.0]), writes=0, count=6)
+    schedule.inline(find("ring").build(6, 60.0))
+    schedule.compute(range(6), 1.0, reads=0, count=6)
+    timeline = simulate(
+        schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing
+    )
+    assert bubbles(timeline).seconds.tolist() == walked(timeline).seconds.tolist()
+    assert bubbles(timeline).seconds[:, :DRAIN].any()

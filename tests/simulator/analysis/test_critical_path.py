@@ -1,0 +1,218 @@
+"""The critical path: why a run takes as long as it takes, to the last bit of it."""
+
+import pytest
+
+from simulator.analysis.critical_path import (
+    PARTS,
+    Segment,
+    critical_path,
+    parts,
+    sensitivities,
+    worth,
+)
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.timeline import Timeline
+from small_machines import Wire, merge, route_of
+from small_schedules import messages
+from topologies import shapes
+from topologies.builder import TopologyBuilder
+
+
+def nonzero(path: list[Segment]) -> dict[str, float]:
+    """The parts that take any time."""
+    return {part: seconds for part, seconds in parts(path).items() if seconds}
+
+
+def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
+    """The segments from the end to the start, without those of no time: part, seconds, operation,
+    whether another one waited for it."""
+    return [
+        (s.part, s.seconds, s.operation, s.waiter != s.operation)
+        for s in critical_path(timeline)
+        if s.seconds
+    ]
+
+
+# Parts, by hand.
+
+
+def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> None:
+    # 8/4 + 1 = 3 s on the first wire, 8/2 + 2 = 6 s on the second.
+    timeline = simulate(messages(8.0), route_of(Wire(4, 2, 1), Wire(2, 3, 2)))
+    assert timeline.makespan == 2 + 6 + 3
+    assert story(timeline) == [
+        ("latency", 3, 0, False),
+        ("serialisation", 4, 0, False),
+        ("gap", 2, 0, False),
+        ("latency", 2, 0, False),
+    ]
+
+
+def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwhile() -> None:
+    timeline = simulate(messages(8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(2, 3)))
+    assert nonzero(critical_path(timeline)) == {"latency": 6, "serialisation": 8}
+    assert [(s.part, s.where) for s in critical_path(timeline) if s.seconds] == [
+        ("latency", 2),
+        ("latency", 1),
+        ("latency", 0),
+        ("serialisation", 0),
+    ]
+
+
+def test_waiting_behind_a_message_of_the_same_rank_counts_as_what_that_message_does() -> None:
+    # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
+    timeline = simulate(messages(10.0, 6.0), route_of(Wire(2, 2, 1)))
+    path = critical_path(timeline)
+    assert nonzero(path) == {"latency": 2, "serialisation": 3 + 5, "gap": 1 + 1}
+    assert {part: seconds for part, seconds in worth(path).items() if seconds} == nonzero(path)
+    assert story(timeline) == [
+        ("latency", 2, 1, False),
+        ("serialisation", 3, 1, False),
+        ("gap", 1, 1, False),
+        ("serialisation", 5, 0, True),
+        ("gap", 1, 0, True),
+    ]
+
+
+def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
+    # Heads at the switch at 1, 4 s each: the last is there from 9 to 13, and arrives at 14.
+    schedule = ScheduleBuilder(4, 1.0)
+    schedule.signal([1, 2, 3], [0, 0, 0], nbytes=4.0)
+    timeline = simulate(schedule.build(), shapes.star(4, bandwidth=1.0, latency=1.0))
+    assert story(timeline) == [
+        ("latency", 1, 2, False),
+        ("serialisation", 4, 2, False),
+        ("serialisation", 4, 1, True),
+        ("serialisation", 4, 0, True),
+        ("latency", 1, 0, False),
+    ]
+    assert nonzero(critical_path(timeline)) == {"latency": 2, "serialisation": 4, "contention": 8}
+    assert worth(critical_path(timeline))["serialisation"] == 12
+
+
+def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
+    # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is
+    # all that counts.
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal(1, 2, nbytes=20.0)
+    schedule.signal(0, 2, nbytes=10.0)
+    timeline = simulate(schedule.build(), merge())
+    assert story(timeline) == [("serialisation", 10, 1, False)]
+
+
+def test_reductions_queue_for_the_receiver() -> None:
+    # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of
+    # merging.
+    schedule = ScheduleBuilder(3, 4.0)
+    schedule.reduce([1, 2], 0, slot=0)
+    timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
+    assert story(timeline) == [
+        ("reduction", 3, 1, False),
+        ("reduction", 3, 0, True),
+        ("serialisation", 4, 0, False),
+    ]
+    assert parts(critical_path(timeline))["contention"] == 3, "rank 2's sum behind rank 1's"
+
+
+def test_computations_count_and_queue_for_their_lane() -> None:
+    # 3 s, then 5 s on the same lane, then 2 bytes.
+    schedule = ScheduleBuilder(2, 1.0)
+    schedule.compute(0, 3.0)
+    last = schedule.compute(0, 5.0)
+    schedule.signal(0, 1, nbytes=2.0, after=last)
+    timeline = simulate(schedule.build(), route_of(Wire(1, 1)))
+    assert story(timeline) == [
+        ("latency", 1, 2, False),
+        ("serialisation", 2, 2, False),
+        ("compute", 5, 1, False),
+        ("compute", 3, 0, True),
+    ]
+
+
+def test_local_copies_count_at_their_rank() -> None:
+    builder = TopologyBuilder("local")
+    ends = [builder.device("a"), builder.device("b", copy=0.5)]
+    builder.connect(*ends, bandwidth=1.0)
+    schedule = ScheduleBuilder(2, 4.0, scratch=1)
+    schedule.copy(0, 1, slot=0, target=1)
+    schedule.copy(1, 1, slot=1, target=0)
+    timeline = simulate(schedule.build(), builder.build(ends))
+    assert story(timeline) == [("copy", 2, 1, False), ("serialisation", 4, 0, False)]
+    assert sensitivities(timeline).copy.tolist() == [0, 4]
+
+
+def test_the_path_goes_through_the_slowest_of_several_media() -> None:
+    builder = TopologyBuilder("media")
+    ends = [builder.device("a"), builder.device("b")]
+    bus, port = builder.medium("bus", 4.0, gap=3.0), builder.medium("port", 2.0)
+    builder.link("a", "b", bandwidth=8.0, media=(bus, port))
+    topology = builder.build(ends)
+    # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the
+    # port.
+    assert nonzero(critical_path(simulate(messages(4.0), topology))) == {
+        "serialisation": 1,
+        "gap": 3,
+    }
+    assert nonzero(critical_path(simulate(messages(40.0), topology))) == {"serialisation": 20}
+    # Both: the large one waits 4 s for the bus, though the port is free at 2.
+    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {
+        "serialisation": 20 + 1,
+        "gap": 3,
+    }
+
+
+def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
+    builder = TopologyBuilder("equal media")
+    ends = [builder.device("a"), builder.device("b")]
+    media = [builder.medium(name, 2.0) for name in ("bus", "port")]
+    builder.link("a", "b", bandwidth=4.0, media=media)
+    topology = builder.build(ends)
+    (segment,) = [s for s in critical_path(simulate(messages(8.0), topology)) if s.seconds]
+    assert segment[:2] == ("serialisation", 4.0)
+    assert topology.medium_names[segment.where] == "bus"
+
+
+def test_no_time_has_no_path() -> None:
+    assert (
+        critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0)))
+        == []
+    )
+    instant = simulate(messages(5.0), shapes.line(2, bandwidth=float("inf")))
+    assert critical_path(instant) == []
+    assert set(parts([])) == set(PARTS)
+    assert sum(parts([]).values()) == 0
+
+
+# Counts.
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
+def test_a_ring_waits_for_2p_minus_2_latencies_and_as_many_chunks(ranks: int) -> None:
+    nbytes = 1e6
+    topology = shapes.ring(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)
+    timeline = simulate(find("ring").build(ranks, nbytes), topology)
+    worths = sensitivities(timeline)
+    assert worths.latency.sum() == 2 * (ranks - 1)
+    assert worths.gap.sum() == 2 * (ranks - 1)
+    assert worths.inverse_bandwidth.sum() == pytest.approx(
+        2 * (ranks - 1) * nbytes / ranks, rel=1e-12
+    )
+    assert worths.reduction.sum() == pytest.approx((ranks - 1) * nbytes / ranks, rel=1e-12)
+    assert worths.copy.sum() == 0
+
+
+def test_through_a_star_a_ring_waits_for_twice_as_many_latencies() -> None:
+    timeline = simulate(find("ring").build(6, 6e6), shapes.star(6, bandwidth=1e9, latency=1e-6))
+    assert sensitivities(timeline).latency.sum() == 4 * 5
+    assert sensitivities(timeline).inverse_bandwidth.sum() == pytest.approx(2 * 5 * 1e6)
+
+
+def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
+    timeline = simulate(find("tree").build(5, 1e6), shapes.star(5, bandwidth=1e9, latency=1e-6))
+    given_path, own = sensitivities(timeline, critical_path(timeline)), sensitivities(timeline)
+    assert given_path.latency.tolist() == own.latency.tolist()
+    assert own.latency.shape == (10,)
+    assert own.gap.shape == own.inverse_bandwidth.shape == (10,)
+    assert own.reduction.shape == own.copy.shape == (5,)

@@ -1,0 +1,45 @@
+"""The value 0 is a value: what is computed from it is new, and no copy of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from simulator.analysis.memory import trace
+from simulator.engines import simulate
+from simulator.kernels import copies
+from simulator.schedules.builder import ScheduleBuilder
+from topologies.shapes import star
+
+
+def test_a_computation_on_zero_writes_a_new_value() -> None:
+    """Rank 1 is a switch, which begins with zeros; rank 0 computes on the zero that it gets, into
+    its other slot."""
+    builder = ScheduleBuilder(1, 2.0, slots=2, switches=1)
+    got = builder.copy(1, 0, slot=0)
+    builder.compute(0, 1.0, reads=0, writes=1, after=got)
+    schedule = builder.build()
+    machine = star(2, bandwidth=1.0)
+    machine = replace(machine, in_network=np.ones_like(machine.in_network))
+    found = trace(schedule, simulate(schedule, machine))
+    assert found.resident[-1] == 2
+    assert found.redundant[-1] == 0
+
+
+def test_values_of_computations_differ_from_all_that_they_read() -> None:
+    values = np.array([0, 1, 2, 2**63, 2**64 - 1], dtype=np.uint64)
+    many = len(values)
+    cells, order = np.arange(many, dtype=np.int32), np.arange(many, dtype=np.int32)
+    zeros, ones, times = (
+        np.zeros(many, np.int8),
+        np.ones(many, np.int32),
+        np.arange(many, dtype=np.float64),
+    )
+    lifetimes: Any = copies.lifetimes
+    with np.errstate(over="ignore"):
+        cell, value, *_ = lifetimes(
+            order, zeros, cells * 0, cells * 0, cells, cells + many, ones, zeros, times, times + 1,
+            np.concatenate((values, values)), np.zeros(2 * many, np.int8), 2 * many,
+        )  # fmt: skip
+    assert cell.tolist() == (cells + many).tolist()
+    assert len({*value.tolist(), *values.tolist()}) == 2 * many

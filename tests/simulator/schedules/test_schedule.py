@@ -1,0 +1,327 @@
+"""What is read off a schedule, and that its kernels give the same as Python and as compiled
+code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+from unittest.mock import patch
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import kernels as kernel_package
+from simulator.analysis import memory
+from simulator.analysis.bubbles import bubbles
+from simulator.analysis.contention import waited
+from simulator.collectives import algorithms
+from simulator.collectives.ring import ring_all_reduce
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.routed import route
+from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from topologies._compile import compiled
+from topologies.errors import InputError
+from topologies.shapes import star
+
+MODULES = tuple(iter_modules(kernel_package.__path__))
+
+COLUMNS = (
+    *(
+        "kind",
+        "rank",
+        "peer",
+        "source",
+        "target",
+        "count",
+        "reduces",
+        "seconds",
+        "lane",
+        "phase",
+        "indptr",
+        "indices",
+    ),
+    "shares",
+)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Anything that a builder takes; calls that it refuses are left out."""
+    ranks, slots = draw(st.integers(2, 5)), draw(st.integers(1, 4))
+    builder = ScheduleBuilder(ranks, 64.0, slots=slots, scratch=draw(st.integers(0, 2)))
+    rank, slot = st.integers(0, ranks - 1), st.integers(0, slots - 1)
+    for kind in draw(
+        st.lists(st.sampled_from(("copy", "reduce", "signal", "compute")), max_size=15)
+    ):
+        after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
+        one, other = draw(rank), draw(rank)
+        if kind == "signal":
+            builder.signal(one, other, nbytes=draw(st.sampled_from((0.0, 8.0))), after=after)
+        elif kind == "compute":
+            builder.compute(one, 1.0, reads=draw(slot), after=after)
+        elif one != other:
+            method = builder.copy if kind == "copy" else builder.reduce
+            method(one, other, slot=draw(slot), target=draw(slot), after=after)
+    return builder.build()
+
+
+def graph_of(schedule: Schedule) -> nx.DiGraph[int]:
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(schedule)))
+    graph.add_edges_from(
+        (int(before), i) for i in range(len(schedule)) for before in schedule.predecessors(i)
+    )
+    return graph
+
+
+def transfers(schedule: Schedule) -> Iterator[int]:
+    """The transfers between two ranks, one by one."""
+    for i in range(len(schedule)):
+        if schedule.kind[i] == TRANSFER and schedule.rank[i] != schedule.peer[i]:
+            yield i
+
+
+@given(schedules())
+def test_steps_are_the_transfers_on_the_longest_chain(schedule: Schedule) -> None:
+    deepest = [0] * len(schedule)
+    remote = set(transfers(schedule))
+    graph = graph_of(schedule)
+    for i in nx.topological_sort(graph):
+        deepest[i] = (i in remote) + max(
+            (deepest[before] for before in graph.predecessors(i)), default=0
+        )
+    assert schedule.steps == max(deepest, default=0)
+
+
+@given(schedules())
+def test_volume_is_what_is_sent_and_local_operations_do_not_count(schedule: Schedule) -> None:
+    sent = [0.0] * schedule.ranks
+    for i in transfers(schedule):
+        sent[schedule.rank[i]] += schedule.nbytes[i]
+    assert schedule.sent().tolist() == sent
+    assert schedule.sent().shape == (schedule.ranks,)
+    assert schedule.volume == pytest.approx(sum(sent), rel=1e-14)
+    assert np.flatnonzero(schedule.remote).tolist() == list(transfers(schedule))
+
+
+@given(schedules(), st.sampled_from((0.0, 16.0, 64.0)), st.data())
+def test_what_two_ranks_send_to_each_other_in_a_step_is_exchanged(
+    schedule: Schedule, beyond: float, data: st.DataObject
+) -> None:
+    drawn = data.draw(st.lists(st.integers(0, 2), min_size=schedule.ranks, max_size=schedule.ranks))
+    node = np.array(drawn, dtype=np.int32)
+    before = [0] * len(schedule)
+    remote, graph = set(transfers(schedule)), graph_of(schedule)
+    for i in nx.topological_sort(graph):
+        before[i] = max((before[j] + (j in remote) for j in graph.predecessors(i)), default=0)
+    sent = {
+        (before[i], schedule.rank[i], schedule.peer[i])
+        for i in remote
+        if schedule.nbytes[i] > beyond
+    }
+    longest: dict[int, float] = {}
+    for i in remote:
+        step, rank, peer = before[i], schedule.rank[i], schedule.peer[i]
+        if schedule.nbytes[i] > beyond and node[rank] != node[peer] and (step, peer, rank) in sent:
+            longest[step] = max(longest.get(step, 0.0), schedule.nbytes[i])
+    assert schedule.exchanged(beyond, node).tolist() == [longest[step] for step in sorted(longest)]
+
+
+def test_halving_and_doubling_exchange_and_rings_do_not() -> None:
+    node = np.arange(16, dtype=np.int32)
+    exchanged = {
+        name: algorithms()[name].build(8, 64.0).exchanged(8.0, node).tolist()
+        for name in algorithms()
+    }
+    assert exchanged["halving_doubling"] == [32, 16, 16, 32]
+    assert exchanged["recursive_doubling"] == [64, 64, 64]
+    assert exchanged["neighbor_exchange"] == [16, 16, 16]
+    assert exchanged["ring"] == exchanged["tree"] == exchanged["chain_broadcast"] == []
+
+
+@given(schedules())
+def test_successors_are_the_predecessors_turned_round(schedule: Schedule) -> None:
+    indptr, indices = schedule.successors
+    graph = graph_of(schedule)
+    for i in range(len(schedule)):
+        assert indices[indptr[i] : indptr[i + 1]].tolist() == sorted(graph.successors(i))
+    assert nx.is_directed_acyclic_graph(graph)
+
+
+@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("ranks", [2, 3, 6, 8])
+def test_scaling_is_building_again(name: str, ranks: int) -> None:
+    algorithm = algorithms()[name]
+    once = algorithm.build(ranks, 1e6)
+    scaled, built = once.scaled(12345.0), algorithm.build(ranks, 12345.0)
+    assert scaled.nbytes_total == built.nbytes_total == 12345.0
+    np.testing.assert_allclose(scaled.nbytes, built.nbytes, rtol=1e-14)
+    assert scaled.volume == pytest.approx(once.volume * 12345.0 / 1e6, rel=1e-12)
+    assert scaled.steps == once.steps
+    for column in COLUMNS:
+        assert getattr(scaled, column) is getattr(once, column)
+        assert np.array_equal(getattr(scaled, column), getattr(built, column))
+
+
+def test_scaling_leaves_the_original_alone() -> None:
+    once = ring_all_reduce(4, 1e6)
+    before = once.nbytes.copy()
+    once.scaled(1.0)
+    assert np.array_equal(once.nbytes, before)
+    assert once.nbytes_total == 1e6
+
+
+def test_messages_without_slots_keep_their_size() -> None:
+    builder = ScheduleBuilder(2, 100.0, slots=4)
+    builder.copy(0, 1, slot=1)
+    builder.signal(0, 1, nbytes=8.0)
+    builder.compute(0, 3.0, reads=1)
+    schedule = builder.build().scaled(1000.0)
+    assert schedule.nbytes.tolist() == [250.0, 8.0, 0.0]
+    assert schedule.seconds.tolist() == [0.0, 0.0, 3.0]
+    assert schedule.volume == 258.0
+
+
+def test_scaling_there_and_back_is_scaling_once() -> None:
+    schedule = ring_all_reduce(7, 1e6)
+    np.testing.assert_allclose(
+        schedule.scaled(3.0).scaled(1e9).nbytes, schedule.scaled(1e9).nbytes, rtol=1e-14
+    )
+
+
+def test_equal_messages_stay_equal_when_scaled() -> None:
+    assert len(set(ring_all_reduce(7, 1e6).scaled(1e6 / 3).nbytes.tolist())) == 1
+
+
+@pytest.mark.parametrize("nbytes", [0.0, -1.0, float("nan"), float("inf")])
+def test_scaling_to_no_bytes_is_refused_as_building_is(nbytes: float) -> None:
+    schedule = ring_all_reduce(3, 1e6)
+    with pytest.raises(InputError, match="nbytes is"):
+        schedule.scaled(nbytes)
+
+
+def test_a_ring_in_numbers() -> None:
+    ring = ring_all_reduce(4, 4096.0)
+    assert len(ring) == 24
+    assert (ring.steps, ring.volume) == (6, 24576.0)
+    assert ring.sent().tolist() == [6144.0] * 4
+    assert ring.phases[ring.phase[0]] == "reduce-scatter"
+    assert ring.phases[ring.phase[-1]] == "all-gather"
+    assert [ring.predecessors(i).tolist() for i in range(4)] == [[]] * 4
+
+
+# Every kernel, both ways.
+
+Kernel = Callable[..., Any]
+
+
+def both_ways(function: Kernel, operations: int = 0) -> Kernel:
+    """A kernel that runs as Python and compiled, on copies of its arguments, and fails where they
+    differ."""
+
+    def run(*args: Any) -> Any:
+        first, second = (
+            [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args] for _ in range(2)
+        )
+        with np.errstate(over="ignore"):
+            plain, fast = function(*first), compiled(function)(*second)
+        _assert_same(function.__name__, plain, fast)
+        for mine, theirs, given_ in zip(first, second, args, strict=True):
+            if isinstance(given_, np.ndarray):
+                _assert_same(function.__name__, mine, theirs)
+                given_[...] = mine
+        _USED.add(function.__name__)
+        return fast
+
+    return run
+
+
+_USED: set[str] = set()
+
+
+def _assert_same(name: str, plain: Any, fast: Any) -> None:
+    if isinstance(plain, tuple):
+        assert len(plain) == len(fast)
+        for one, other in zip(plain, fast, strict=True):
+            _assert_same(name, one, other)
+    elif isinstance(plain, np.ndarray):
+        assert plain.dtype == fast.dtype, name
+        assert plain.tobytes() == fast.tobytes(), name
+    else:
+        assert plain == fast, name
+
+
+def checking_kernels() -> ExitStack:
+    stack = ExitStack()
+    for module in ("schedules.builder", "schedules.schedule", "schedules.semantics"):
+        stack.enter_context(patch(f"simulator.{module}.kernel", both_ways))
+    for module in ("memory", "bubbles", "contention"):
+        stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
+    stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
+    return stack
+
+
+def use_everything(schedule: Schedule) -> None:
+    topology = star(schedule.ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)
+    timeline = simulate(schedule, topology, "compiled")
+    memory.trace(schedule, timeline)
+    bubbles(timeline)
+    waited(timeline)
+    semantics.run(schedule, semantics.inputs(schedule))
+    assert schedule.steps >= 0
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+@pytest.mark.parametrize(
+    "name", [n for n, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches]
+)
+def test_kernels_give_the_same_compiled_or_not(name: str, ranks: int) -> None:
+    with checking_kernels():
+        schedule = algorithms()[name].build(ranks, 840.0)
+        use_everything(schedule)
+        semantics.check(schedule, algorithms()[name].collective)
+
+
+@given(st.data())
+def test_kernels_give_the_same_on_schedules_of_any_kind(data: st.DataObject) -> None:
+    with checking_kernels():
+        use_everything(data.draw(schedules()))
+
+
+def test_every_kernel_was_compared() -> None:
+    with checking_kernels():
+        use_everything(ring_all_reduce(3, 3.0))
+    apart = {"fair_sharing", "path"}  # tested by laws of their own
+    files = {module.name: import_module(f"simulator.kernels.{module.name}") for module in MODULES}
+    kernels = {
+        name
+        for file in files.keys() - apart
+        for name, value in vars(files[file]).items()
+        if callable(value) and value.__module__ == files[file].__name__
+    }
+    assert kernels == _USED
+
+
+def test_kernels_know_the_kinds_of_operations() -> None:
+    """Each file of kernels stands alone, so that each has its own constants."""
+    for module in MODULES:
+        constants = vars(import_module(f"simulator.kernels.{module.name}"))
+        assert constants.get("COMPUTE", COMPUTE) == COMPUTE
+        assert constants.get("TRANSFER", TRANSFER) == TRANSFER
+
+
+def test_pairs_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = ring_all_reduce(5, 1e6)
+    dense = route(schedule, star(5, bandwidth=1e9))
+    monkeypatch.setattr("simulator.schedules.routed.DENSE", 2)
+    sparse = route(schedule, star(5, bandwidth=1e9))
+    for name in ("route", "route_indptr", "route_links", "node_indptr"):
+        assert np.array_equal(getattr(dense, name), getattr(sparse, name)), name
