@@ -55,7 +55,8 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
     address = environment.get("MASTER_ADDR") or (first_host(hosts) if hosts else None)
     if address is None:
         raise InputError(
-            "nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init tcp://HOST:PORT"
+            "nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init "
+            "tcp://HOST:PORT"
         )
     job = environment.get("SLURM_JOB_ID", "")
     port = _PORTS + (int(job[-9:]) % _PORTS if job.isdecimal() else 0)

@@ -12,7 +12,8 @@ from experiments.measurements.table import Row
 from experiments.output import counted
 
 _DEVICE = re.compile(
-    r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
+    r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?"
+    r"(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
     r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]{1,4}"
     r"(?:\s{1,9}\[[0-9A-Fa-fx:.]{1,20}\]\s{1,9}(\w[\w .()/-]{0,79})$)?"
 )

@@ -68,7 +68,7 @@ def test(copy: Path, file: str, chosen: Times | None) -> int:
     signal.setitimer(
         signal.ITIMER_PROF, PATIENCE + FACTOR * sum((chosen or {}).values()) if chosen else 0
     )
-    options = ["-q", "--hypothesis-profile=mutations", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = ["-q", "--hypothesis-profile=mutations", "-p", "no:cacheprovider", "-n", "0"]
     options += [
         "-W",
         "ignore::pytest.PytestAssertRewriteWarning",

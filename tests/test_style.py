@@ -1,0 +1,36 @@
+"""Functions are short, and so are lines."""
+
+from tests.style_numbers import excesses, measure
+
+OPEN = (
+    "topologies/_kernels.py: shortest",
+    "topologies/clusters.py: cluster",
+    "topologies/fabrics.py: join_dragonfly",
+    "topologies/shapes.py: dragonfly",
+    "simulator/kernels/copies.py: lifetimes",
+    "simulator/kernels/execution.py: execute",
+    "simulator/kernels/fair_sharing.py: simulate",
+    "simulator/kernels/first_come.py: simulate",
+    "simulator/kernels/path.py: walk",
+    "simulator/kernels/queues.py: idle",
+    "experiments/commands/sweep.py: run",
+    "experiments/commands/validate.py: run",
+    "experiments/commands/validate_profile.py: run",
+    "experiments/models/torch_module.py: profile",
+)
+"""Functions that are still to be made simpler."""
+
+
+def test_no_function_is_too_long_too_deep_or_takes_too_much() -> None:
+    assert [line for line in excesses() if line.rpartition(":")[0] not in OPEN] == []
+
+
+def test_what_breaks_a_limit_is_named() -> None:
+    deep = "def f(a):\n" + "".join(f"{'    ' * k}if a:\n" for k in range(1, 7))
+    wide = f"def g({', '.join('abcdefghi')}):\n    return 1\n"
+    tall = "def h():\n" + "    a = 1\n" * 81
+    chain = "def i(a):\n    if a:\n        pass\n" + "    elif a:\n        pass\n" * 9
+    source = f"{deep}{' ' * 28}return 1\n{wide}{tall}{chain}"
+    found = {one.name: one.excess for one in measure("simulator/x.py", source)}
+    assert found == {"f": "6 blocks deep", "g": "9 parameters", "h": "81 lines", "i": ""}
+    assert [one.excess for one in measure("experiments/cli/x.py", wide)] == [""]
