@@ -1,6 +1,7 @@
 """What the documentation shows is what the commands print. SIMCTL_UPDATE_DOCS=1 writes the blocks
 anew."""
 
+import json
 import os
 import re
 import shlex
@@ -29,6 +30,15 @@ COMMANDS = (
     "topo show",
     "topo import",
 )
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    )
+)
+NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 Printed = Callable[..., str]
 BLOCK = re.compile(
@@ -82,7 +92,7 @@ def examples(page: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "command", "shown"), examples("README.md") + examples("docs/training.md")
+    ("page", "command", "shown"), [example for page in PAGES for example in examples(page)]
 )
 def test_a_page_shows_what_is_printed(
     page: str, command: str, shown: str, tmp_path: Path, printed: Printed
@@ -129,7 +139,7 @@ def test_readme_has_its_examples() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented_with_its_help(command: str, printed: Printed) -> None:
-    path = ROOT / "docs" / "commands.md"
+    path = ROOT / "docs" / "reference" / "commands.md"
     block = re.search(rf"## simctl {command}\n\n```text\n(.*?)\n```", path.read_text(), re.DOTALL)
     assert block is not None
     assert checked(path, block[1], printed(*command.split(), "--help"))
@@ -143,9 +153,37 @@ def test_no_command_is_missing(printed: Printed) -> None:
     ) == tuple(dict.fromkeys(command.split()[0] for command in COMMANDS))
 
 
-def test_relative_links_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert target.startswith("http") or (page.parent / target).exists(), (
-                f"{page.name}: {target}"
-            )
+def prose(page: str) -> str:
+    """The text of a page, or the Markdown cells of a notebook, without its blocks of code."""
+    text = (ROOT / page).read_text()
+    if page.endswith(".ipynb"):
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.*?) *$", prose(page), re.MULTILINE)
+    names = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    repeated = {name: names.count(name) for name in names}
+    return set(names) | {f"{name}-{k}" for name, n in repeated.items() for k in range(1, n)}
+
+
+@pytest.mark.parametrize("page", PAGES + NOTEBOOKS)
+def test_relative_links_lead_to_files_and_headings(page: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http:", "https:", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = ((ROOT / page).parent / name).resolve() if name else ROOT / page
+        assert path.exists(), f"{page}: no file {target}"
+        if anchor:
+            assert anchor in anchors(str(path.relative_to(ROOT))), f"{page}: no heading {target}"
+
+
+def test_the_index_lists_every_page() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / "README.md").read_text())
+    listed = {(ROOT / "docs" / link).resolve() for link in links if not link.startswith("http")}
+    pages = {ROOT / page for page in PAGES if page.startswith("docs/")} - {ROOT / "docs/README.md"}
+    assert pages <= listed
