@@ -68,8 +68,7 @@ def printed(
     def shown(*arguments: str) -> str:
         done = run(*arguments)
         assert done.returncode == 0, done.stderr
-        lines = "\n".join(line.rstrip() for line in done.stdout.rstrip().split("\n"))
-        return lines.replace("Usage: -c", "Usage: simctl")
+        return "\n".join(line.rstrip() for line in done.stdout.rstrip().split("\n"))
 
     return shown
 
@@ -151,6 +150,15 @@ def test_no_command_is_missing(printed: Printed) -> None:
     assert tuple(
         line.split()[0] for line in listed.split("\n") if re.match(r"  \w", line)
     ) == tuple(dict.fromkeys(command.split()[0] for command in COMMANDS))
+
+
+@pytest.mark.parametrize("group", [(), ("topo",)])
+def test_no_help_of_one_line_is_cut_off(
+    group: tuple[str, ...], simctl: Simctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = simctl(*group, "--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line for line in listed if not line.endswith(".") or line.endswith("..")] == []
 
 
 def prose(page: str) -> str:

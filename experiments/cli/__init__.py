@@ -106,11 +106,10 @@ def sweep(
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:
-    """Simulate collectives over numbers of ranks and sizes, beside formula and bound; exit 1 if a
-    check fails.
+    """Simulate algorithms at many rank counts and sizes.
 
-    A point that cannot be simulated costs only itself: the others are printed, and the exit code is
-    2.
+    Each time is compared with the algorithm's formula and with a lower bound. The exit code is 1 if
+    a check fails. It is 2 if a point cannot be simulated; all others are still printed.
     """
     from experiments.commands import sweep as command
     from experiments.commands.machine import machine_of
@@ -151,8 +150,10 @@ def run(
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Simulate one collective in full: where the time goes, what is busiest, what each parameter is
-    worth."""
+    """Simulate one collective and explain where its time goes.
+
+    The report has the critical path, the busiest links, and what each parameter is worth.
+    """
     from experiments.commands import run as command
     from experiments.commands.machine import machine_of
 
@@ -252,8 +253,11 @@ def train(
     plot: Plot = None,
     format: Output = Format.table,
 ) -> None:
-    """Simulate training steps: time, bubbles and their causes, hidden and exposed communication,
-    what would help."""
+    """Simulate training steps and explain their communication.
+
+    The report has the time of a step, its bubbles and their causes, hidden and exposed
+    communication, and what would help.
+    """
     from experiments.commands import train as command
     from experiments.commands.machine import Machine
 
@@ -303,7 +307,7 @@ def profile_model(
     "--model.")] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Time a torch module layer by layer, with hooks, and write it as a model for simctl train."""
+    """Time a torch module layer by layer, for simctl train."""
     from experiments.commands import profile_model as command
 
     request = command.Request(target, input, batch, vocab, device, dtype, steps, optimizer)
@@ -320,7 +324,7 @@ def strategies(format: Output = Format.table) -> None:
 
 @app.command(epilog="Example: simctl models --format json")
 def models(format: Output = Format.table) -> None:
-    """List the models that come along, and the options that they take."""
+    """List the built-in models and the options that they take."""
     from experiments.commands import models as command
 
     command.run(format.value)
@@ -331,7 +335,7 @@ app.registered_commands += calibration_cli.app.registered_commands
 
 @app.command(epilog="Example: simctl algos --format json")
 def algos(format: Output = Format.table) -> None:
-    """List the algorithms with formula, model, assumptions and source."""
+    """List the algorithms with formula, assumptions and source."""
     from experiments.commands import algos as command
 
     command.run(format.value)
@@ -339,7 +343,7 @@ def algos(format: Output = Format.table) -> None:
 
 @app.command(epilog="Example: simctl doctor")
 def doctor() -> None:
-    """Say which versions run, where they were imported from and where compiled code is kept."""
+    """Print versions, folders and where compiled code is kept."""
     from experiments.commands import doctor as command
 
     command.run()
@@ -357,7 +361,7 @@ def main() -> None:
     logging.basicConfig(format="note: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("simctl").setLevel(logging.INFO)
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="simctl", standalone_mode=False)
         if sys.stdout:
             sys.stdout.flush()
     except InputError as error:

@@ -78,7 +78,10 @@ def measure(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Measure real torch.distributed, and our schedules on it, with every result checked."""
+    """Measure torch.distributed, and simctl's schedules on it.
+
+    The result of every collective is checked.
+    """
     from experiments.commands import measure as command
 
     request = command.Request(
@@ -149,8 +152,10 @@ def validate(
     ] = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
-    """Hold the simulator against a log, or a profile against runs: measured beside predicted,
-    unseen points apart."""
+    """Compare measured times with simulated ones.
+
+    With --fit, the errors at the sizes that the fit has not seen are printed separately.
+    """
     from experiments.commands import validate as command
     from experiments.commands.machine import Machine
 
@@ -248,8 +253,11 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="Write the profile: FILE.yaml.")] = None,
     format: Output = Format.table,
 ) -> None:
-    """Fit launch, α and β by link and protocol, and γ to measured runs, with intervals and errors
-    on unseen points."""
+    """Fit a machine's links and software to measured runs.
+
+    The fit finds launch times, α and β by link and protocol, and γ. It prints their intervals, and
+    the errors on points that it has not seen.
+    """
     from experiments.commands import calibrate as command
     from experiments.commands.machine import Machine
 
@@ -292,8 +300,11 @@ def diagnose(
     ] = None,
     format: Output = Format.table,
 ) -> None:
-    """Is a measured curve normal? Regimes, abnormal sizes, what limits it, what to try; exit 1 if
-    it is not."""
+    """Say whether a measured curve is normal, and what to try.
+
+    The report has regimes, abnormal sizes and what limits the curve. The exit code is 1 if a curve
+    is abnormal.
+    """
     from experiments.commands import diagnose as command
     from experiments.commands.machine import Machine
 

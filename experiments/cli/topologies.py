@@ -10,7 +10,7 @@ import typer
 from experiments.cli.options import TOPOLOGY_HELP, Format, Output, completer, machine_names
 
 app = typer.Typer(
-    help="Machines: which there are, what one is made of, and machines from files.",
+    help="List, show and import machines.",
     invoke_without_command=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -25,7 +25,7 @@ def _topo(context: typer.Context) -> None:
 
 @app.command("list", epilog="Example: simctl topo list --format json")
 def topo_list(format: Output = Format.table) -> None:
-    """List the shapes and the machines, and the options that they take."""
+    """List the shapes and the machines with their options."""
     from experiments.commands import topo as command
 
     command.show_list(format.value)
@@ -47,8 +47,7 @@ def topo_show(
     ] = None,
     format: Output = Format.table,
 ) -> None:
-    """Show what a machine is made of, how far apart its ranks are, its rings, and what no algorithm
-    can beat on it."""
+    """Show the links, distances, rings and bounds of a machine."""
     from experiments.commands import topo as command
 
     command.show(name, p, png, format.value)
@@ -68,8 +67,10 @@ def topo_import(
         Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")
     ],
 ) -> None:
-    """Turn what another tool says of a machine, or a machine by name, into a file that can be
-    changed and used."""
+    """Write a machine of another tool, or one by name, to a file.
+
+    You can change the file and use it as --topology.
+    """
     from experiments.commands import topo as command
 
     command.import_file(source, out)
