@@ -6,36 +6,41 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from experiments.output import Cell, Record
+from experiments.output import Record
 
 Say = Callable[[str], None]
 
 
-class Column(NamedTuple):
-    """What a record's cell says, how wide the widest is, and whether it is words, which stand to
-    the left."""
+Row = TypeVar("Row")
 
-    cell: Cell
+
+class Column(NamedTuple, Generic[Row]):
+    """A column of a table."""
+
+    cell: Callable[[Row], str]
+    """The text of a row's cell."""
     width: int = 0
+    """Characters of the widest cell."""
     words: bool = False
+    """Whether cells are words, which stand to the left."""
 
 
-class Table:
+class Table(Generic[Row]):
     """Aligned text. A cell that is wider than its column after all makes it wider from there on."""
 
-    def __init__(self, columns: Mapping[str, Column], say: Say) -> None:
+    def __init__(self, columns: Mapping[str, Column[Row]], say: Say) -> None:
         self._columns, self._say = columns, say
         self._widths = [max(len(heading), column.width) for heading, column in columns.items()]
         self._started = False
 
-    def __call__(self, record: Record) -> None:
-        """Print a record, the first below the headings."""
+    def __call__(self, row: Row) -> None:
+        """Print a row, the first below the headings."""
         if not self._started:
             self._started = True
             self._say(self._line(list(self._columns)))
-        self._say(self._line([column.cell(record) for column in self._columns.values()]))
+        self._say(self._line([column.cell(row) for column in self._columns.values()]))
 
     def _line(self, cells: list[str]) -> str:
         self._widths = [

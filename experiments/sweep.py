@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
 from experiments import workload
+from experiments.output import Record
+from experiments.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm
@@ -111,14 +113,13 @@ class Row:
     peak_formula_B: float
     redundant_B: float
     redundant_formula_B: float
-    verdict: str
+    verdict: Verdict
     protocol: str = ""
     launch_s: float = 0.0
 
-    @property
-    def failed(self) -> bool:
-        """Whether a check failed: something is wrong with the simulator, not with the machine."""
-        return self.verdict.startswith("FAIL")
+    def record(self) -> Record:
+        """The fields by name, as files show them."""
+        return asdict(self) | {"verdict": str(self.verdict)}
 
 
 @dataclass
@@ -263,23 +264,23 @@ def judge(case: Case, run: Run) -> Row:
         peak_formula_B=cost.peak(p, nbytes),
         redundant_B=held.peak_redundant,
         redundant_formula_B=cost.redundant(p, nbytes),
-        verdict="",
+        verdict=Verdict(),
         protocol=run.protocol,
         launch_s=run.launch,
     )
-    return _judged(row, case, fabric)
+    return replace(row, verdict=_verdict(row, case, fabric))
 
 
-def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
+def _verdict(row: Row, case: Case, fabric: Fabric) -> Verdict:
     cost = case.cost
-    apart = case.rules.apart or cost.holds(fabric)
-    memory_claimed = not apart and fabric.ports in cost.memory_ports
-    failures = [
+    assumption = case.rules.apart or cost.holds(fabric)
+    memory_claimed = not assumption and fabric.ports in cost.memory_ports
+    failures = tuple(
         name
         for name, failed in {
             f"wrong result: {case.wrong}": bool(case.wrong),
             "beats the bound": row.time_s < row.bound_s * (1 - TOLERANCE),
-            "time": not apart and abs(row.difference) > TOLERANCE,
+            "time": not assumption and abs(row.difference) > TOLERANCE,
             "steps": row.steps != row.steps_formula,
             "bytes": _differ(row.volume_B, row.volume_formula_B, row.size_B),
             "peak memory": memory_claimed and _differ(row.peak_B, row.peak_formula_B, row.size_B),
@@ -287,10 +288,8 @@ def _judged(row: Row, case: Case, fabric: Fabric) -> Row:
             and _differ(row.redundant_B, row.redundant_formula_B, row.size_B),
         }.items()
         if failed
-    ]
-    if failures:
-        return replace(row, verdict=f"FAIL: {', '.join(failures)}")
-    return replace(row, verdict=f"not claimed: {apart}" if apart else "ok")
+    )
+    return Verdict(failures) if failures else Verdict(assumption=assumption)
 
 
 def _differ(simulated: float, formula: float, size: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.output import align
+from experiments.verdict import Verdict
 
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
@@ -25,6 +26,6 @@ def footnote(terms: Iterable[str]) -> str:
     return align([[f"  {term}", TERMS[term]] for term in terms])
 
 
-def claimed(verdicts: Iterable[str]) -> list[str]:
+def claimed(verdicts: Iterable[Verdict]) -> list[str]:
     """The term that verdicts use, if any does."""
-    return ["not claimed"] * any(verdict.startswith("not claimed") for verdict in verdicts)
+    return ["not claimed"] * any(not verdict.claimed for verdict in verdicts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -70,7 +69,7 @@ def run(
         )
     behind = waits(result, path)
     report = {
-        "summary": asdict(row),
+        "summary": row.record(),
         "critical_path_s": {**found.beside, **parts(path)},
         "contention": wait_records(behind, result.schedule),
         "busiest": _busiest(result),
@@ -80,10 +79,10 @@ def run(
     if how == "json":
         output.say(output.to_json(report))
     elif how == "csv":
-        output.say(output.to_csv([asdict(row)]).rstrip("\n"))
+        output.say(output.to_csv([row.record()]).rstrip("\n"))
     else:
         output.say(_text(row, machine, report, path, wait_cells(behind, result.schedule)))
-    return 1 if row.failed else 0
+    return 1 if row.verdict.failed else 0
 
 
 def _title(row: Row, machine: Machine) -> str:
@@ -145,7 +144,7 @@ def _summary(row: Row) -> list[list[str]]:
         if abs(row.difference) <= 1e-9
         else f"{row.difference:+.2%} off the formula"
     )
-    if row.verdict.startswith("not claimed"):
+    if not row.verdict.claimed:
         difference = "formula, not claimed here:"
     return [
         ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
@@ -175,7 +174,7 @@ def _summary(row: Row) -> list[list[str]]:
             _bytes(row.redundant_B, row),
             f"all ranks; formula {_bytes(row.redundant_formula_B, row)}",
         ],
-        ["  verdict", row.verdict, ""],
+        ["  verdict", str(row.verdict), ""],
         *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
     ]
 

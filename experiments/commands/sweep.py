@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic
@@ -11,7 +10,6 @@ from time import monotonic
 from experiments import output, workload
 from experiments.commands.machine import Machine, ignored
 from experiments.commands.sweep_table import columns
-from experiments.output import Record
 from experiments.streaming import Csv, Say, Table
 from experiments.sweep import Missing, Row, sweep
 from experiments.terms import claimed, footnote
@@ -57,7 +55,7 @@ def run(
         algorithms, ranks, sizes, machine, rules, _timed(progress, work), missing.append, profile
     ):
         rows.append(row)
-        show(asdict(row))
+        show(row)
     if not rows:
         raise InputError(str(missing[0]))
     for algorithm in algorithms:
@@ -77,23 +75,23 @@ def run(
         }
         parameters |= {"profile": profile.name} if profile else {}
         made = output.provenance(**machine.parameters, **parameters)
-        output.write_table(out, [asdict(row) for row in rows], made)
+        output.write_table(out, [row.record() for row in rows], made)
     if plot:
         from experiments.pictures import charts as figures
 
         output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
     if how == "json":
-        output.say(output.to_json([asdict(row) for row in rows]))
+        output.say(output.to_json([row.record() for row in rows]))
     elif how == "table":
         say("\n" + footnote(["V", "busbw", "redundant", *claimed(row.verdict for row in rows)]))
     return _verdict(rows, missing)
 
 
-def _shown(how: str, table: Table, rows: Csv) -> Callable[[Record], None]:
-    """What prints a record as soon as it is there: json is printed at the end."""
+def _shown(how: str, table: Table[Row], records: Csv) -> Callable[[Row], None]:
+    """What prints a row as soon as it is there: json is printed at the end."""
     if how == "json":
-        return lambda record: None
-    return table if how == "table" else rows
+        return lambda row: None
+    return table if how == "table" else lambda row: records(row.record())
 
 
 def _usual_ranks(machine: Machine, algorithms: Sequence[Algorithm]) -> str:
@@ -161,7 +159,7 @@ def _verdict(rows: Sequence[Row], missing: Sequence[Missing]) -> int:
     wrong = [point for point in missing if point.wrong]
     _name("skipped", [point for point in missing if not point.wrong])
     _name("failed", wrong)
-    failed = sum(row.failed for row in rows)
+    failed = sum(row.verdict.failed for row in rows)
     if failed:
         share = f"{failed} of {output.counted(len(rows), 'point')}"
         output.note(f"{share} failed a check: this is a bug in simctl, please report it")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from experiments.output import Cell, Record
 from experiments.streaming import Column
+from experiments.sweep import Row
 from simulator.collectives import Algorithm
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
@@ -17,7 +16,7 @@ TIME, RATIO, BANDWIDTH, BYTES = (
 
 def columns(
     algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float], profiled: bool
-) -> dict[str, Column]:
+) -> dict[str, Column[Row]]:
     """The columns with their widths, which hold every row to come."""
     binary, most = in_binary(sizes), max(ranks)
     steps = max(algorithm.cost.steps(p) for algorithm in algorithms for p in ranks)
@@ -26,52 +25,32 @@ def columns(
         "size": max(len(format_bytes(size, binary)) for size in sizes),
         "bound": len(f"cut of {most // 2} of {most} ranks"),
     }
-    found = {
-        "algorithm": Column(lambda row: str(row["algorithm"]), widest["algorithm"], words=True),
-        "p": Column(lambda row: str(row["ranks"]), len(str(most))),
-        "size": Column(_bytes("size_B", binary), widest["size"]),
-        "time": Column(_seconds("time_s"), TIME),
-        "formula": Column(_seconds("formula_s"), TIME),
-        "differ": Column(_differ),
-        "/bound": Column(lambda row: f"{_number(row, 'over_bound'):.3f}", RATIO),
-        "bound": Column(lambda row: str(row["bound"]), widest["bound"], words=True),
-        "algbw": Column(_bandwidth("algbw_Bps"), BANDWIDTH),
-        "busbw": Column(_bandwidth("busbw_Bps"), BANDWIDTH),
-        "steps": Column(lambda row: str(row["steps"]), len(str(steps))),
-        "bytes": Column(_bytes("volume_B", binary), BYTES),
-        "formula ": Column(_bytes("volume_formula_B", binary), BYTES),
-        "peak": Column(_bytes("peak_B", binary), BYTES),
-        "formula  ": Column(_bytes("peak_formula_B", binary), BYTES),
-        "redundant": Column(_bytes("redundant_B", binary), BYTES),
-        "formula   ": Column(_bytes("redundant_formula_B", binary), BYTES),
+    found: dict[str, Column[Row]] = {
+        "algorithm": Column(lambda row: row.algorithm, widest["algorithm"], words=True),
+        "p": Column(lambda row: str(row.ranks), len(str(most))),
+        "size": Column(lambda row: format_bytes(row.size_B, binary), widest["size"]),
+        "time": Column(lambda row: format_seconds(row.time_s), TIME),
+        "formula": Column(lambda row: format_seconds(row.formula_s), TIME),
+        "differ": Column(_difference),
+        "/bound": Column(lambda row: f"{row.over_bound:.3f}", RATIO),
+        "bound": Column(lambda row: row.bound, widest["bound"], words=True),
+        "algbw": Column(lambda row: format_bandwidth(row.algbw_Bps), BANDWIDTH),
+        "busbw": Column(lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH),
+        "steps": Column(lambda row: str(row.steps), len(str(steps))),
+        "bytes": Column(lambda row: format_bytes(row.volume_B, binary), BYTES),
+        "formula ": Column(lambda row: format_bytes(row.volume_formula_B, binary), BYTES),
+        "peak": Column(lambda row: format_bytes(row.peak_B, binary), BYTES),
+        "formula  ": Column(lambda row: format_bytes(row.peak_formula_B, binary), BYTES),
+        "redundant": Column(lambda row: format_bytes(row.redundant_B, binary), BYTES),
+        "formula   ": Column(lambda row: format_bytes(row.redundant_formula_B, binary), BYTES),
     }
     if profiled:
-        found["protocol"] = Column(lambda row: str(row["protocol"]), words=True)
-    return found | {"verdict": Column(lambda row: str(row["verdict"]), words=True)}
+        found["protocol"] = Column(lambda row: row.protocol, words=True)
+    return found | {"verdict": Column(lambda row: str(row.verdict), words=True)}
 
 
-def _number(record: Record, key: str) -> float:
-    return float(cast(float, record[key]))
-
-
-def _bytes(key: str, binary: bool) -> Cell:
-    return lambda record: format_bytes(_number(record, key), binary)
-
-
-def _seconds(key: str) -> Cell:
-    return lambda record: format_seconds(_number(record, key))
-
-
-def _bandwidth(key: str) -> Cell:
-    return lambda record: format_bandwidth(_number(record, key))
-
-
-def _differ(record: Record) -> str:
-    """From the formula, where it is claimed."""
-    if str(record["verdict"]).startswith("not claimed"):
+def _difference(row: Row) -> str:
+    """The difference from the formula, where the formula is claimed."""
+    if not row.verdict.claimed:
         return "-"
-    return (
-        f"{_number(record, 'difference'):+.2%}"
-        if abs(_number(record, "difference")) > 1e-9
-        else "0"
-    )
+    return f"{row.difference:+.2%}" if abs(row.difference) > 1e-9 else "0"

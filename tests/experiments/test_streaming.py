@@ -1,11 +1,12 @@
 """Records that are printed as they come."""
 
+from experiments.output import Record
 from experiments.streaming import Column, Csv, Table
 
 
 def test_a_table_has_its_widths_before_its_rows() -> None:
     lines: list[str] = []
-    columns = {
+    columns: dict[str, Column[Record]] = {
         "name": Column(lambda record: str(record["name"]), words=True),
         "n": Column(lambda record: str(record["n"]), 3),
     }
@@ -18,7 +19,7 @@ def test_a_table_has_its_widths_before_its_rows() -> None:
 
 def test_a_cell_that_is_wider_after_all_widens_the_rows_to_come() -> None:
     lines: list[str] = []
-    table = Table(
+    table: Table[Record] = Table(
         {"n": Column(lambda record: str(record["n"])), "m": Column(lambda record: "1")},
         lines.append,
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.sweep import DEFAULT, Case, Row, Rules, judge, sweep
+from experiments.verdict import Verdict
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
@@ -31,7 +32,7 @@ def test_every_algorithm_passes_on_a_switch() -> None:
         if not (algorithm.build(2, 1.0).switches or algorithm.cost.unclaimed)
     ]
     rows = list(sweep(plain, [2, 3, 8], [V, 2.0**30], machine))
-    assert {row.verdict for row in rows} == {"ok"}
+    assert {str(row.verdict) for row in rows} == {"ok"}
     assert len(rows) == len(plain) * 3 * 2
 
 
@@ -40,7 +41,7 @@ def test_every_algorithm_passes_on_a_machine() -> None:
         for algorithm in algorithms().values():
             if name == "hgx_h100" or not algorithm.build(2, 1.0).switches:
                 topology = find_topology(f"{name}:nodes=2,sharp=yes").build(16, algorithm.servers)
-                assert not one(algorithm, topology, 16).failed, (name, algorithm.name)
+                assert not one(algorithm, topology, 16).verdict.failed, (name, algorithm.name)
 
 
 @pytest.mark.parametrize("rules", [Rules(sharing="fair"), Rules(store_and_forward=True)])
@@ -48,20 +49,20 @@ def test_other_rules_of_time_claim_no_closed_form_and_beat_no_bound(rules: Rules
     for algorithm in algorithms().values():
         if not algorithm.build(2, 1.0).switches:
             row = one(algorithm, machine(6, algorithm.servers), 6, rules)
-            assert row.verdict == f"not claimed: {rules.apart}"
+            assert str(row.verdict) == f"not claimed: {rules.apart}"
             assert row.over_bound >= 1
 
 
 def test_a_fitted_algorithm_chooses_for_the_machine() -> None:
     case = Case(find("rings"), 8, find_topology("dgx1").build(8))
     assert len(case.chosen) == 6
-    assert judge(case, case.run(V)).verdict == "not claimed: 6 rings"
+    assert str(judge(case, case.run(V)).verdict) == "not claimed: 6 rings"
 
 
 def test_a_broken_assumption_is_reported_and_not_hidden() -> None:
     row = one(find("tree"), ring(8, bandwidth=1e9, latency=1e-6), 8)
-    assert row.verdict == "not claimed: routes differ"
-    assert not row.failed
+    assert row.verdict == Verdict(assumption="routes differ")
+    assert not row.verdict.failed
     assert row.time_s > row.formula_s > 0
 
 
@@ -81,8 +82,8 @@ def broken(build_seen: str) -> Algorithm:
 @pytest.mark.parametrize("check", ["time", "steps", "bytes", "peak memory", "redundant memory"])
 def test_each_formula_is_checked(check: str) -> None:
     row = one(broken(check), machine(4))
-    assert row.failed
-    assert check in row.verdict
+    assert row.verdict.failed
+    assert check in row.verdict.failures
 
 
 def test_a_schedule_that_computes_something_else_fails() -> None:
@@ -92,8 +93,8 @@ def test_a_schedule_that_computes_something_else_fails() -> None:
         return builder.build()
 
     row = one(replace(find("ring"), build=lazy), machine(4))
-    assert "wrong result" in row.verdict
-    assert "beats the bound" in row.verdict
+    assert "wrong result" in str(row.verdict)
+    assert "beats the bound" in row.verdict.failures
 
 
 def test_servers_get_devices_of_their_own() -> None:

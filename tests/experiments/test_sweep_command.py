@@ -14,6 +14,7 @@ import pytest
 from experiments import workload
 from experiments.commands import sweep as command
 from experiments.sweep import Row, sweep
+from experiments.verdict import Verdict
 from simulator.collectives import find
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -125,7 +126,7 @@ def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) ->
 def test_a_failed_check_counts_more_than_a_point_that_fails(
     simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Row, "failed", True)
+    monkeypatch.setattr(Verdict, "failed", True)
     done = simctl("sweep", *HGX, "--p", "32,33")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 2
