@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.output import align
-from experiments.verdict import Verdict
+from experiments.simulations.verdict import Verdict
 
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",

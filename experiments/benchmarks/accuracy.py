@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments import output
 from experiments.measurements import read
-from experiments.sweep import Rules
-from experiments.validation import validate
+from experiments.simulations.sweep import Rules
+from experiments.simulations.validation import validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
 from topologies.shapes import star

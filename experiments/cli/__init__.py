@@ -112,7 +112,7 @@ def sweep(
     a check fails. It is 2 if a point cannot be simulated; all others are still printed.
     """
     from experiments.commands import sweep as command
-    from experiments.commands.machine import machine_of
+    from experiments.simulations.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
     machine, found = machine_of(
@@ -155,7 +155,7 @@ def run(
     The report has the critical path, the busiest links, and what each parameter is worth.
     """
     from experiments.commands import run as command
-    from experiments.commands.machine import machine_of
+    from experiments.simulations.machine import machine_of
 
     links = (bandwidth, latency, gap, reduction)
     machine, found = machine_of(
@@ -259,7 +259,7 @@ def train(
     communication, and what would help.
     """
     from experiments.commands import train as command
-    from experiments.commands.machine import Machine
+    from experiments.simulations.machine import Machine
 
     machine = Machine(
         topology, bandwidth, latency, gap, reduction, placement, sharing.value, store_and_forward

@@ -157,7 +157,7 @@ def validate(
     With --fit, the errors at the sizes that the fit has not seen are printed separately.
     """
     from experiments.commands import validate as command
-    from experiments.commands.machine import Machine
+    from experiments.simulations.machine import Machine
 
     if (
         len(files) > 1
@@ -259,7 +259,7 @@ def calibrate(
     the errors on points that it has not seen.
     """
     from experiments.commands import calibrate as command
-    from experiments.commands.machine import Machine
+    from experiments.simulations.machine import Machine
 
     machine = Machine(topology) if topology else None
     chosen = command.Choice(
@@ -306,7 +306,7 @@ def diagnose(
     is abnormal.
     """
     from experiments.commands import diagnose as command
-    from experiments.commands.machine import Machine
+    from experiments.simulations.machine import Machine
 
     if topology is None and (bandwidth or latency or gap):
         raise InputError(

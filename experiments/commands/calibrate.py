@@ -25,10 +25,10 @@ from experiments.calibration.observations import Points, Series
 from experiments.calibration.outliers import Outlier, outliers
 from experiments.calibration.table import as_nodes
 from experiments.calibration.transfer import linked, port
-from experiments.commands.machine import Machine
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.profile_document import Calibrated, Error, Estimated
+from experiments.simulations.machine import Machine
 from simulator.profile import Ineffective
 from topologies.errors import InputError
 from topologies.topology import Topology

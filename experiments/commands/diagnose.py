@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from experiments import output
-from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
@@ -18,6 +17,7 @@ from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.measurement import COLLECTIVE, NO_FOOTER
 from experiments.profiles import find as find_profile
+from experiments.simulations.machine import Machine
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 

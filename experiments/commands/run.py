@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from experiments import output
-from experiments.commands.machine import Machine, ignored
 from experiments.commands.sweep import FIGURES, parse_ranks
-from experiments.sweep import Case, Row, judge
+from experiments.simulations.machine import Machine, ignored
+from experiments.simulations.sweep import Case, Row, judge
 from experiments.terms import claimed, footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth

@@ -7,11 +7,12 @@ from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 
-from experiments import output, workload
-from experiments.commands.machine import Machine, ignored
+from experiments import output
 from experiments.commands.sweep_table import columns
+from experiments.simulations import workload
+from experiments.simulations.machine import Machine, ignored
+from experiments.simulations.sweep import Missing, Row, sweep
 from experiments.streaming import Csv, Say, Table
-from experiments.sweep import Missing, Row, sweep
 from experiments.terms import claimed, footnote
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile

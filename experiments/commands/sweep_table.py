@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.simulations.sweep import Row
 from experiments.streaming import Column
-from experiments.sweep import Row
 from simulator.collectives import Algorithm
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 

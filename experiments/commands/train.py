@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 
 from experiments import output
-from experiments.commands.machine import Machine
 from experiments.models import catalogue
 from experiments.models.accelerators import ACCELERATORS, DEVICES
+from experiments.simulations.machine import Machine
 from experiments.training import conditions, strategies
 from experiments.training.job import Job, Run
 from experiments.training.report import report, text

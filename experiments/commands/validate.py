@@ -10,10 +10,10 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import Interval
-from experiments.commands.machine import LINKS, Machine
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.measurements import Curve, Measurements, read
-from experiments.validation import Validation, validate
+from experiments.simulations.machine import LINKS, Machine
+from experiments.simulations.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
 from topologies.units import (

@@ -18,11 +18,11 @@ from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, errors, predict_all
 from experiments.commands.calibrate import chosen_curves, error_table, machine_for
-from experiments.commands.machine import Machine
 from experiments.commands.sweep import FIGURES
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
 from experiments.profiles.profile_document import Calibrated, Error
+from experiments.simulations.machine import Machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary, parse_number

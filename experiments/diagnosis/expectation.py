@@ -12,7 +12,7 @@ from experiments.calibration.libraries import library
 from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
-from experiments.sweep import DEFAULT, Case, Machine, Rules
+from experiments.simulations.sweep import DEFAULT, Case, Machine, Rules
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
 from simulator.profile import Profile, Run

@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from experiments.names import rank_name
 from experiments.pictures.timelines.tracks import partition
-from experiments.sweep import Row
+from experiments.simulations.sweep import Row
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats, Ints
@@ -26,7 +26,7 @@ from topologies.units import format_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from experiments.validation import Point, Validation
+    from experiments.simulations.validation import Point, Validation
 
 LEGEND = 10
 SPANS = 200_000

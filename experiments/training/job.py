@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from experiments.commands.machine import Machine
-from experiments.sweep import DEFAULT, Rules
+from experiments.simulations.machine import Machine
+from experiments.simulations.sweep import DEFAULT, Rules
 from simulator.analysis.critical_path import Segment, critical_path, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits

@@ -14,9 +14,9 @@ import pytest
 from experiments.calibration.calibrate import Calibration
 from experiments.calibration.calibrate import calibrate as fit
 from experiments.commands import calibrate, validate_profile
-from experiments.commands.machine import machine_of
 from experiments.commands.sweep import run as sweep
 from experiments.profiles import find, names, parse, read
+from experiments.simulations.machine import machine_of
 from topologies.errors import InputError
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]

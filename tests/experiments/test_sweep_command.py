@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import workload
 from experiments.commands import sweep as command
-from experiments.sweep import Row, sweep
-from experiments.verdict import Verdict
+from experiments.simulations import workload
+from experiments.simulations.sweep import Row, sweep
+from experiments.simulations.verdict import Verdict
 from simulator.collectives import find
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -55,8 +55,8 @@ def _topology(path: Path) -> None:
 
 
 def _model(path: Path) -> None:
-    from experiments.commands.machine import Machine
     from experiments.models.files import read
+    from experiments.simulations.machine import Machine
     from experiments.training.job import Job
     from experiments.training.strategies import find
 
@@ -66,9 +66,9 @@ def _model(path: Path) -> None:
 
 
 def _profile(path: Path) -> None:
-    from experiments.commands.machine import Machine
     from experiments.profiles import read
-    from experiments.sweep import sweep
+    from experiments.simulations.machine import Machine
+    from experiments.simulations.sweep import sweep
     from simulator.collectives import find
 
     profile = read(path).simulated()

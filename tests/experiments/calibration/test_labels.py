@@ -14,10 +14,10 @@ from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import predict
 from experiments.calibration.table import as_nodes
-from experiments.commands.machine import ignored
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
+from experiments.simulations.machine import ignored
 from simulator.collectives import find
 from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError

@@ -200,9 +200,9 @@ def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
     ranks: int, count: int, per_node: int
 ) -> None:
     from experiments.calibration.observations import series
-    from experiments.commands.machine import Machine
     from experiments.measurements import Curve
     from experiments.measurements import Point as Measured
+    from experiments.simulations.machine import Machine
 
     points = tuple(Measured(int(size), 1e-3) for size in SIZES)
     one = series(

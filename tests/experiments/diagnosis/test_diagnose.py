@@ -14,9 +14,9 @@ import pytest
 
 import nccl_logs
 from experiments.commands import diagnose as command
-from experiments.commands.machine import Machine
 from experiments.measurements import Curve, read, write_runs
 from experiments.measurements.measurement import NO_FOOTER
+from experiments.simulations.machine import Machine
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.commands.machine import Machine
 from experiments.diagnosis.expectation import Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
+from experiments.simulations.machine import Machine
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0, 2.0**28, 8)

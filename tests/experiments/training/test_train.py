@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from experiments.commands.machine import Machine
 from experiments.commands.train import Request, run
+from experiments.simulations.machine import Machine
 from topologies.errors import InputError
 
 MODEL = """\

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.measurements import Curve, Point, read
-from experiments.sweep import Rules
-from experiments.validation import Validation, validate
+from experiments.simulations.sweep import Rules
+from experiments.simulations.validation import Validation, validate
 from simulator.collectives import find
 from topologies.errors import InputError
 from topologies.shapes import star

@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments import workload
-from experiments.sweep import Case
+from experiments.simulations import workload
+from experiments.simulations.sweep import Case
 from refusals import refusal
 from simulator.collectives import algorithms, find
 from topologies.catalogue import find as find_machine

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
-from experiments.sweep import Case, Rules
+from experiments.simulations.sweep import Case, Rules
 from simulator.collectives import Algorithm
 from topologies.errors import InputError
 from topologies.topology import Topology

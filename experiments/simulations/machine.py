@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from experiments.sweep import Rules
+from experiments.simulations.sweep import Rules
 from simulator.collectives import Algorithm
 from simulator.engines import Engine
 from simulator.profile import Profile

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.sweep import DEFAULT, Case, Row, Rules, judge, sweep
-from experiments.verdict import Verdict
+from experiments.simulations.sweep import DEFAULT, Case, Row, Rules, judge, sweep
+from experiments.simulations.verdict import Verdict
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
-from experiments import workload
 from experiments.output import Record
-from experiments.verdict import Verdict
+from experiments.simulations import workload
+from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm

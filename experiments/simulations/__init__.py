@@ -1,0 +1,1 @@
+"""Simulated points: a case, a sweep of many, and a curve compared with measured times."""
