@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.benchmarks import calibration_page
+
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
     "sweep",
@@ -42,7 +44,8 @@ NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 Printed = Callable[..., str]
 BLOCK = re.compile(
-    r"(```console\n\$ (?P<command>[^\n]*)\n```\n.*?```text\n)(?P<shown>(?:(?!```).)*?)(\n```)",
+    r"(```console\n\$ (?P<command>[^\n]*)\n```\n(?:(?!```).)*?```text\n)"
+    r"(?P<shown>(?:(?!```).)*?)(\n```)",
     re.DOTALL,
 )
 
@@ -195,3 +198,26 @@ def test_the_index_lists_every_page() -> None:
     listed = {(ROOT / "docs" / link).resolve() for link in links if not link.startswith("http")}
     pages = {ROOT / page for page in PAGES if page.startswith("docs/")} - {ROOT / "docs/README.md"}
     assert pages <= listed
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in (ROOT / page).read_text()]
+)
+def test_examples_in_python_run(page: str) -> None:
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        exec(compile(block, page, "exec"), {})
+
+
+def test_the_calibration_results_are_what_the_csv_files_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    written = calibration_page.page()
+    if os.environ.get("SIMCTL_UPDATE_DOCS"):
+        calibration_page.PAGE.write_text(written)
+    assert calibration_page.PAGE.read_text() == written
+
+
+def test_no_page_calls_runs_by_a_number() -> None:
+    for page in set(PAGES + NOTEBOOKS) - {"CHANGELOG.md"}:
+        assert not re.search(r"\bF\d\dp?\b", (ROOT / page).read_text()), page

@@ -1,11 +1,13 @@
-"""`python -m experiments.benchmarks [engine|machines|steps|commands|crossover]`: tables of medians
-within one run.
+"""`python -m experiments.benchmarks [NAME...]`: tables of medians within a run.
 
-`python -m experiments.benchmarks accuracy FOLDER` validates every curve of a folder of
-measurements, `python -m experiments.benchmarks training FOLDER` holds predictions of training
-against those in it, `python -m experiments.benchmarks calibration FOLDER [FAMILY...]` fits families
-and predicts what was left out, `python -m experiments.benchmarks gloo [FILE.csv]` those of gloo's
-operations against a sweep of a lab's.
+| arguments | what they do |
+|---|---|
+| engine, machines, steps, commands, crossover | time parts of simctl |
+| accuracy FOLDER | validate every curve of a folder of measurements |
+| training FOLDER | compare predictions of training with measurements |
+| calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
+| calibration-page | write the page of the committed results of calibration |
+| gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
 """
 
 from __future__ import annotations
@@ -246,11 +248,15 @@ if __name__ == "__main__":
         output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
         sys.exit()
     if sys.argv[1:2] == ["calibration"] and len(sys.argv) >= 3:
-        output.say(
-            import_module("experiments.benchmarks.calibration").table(
-                Path(sys.argv[2]), sys.argv[3:]
-            )
-        )
+        folder, *families = sys.argv[2:]
+        out = Path(families.pop()) if families[-2:-1] == ["--out"] else None
+        families = [family for family in families if family != "--out"]
+        module = import_module("experiments.benchmarks.calibration")
+        output.say(module.table(Path(folder), families, out))
+        sys.exit()
+    if sys.argv[1:] == ["calibration-page"]:
+        module = import_module("experiments.benchmarks.calibration_page")
+        output.write(module.PAGE, module.page())
         sys.exit()
     if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
         module = import_module("experiments.benchmarks.gloo")

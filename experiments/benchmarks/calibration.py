@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
+from experiments.benchmarks import calibration_page
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrate import (
     LINKED,
@@ -29,7 +30,6 @@ from experiments.calibration.observations import Points
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
-from experiments.profiles.profile_document import Error
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
@@ -37,6 +37,8 @@ APART = ("F99",)
 """Families whose curves are each of a machine of its own."""
 WORST = 3
 COLUMNS = ("sizes", "ranks", "plateau")
+JUDGED = ("model", "discrepancy", "line", "nccl")
+"""What is judged: the model, with its discrepancy, one α and one β a curve, NCCL's own model."""
 _GPU = re.compile(r"\b[ABHV]\d{2,3}\b")
 
 
@@ -47,16 +49,71 @@ class Group(NamedTuple):
     library: Library
     curves: tuple[Curve, ...]
 
+    @property
+    def title(self) -> str:
+        """The name, with the words that the index has for the family instead of its number."""
+        number, _, rest = self.name.partition(" ")
+        _, _, words = self.curves[0].family.partition(" ")
+        return f"{words if number in self.curves[0].family else number}: {rest}"
 
-def table(folder: Path, families: Sequence[str] = ()) -> str:
+
+class Judged(NamedTuple):
+    """A fitted group, its errors on points that were left out, and how long the fit took."""
+
+    group: Group
+    points: Points
+    calibration: Calibration
+    seconds: float
+
+    def errors(self) -> dict[str, tuple[float | None, ...]]:
+        """By what was left out: the errors of `JUDGED`."""
+        errors = {one.protocol: error(one) for one in self.calibration.held_out}
+        return {
+            name: (one.model, one.discrepancy, one.baseline, _own(self.group, self.points, name))
+            for name, one in errors.items()
+            if name in COLUMNS
+        }
+
+
+class TwoPoints(NamedTuple):
+    """Mean errors on all other points of a collective of which two points were fitted."""
+
+    group: Group
+    collective: str
+    points: int
+    with_links: float
+    without_links: float
+
+
+def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -> str:
     """A row a group: seconds of the fit, mean errors on unseen sizes and ranks, the median on
     plateaus, each of the model, of the model with its discrepancy, of one α and one β a curve, and
     of NCCL's own model, of which nothing is fitted but the bandwidth of links, to the largest size
-    that is kept. Then the worst points."""
-    judged = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
-    rows = [["curves of", "curves", "points", "fit", *judged]]
+    that is kept. Then the worst points. `out` is a folder for the csv files of the results page."""
+    columns = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
+    rows = [["curves of", "curves", "points", "fit", *columns]]
     worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
-    everything, progress = list(groups(folder, families)), output.Progress("groups")
+    few = [["from links and two points", "points", "with the links", "without"]]
+    everything = list(groups(folder, families))
+    judged, pairs = list(_judged(everything)), list(_few(folder, everything))
+    for one in judged:
+        counts = (str(len(one.points.curves)), str(len(one.points)), format_seconds(one.seconds))
+        errors = one.errors()
+        rows.append([one.group.name, *counts, *(_cell(errors.get(name)) for name in COLUMNS)])
+        worst += _worst(one.group.name, one.calibration)
+    for pair in pairs:
+        shares = (f"{pair.with_links:.1%}", f"{pair.without_links:.1%}")
+        few.append([f"{pair.group.name} {pair.collective}", str(pair.points), *shares])
+    if out is not None:
+        calibration_page.write(
+            out, [_record(one) for one in judged], [_pair_record(one) for one in pairs]
+        )
+    return "\n\n".join(output.align(part) for part in (rows, worst, few) if len(part) > 1)
+
+
+def _judged(everything: Sequence[Group]) -> Iterator[Judged]:
+    """Each group that can be fitted, fitted. A note says which cannot, and why."""
+    progress = output.Progress("groups")
     for done, group in enumerate(everything):
         progress(done, len(everything))
         try:
@@ -67,20 +124,33 @@ def table(folder: Path, families: Sequence[str] = ()) -> str:
         for line in skipped:
             output.note(f"{group.name}: {line}")
         begin = perf_counter()
-        found = calibrate(measured, group.library)
-        seconds = perf_counter() - begin
-        errors = {one.protocol: error(one) for one in found.held_out}
-        head = [group.name, str(len(measured.curves)), str(len(measured)), format_seconds(seconds)]
-        rows.append(
-            [*head, *(_cell(errors.get(name), _own(group, measured, name)) for name in COLUMNS)]
-        )
-        worst += _worst(group.name, found)
+        calibration = calibrate(measured, group.library)
+        yield Judged(group, measured, calibration, perf_counter() - begin)
     progress(len(everything), len(everything))
-    few = [
-        ["from links and two points", "points", "with the links", "without"],
-        *_few(folder, everything),
-    ]
-    return "\n\n".join(output.align(part) for part in (rows, worst, few) if len(part) > 1)
+
+
+def _record(one: Judged) -> output.Record:
+    errors = one.errors()
+    record: dict[str, output.Value] = {
+        "group": one.group.title,
+        "curves": len(one.points.curves),
+        "points": len(one.points),
+        "fit_s": one.seconds,
+    }
+    for name in COLUMNS:
+        values = errors.get(name, [None] * len(JUDGED))
+        record |= {f"{name}_{what}": value for what, value in zip(JUDGED, values, strict=True)}
+    return record
+
+
+def _pair_record(one: TwoPoints) -> output.Record:
+    return {
+        "group": one.group.title,
+        "collective": one.collective,
+        "points": one.points,
+        "with_links": one.with_links,
+        "without_links": one.without_links,
+    }
 
 
 def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
@@ -116,13 +186,10 @@ def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
             yield Group(f"{called} {part}".strip(), library, tuple(alike))
 
 
-def _cell(one: Error | None, own: float | None) -> str:
-    if one is None:
+def _cell(errors: Sequence[float | None] | None) -> str:
+    if errors is None:
         return "-"
-    return "  ".join(
-        "-" if value is None else f"{value:.1%}"
-        for value in (one.model, one.discrepancy, one.baseline, own)
-    )
+    return "  ".join("-" if value is None else f"{value:.1%}" for value in errors)
 
 
 def _own(group: Group, measured: Points, protocol: str) -> float | None:
@@ -135,9 +202,8 @@ def _own(group: Group, measured: Points, protocol: str) -> float | None:
     return None if np.isnan(found).all() else float(middle(found))
 
 
-def _few(folder: Path, everything: Iterable[Group]) -> Iterator[list[str]]:
-    """Errors on all other points of a collective of two that were fitted, on machines whose links a
-    family measured."""
+def _few(folder: Path, everything: Iterable[Group]) -> Iterator[TwoPoints]:
+    """Errors from links and two points, on machines whose links a family measured."""
     curves = read_all([folder]).curves
     for group in everything:
         links = _links(group, curves)
@@ -151,11 +217,7 @@ def _few(folder: Path, everything: Iterable[Group]) -> Iterator[list[str]]:
             for library in (linked(group.library, port(links)), group.library):
                 seconds = transfer(measured, library, keep)
                 errors.append(float(np.abs(seconds / measured.seconds - 1)[~keep].mean()))
-            yield [
-                f"{group.name} {collective}",
-                str(np.count_nonzero(~keep)),
-                *(f"{error:.1%}" for error in errors),
-            ]
+            yield TwoPoints(group, collective, int(np.count_nonzero(~keep)), *errors)
 
 
 def _links(group: Group, curves: Iterable[Curve]) -> list[Curve]:

@@ -77,8 +77,9 @@ def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_
         (tmp_path / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
         with (tmp_path / "index.csv").open("a") as index:
             index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
-    ((name, points, *errors),) = calibration._few(tmp_path, list(groups(tmp_path, ["X01"])))
-    assert (name, points) == ("X01 NCCL all_reduce", "16")
-    assert all(0 < float(error.rstrip("%")) < 100 for error in errors)
+    (pair,) = calibration._few(tmp_path, list(groups(tmp_path, ["X01"])))
+    assert (pair.group.name, pair.collective, pair.points) == ("X01 NCCL", "all_reduce", 16)
+    assert 0 < pair.with_links < 1
+    assert 0 < pair.without_links < 1
     (links,) = calibration._links(next(groups(tmp_path, ["X01"])), read_all([tmp_path]).curves)
     assert links.machine == "GPU buffers H100"
