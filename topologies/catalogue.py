@@ -4,96 +4,133 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from math import prod
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from topologies.clusters import cluster, joined
 from topologies.errors import InputError
 from topologies.machines import MACHINES
-from topologies.placement import placed
+from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_number, parse_seconds, parse_whole, parse_yes
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
-"""β and α of a shape's links where nobody says."""
-
-
-@dataclass(frozen=True)
-class Figures:
-    """β (bytes/s), α, g (s) and γ (s/B) where they are given; links of machines have their own."""
-
-    bandwidth: float | None = None
-    latency: float | None = None
-    gap: float | None = None
-    reduction: float | None = None
+"""β and α of a shape's links, if the user does not say."""
+Kind = Literal["shape", "machine", "file"]
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A machine yet to be built for a number of ranks. `kind` is "shape", "machine" or "file",
-    which is at `path`."""
+    """A machine that can be built for any number of ranks: the value of `--topology`."""
 
     text: str
+    """How the user writes it, like "hgx_h100:nodes=2"."""
     name: str
-    kind: str
-    make: Callable[..., Topology]
+    """The name of a shape or machine, or of a file."""
+    kind: Kind
+    make: Callable[..., Topology] = field(compare=False)
+    """The function that builds it from its options; that of a shape takes the ranks first."""
     options: Mapping[str, object]
+    """The values of the options, by name."""
     path: Path | None = None
+    """Where the file is."""
+    reduction: float | None = None
+    """γ of every rank in seconds a byte. None: that of the devices."""
+    placement: Placement = "node"
+    """Which rank runs on which device."""
 
-    def build(
+    def with_options(self, **options: object) -> Blueprint:
+        """The same machine with other options, like `nodes=2`."""
+        return replace(self, options={**self.options, **options})
+
+    def with_links(
         self,
-        ranks: int,
-        servers: int = 0,
-        figures: Figures = Figures(),
-        placement: str = "node",
-        server_kind: str | None = None,
-    ) -> Topology:
-        """The topology with `ranks` workers, placed as :func:`topologies.placement.placed` says,
-        and servers behind them: on devices of `server_kind`, "gpu" or "cpu"; by default on further
-        GPUs where there are some, else on CPUs. The servers of a shape are devices like the
-        others."""
-        if self.kind == "shape":
-            given = {name: value for name, value in vars(figures).items() if value is not None}
-            twice = given.keys() & self.options.keys()
-            if twice:
-                raise InputError(
-                    f"{min(twice)} is given twice: as an option of {self.name}, and as "
-                    f"--{min(twice)}"
-                )
-            links = {"bandwidth": BANDWIDTH, "latency": LATENCY} | given | dict(self.options)
-            return placed(self.make(ranks + servers, **links), placement, ranks)
-        if figures.bandwidth is not None or figures.latency is not None or figures.gap is not None:
+        bandwidth: float | None = None,
+        latency: float | None = None,
+        gap: float | None = None,
+    ) -> Blueprint:
+        """The same shape with other links: β in bytes a second, α and g in seconds. None changes
+        nothing.
+
+        >>> find("ring").with_links(latency=2e-6).options
+        {'latency': 2e-06}
+
+        Raises InputError for a machine or a file, whose links are known.
+        """
+        figures = {"bandwidth": bandwidth, "latency": latency, "gap": gap}
+        known = {name: value for name, value in figures.items() if value is not None}
+        if known and self.kind != "shape":
             raise InputError(
                 f"{self.name} has links of its own: leave out --bandwidth, --latency and --gap"
             )
+        return self.with_options(**known) if known else self
+
+    def for_job(self, ranks: int, nodes: int) -> Blueprint:
+        """The machine for a job of `ranks` ranks on `nodes` nodes, as many ranks on each: it has
+        so many nodes, and the ranks take the first GPUs of each.
+
+        Options and placements that the user wrote stay as they are.
+        """
+        if (self.kind, self.name) == ("shape", "nodes") and nodes > 0:
+            return self.with_options(per_node=-(-ranks // nodes))
+        if self.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
+            return self
+        per_node, whole = ranks // nodes, self.whole()
+        size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
+        if per_node >= size:
+            return self
+        places = tuple(node * size + place for node in range(nodes) for place in range(per_node))
+        machine = replace(self, placement=places)
+        return machine if "nodes" in self.options else machine.with_options(nodes=nodes)
+
+    def build(self, ranks: int, servers: int = 0, server_kind: str | None = None) -> Topology:
+        """The topology with `ranks` workers and the servers behind them.
+
+        Servers run on devices of `server_kind`, "gpu" or "cpu"; by default on further GPUs where
+        the machine has them, else on CPUs. The servers of a shape are devices like the others.
+        """
+        if self.kind == "shape":
+            return placed(self._shape(ranks + servers), self.placement, ranks)
         machine = self._sized(ranks)
         if machine.ranks < ranks:
             raise InputError(
                 f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes"
             )
-        machine = _with_servers(placed(machine, placement, ranks), ranks, servers, server_kind)
-        return machine if figures.reduction is None else _merging(machine, figures.reduction)
+        machine = _with_servers(placed(machine, self.placement, ranks), ranks, servers, server_kind)
+        return machine if self.reduction is None else _merging(machine, self.reduction)
 
     def whole(self) -> Topology:
-        """The machine as it is, with all its ranks; a shape with as many as its `dims` say, else
-        8."""
+        """The machine with all its ranks; a shape with as many as its `dims` say, else 8."""
         if self.kind != "shape":
             return self.make(**self.options)
         dims = self.options.get("dims")
-        ranks = prod(dims) if isinstance(dims, tuple) else 8
-        return self.make(
-            ranks, **({"bandwidth": BANDWIDTH, "latency": LATENCY} | dict(self.options))
-        )
+        return self._shape(prod(dims) if isinstance(dims, tuple) else 8)
+
+    @cached_property
+    def size(self) -> int | None:
+        """The number of ranks, where the user fixes it: by a file, nodes=4 or dims=4x4x4."""
+        fixed = self.kind == "file" or self.options.keys() & {"nodes", "dims"}
+        return self.whole().ranks if fixed else None
+
+    @property
+    def has_default_links(self) -> bool:
+        """Whether it is a shape and the user does not say how fast its links are."""
+        return self.kind == "shape" and not self.options.keys() & {"bandwidth", "latency"}
+
+    def _shape(self, ranks: int) -> Topology:
+        figures = {"bandwidth": BANDWIDTH, "latency": LATENCY, "reduction": self.reduction or 0.0}
+        return self.make(ranks, **figures | dict(self.options))
 
     def _sized(self, ranks: int) -> Topology:
-        """As many nodes as are asked for, or as the ranks need."""
+        """As many nodes as the options say, or as the ranks need."""
         if "nodes" in self.options:
             return self.make(**self.options)
         node = self.make(**self.options, nodes=1)
@@ -138,7 +175,7 @@ def _from_file(path: Path) -> Callable[..., Topology]:
 
 
 def _blueprint(
-    text: str, name: str, kind: str, make: Callable[..., Topology], options: str
+    text: str, name: str, kind: Kind, make: Callable[..., Topology], options: str
 ) -> Blueprint:
     taken = {
         option: parameter.default

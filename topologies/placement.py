@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +12,36 @@ import numpy.typing as npt
 from topologies.errors import InputError
 from topologies.topology import Ints, Topology
 
-ORDERS = ("node", "round-robin")
+Order = Literal["node", "round-robin"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+Placement = Order | tuple[int, ...]
+"""An order of ranks, or the places of the first ranks."""
 Places = npt.NDArray[np.intp]
 
 
-def placed(topology: Topology, order: str, ranks: int | None = None) -> Topology:
+def parse_placement(text: str) -> Placement:
+    """A placement from text.
+
+    >>> parse_placement("0,8,1,9")
+    (0, 8, 1, 9)
+
+    Raises InputError for other text.
+    """
+    if text in ORDERS:
+        return ORDERS[ORDERS.index(text)]
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
+        raise InputError(
+            f"{text[:80]!r} is no placement: write {', '.join(ORDERS)} or a list like 0,8,1,9"
+        )
+    return tuple(int(part) for part in text.split(","))
+
+
+def placed(topology: Topology, order: Placement, ranks: int | None = None) -> Topology:
     """The topology with its ranks in another order.
 
     "node" fills one node after the other, "round-robin" deals the ranks out to the nodes in turn,
-    as Slurm's block and cyclic distributions do; "0,8,1,9" lists the places that the first `ranks`
-    ranks get, counted by node.
+    as Slurm's block and cyclic distributions do; (0, 8, 1, 9) are the places of the first `ranks`
+    ranks, counted by node.
 
     >>> from topologies.clusters import cluster
     >>> machine = placed(cluster("dgx1", nodes=2), "round-robin")
@@ -46,15 +67,11 @@ def _dealt(node: Ints, by_node: Places) -> Places:
     return np.lexsort((node, number))
 
 
-def _listed(text: str, count: int, most: int) -> Places:
-    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
+def _listed(order: tuple[int, ...], count: int, most: int) -> Places:
+    right = all(0 <= place < most for place in order)
+    if not right or len(order) != count or len(set(order)) != count:
         raise InputError(
-            f"{text[:80]!r} is no placement: write {', '.join(ORDERS)} or a list like 0,8,1,9"
+            f"placement {','.join(map(str, order))[:80]!r}: name {count} different places, 0 to "
+            f"{most - 1}, for {count} ranks"
         )
-    places = np.array([int(part) for part in text.split(",")], dtype=np.intp)
-    if len(places) != count or len(set(places.tolist())) != count or places.max() >= most:
-        raise InputError(
-            f"placement {text[:80]!r}: name {count} different places, 0 to {most - 1}, for "
-            f"{count} ranks"
-        )
-    return places
+    return np.array(order, dtype=np.intp)

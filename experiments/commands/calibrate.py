@@ -30,6 +30,7 @@ from experiments.profiles import ENDINGS, write
 from experiments.profiles.profile_document import Calibrated, Error, Estimated
 from experiments.simulations.machine import Machine
 from simulator.profile import Ineffective
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_seconds
@@ -63,7 +64,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         )
     machines.check(curves)
     chosen = library(choice.library) if choice.library else library_of(curves)
-    built = machine_for(machine.topology if machine else "nodes")
+    built = machine_for(machine.blueprint if machine else None)
     if links:
         chosen = _linked(chosen, choice)
     measured, skipped = points(
@@ -133,7 +134,7 @@ def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> li
 
 def _linked(chosen: Library, choice: Choice) -> Library:
     """The library on links that were measured."""
-    if choice.machine and choice.machine.topology.partition(":")[0] != "nodes":
+    if choice.machine and choice.machine.blueprint.name != "nodes":
         raise InputError(
             f"--links are of nodes with a port each: leave out --topology {choice.machine.topology}"
         )
@@ -145,16 +146,16 @@ def _linked(chosen: Library, choice: Choice) -> Library:
     return linked(chosen, bandwidth)
 
 
-def machine_for(topology: str) -> Callable[[int, int], Topology]:
-    """From numbers of ranks and of ranks a node to what `--topology` names, with as many nodes as
-    took part."""
-    if topology.partition(":")[0] == "nodes":
+def machine_for(machine: Blueprint | None) -> Callable[[int, int], Topology]:
+    """From numbers of ranks and of ranks a node to the machine, with as many nodes as took part. By
+    default it is nodes with a port each."""
+    if machine is None or machine.name == "nodes":
         return as_nodes
-    return partial(_built, Machine(topology))
+    return partial(_built, machine)
 
 
-def _built(machine: Machine, ranks: int, per_node: int) -> Topology:
-    return machine.laid_out(ranks, -(-ranks // per_node))(ranks)
+def _built(machine: Blueprint, ranks: int, per_node: int) -> Topology:
+    return machine.for_job(ranks, -(-ranks // per_node)).build(ranks)
 
 
 def _uneven(measured: Points) -> Iterator[str]:

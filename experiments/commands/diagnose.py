@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,10 @@ from experiments.measurements import Curve, Failure, Measurements, doubts, read_
 from experiments.measurements.measurement import COLLECTIVE, NO_FOOTER
 from experiments.profiles import find as find_profile
 from experiments.simulations.machine import Machine
+from topologies.catalogue import Blueprint
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
+from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 _FIGURES = (
@@ -87,13 +90,14 @@ def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterat
 
 def _expectation(machine: Machine | None, profile: str | None) -> Expectation | None:
     if profile is None:
-        return simulated(partial(_laid_out, machine)) if machine else None
-    found = find_profile(profile)
-    return profiled(found, partial(_laid_out, machine or Machine(found.machine)))
+        return simulated(partial(_of_curve, machine.blueprint)) if machine else None
+    known = find_profile(profile)
+    blueprint = machine.blueprint if machine else find_machine(known.machine)
+    return profiled(known, partial(_of_curve, blueprint))
 
 
-def _laid_out(machine: Machine, curve: Curve) -> Machine:
-    return machine.laid_out(curve.ranks or 0, curve.nodes or 0)
+def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
+    return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
 
 
 def _one(text: str) -> int:

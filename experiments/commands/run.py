@@ -52,7 +52,11 @@ def run(
     output.check_writable(timeline, FIGURES)
     progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
     case = Case(
-        algorithm, ranks[0], machine(ranks[0], algorithm.servers), machine.rules(engine), profile
+        algorithm,
+        ranks[0],
+        machine.blueprint.build(ranks[0], algorithm.servers),
+        machine.rules(engine),
+        profile,
     )
     progress(1, 3)
     found = case.run(nbytes)

@@ -16,6 +16,7 @@ from experiments.streaming import Csv, Say, Table
 from experiments.terms import claimed, footnote
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_sizes
 
@@ -41,9 +42,8 @@ def run(
     """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
     be simulated."""
     algorithms, rules = parse_algorithms(algo), machine.rules(engine)
-    p = _usual_ranks(machine, algorithms) if p is None else p
+    p = _usual_ranks(machine.blueprint, algorithms) if p is None else p
     ranks, sizes = parse_ranks(p), parse_sizes(size)
-    machine.check()
     _check_paths(out, plot)
     work = workload.work(algorithms, ranks, len(sizes) * (len(profile.protocols) if profile else 1))
     _announce(sum(work), output.counted(len(work) * len(sizes), "point"), p)
@@ -53,7 +53,14 @@ def run(
     missing: list[Missing] = []
     rows: list[Row] = []
     for row in sweep(
-        algorithms, ranks, sizes, machine, rules, _timed(progress, work), missing.append, profile
+        algorithms,
+        ranks,
+        sizes,
+        machine.blueprint.build,
+        rules,
+        _timed(progress, work),
+        missing.append,
+        profile,
     ):
         rows.append(row)
         show(row)
@@ -95,16 +102,12 @@ def _shown(how: str, table: Table[Row], records: Csv) -> Callable[[Row], None]:
     return table if how == "table" else lambda row: records(row.record())
 
 
-def _usual_ranks(machine: Machine, algorithms: Sequence[Algorithm]) -> str:
+def _usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm]) -> str:
     """All ranks of a machine of known size, where the servers of a shape are devices like the
     others."""
     if machine.size is None:
         return USUAL_RANKS
-    servers = (
-        min(algorithm.servers for algorithm in algorithms)
-        if machine.blueprint.kind == "shape"
-        else 0
-    )
+    servers = min(algorithm.servers for algorithm in algorithms) if machine.kind == "shape" else 0
     return str(machine.size - servers)
 
 

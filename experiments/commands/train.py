@@ -16,6 +16,7 @@ from experiments.training.job import Job, Run
 from experiments.training.report import report, text
 from experiments.training.table import COLUMNS, cells
 from simulator.training import Strategy
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts
 
@@ -58,7 +59,7 @@ class Request:
             catalogue.find(self.model_text),
             name,
             strategy,
-            self.machine,
+            self.machine.blueprint,
             self.machine.rules(self.engine),
             self._steps(strategy),
             conditions.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
@@ -69,7 +70,7 @@ class Request:
         """Numbers of workers: by default as many as the model has ranks; else all GPUs of the
         machine, 8 of a shape."""
         if self.p is None:
-            return [job.model.ranks or _all_of(self.machine, job)]
+            return [job.model.ranks or _all_of(self.machine.blueprint, job)]
         if not 1 <= min(self.counts) <= max(self.counts) <= MOST_WORKERS:
             raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
         return self.counts
@@ -146,13 +147,11 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _all_of(machine: Machine, job: Job) -> int:
-    if machine.blueprint.kind == "shape":
-        return machine.blueprint.whole().ranks - (
-            job.strategy.servers(1) if "dims" in machine.blueprint.options else 0
-        )
+def _all_of(machine: Blueprint, job: Job) -> int:
+    if machine.kind == "shape":
+        return machine.whole().ranks - (job.strategy.servers(1) if "dims" in machine.options else 0)
     apart = job.strategy.servers(1) if job.strategy.server_kind == "gpu" else 0
-    return max(1, machine.blueprint.whole().ranks - apart)
+    return max(1, machine.whole().ranks - apart)
 
 
 def run(

@@ -16,6 +16,7 @@ from experiments.simulations.machine import LINKS, Machine
 from experiments.simulations.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError
+from topologies.topology import Topology
 from topologies.units import (
     format_bandwidth,
     format_bytes,
@@ -44,6 +45,10 @@ def run(
             f"shape, or no --fit"
         )
     rules = machine.rules(engine)
+
+    def links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
+        return machine.blueprint.with_links(bandwidth, latency).build(ranks, servers)
+
     chosen, ranks = find(algo) if algo else None, _one(parse_ranks(p)) if p else None
     measurements = read(log)
     results = []
@@ -57,9 +62,7 @@ def run(
         if count is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
         results.append(
-            validate(
-                curve, algorithm, count, machine.build, fit=fit, in_place=in_place, rules=rules
-            )
+            validate(curve, algorithm, count, links, fit=fit, in_place=in_place, rules=rules)
         )
     if not results:
         raise InputError(
@@ -69,7 +72,7 @@ def run(
         _draw(results, plot)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
-    if not fit and machine.is_unnamed:
+    if not fit and machine.blueprint.has_default_links:
         usual = f"{machine.topology}, links of {LINKS['bandwidth']} and {LINKS['latency']}"
         output.note(
             f"predicted for default links ({usual}), not yours: give --bandwidth and --latency, "

@@ -22,7 +22,7 @@ from experiments.commands.sweep import FIGURES
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
 from experiments.profiles.profile_document import Calibrated, Error
-from experiments.simulations.machine import Machine
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary, parse_number
@@ -109,7 +109,9 @@ def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, 
             f"{output.counted(len(measured), 'point')}: too few to fit without some of them"
         )
         return {}
-    found = calibrate(measured, kind, machine_for(profile.machine), output.Progress("steps"))
+    found = calibrate(
+        measured, kind, machine_for(find_machine(profile.machine)), output.Progress("steps")
+    )
     return {one.protocol: error(one) for one in found.held_out}
 
 
@@ -140,12 +142,15 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
 def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated, kind = profile.simulated(), library(profile.library)
-    machine, progress = Machine(profile.machine), output.Progress("algorithms and numbers of ranks")
+    machine, progress = (
+        find_machine(profile.machine),
+        output.Progress("algorithms and numbers of ranks"),
+    )
 
-    def laid_out(job: Job) -> Topology:
-        return machine.laid_out(job.ranks, job.nodes)(job.ranks)
+    def build(job: Job) -> Topology:
+        return machine.for_job(job.ranks, job.nodes).build(job.ranks)
 
-    rows = predict_all(simulated, kind, measured.curves, laid_out, progress)
+    rows = predict_all(simulated, kind, measured.curves, build, progress)
     return list(zip(measured.curves, rows, strict=True))
 
 

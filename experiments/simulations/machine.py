@@ -8,15 +8,13 @@ from functools import cached_property
 from itertools import product
 from typing import cast
 
-import numpy as np
-
 from experiments.simulations.sweep import Rules
 from simulator.collectives import Algorithm
 from simulator.engines import Engine
 from simulator.profile import Profile
-from topologies.catalogue import Blueprint, Figures, find
+from topologies.catalogue import Blueprint, find
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.placement import parse_placement
 from topologies.units import parse_bandwidth, parse_seconds
 
 LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
@@ -27,7 +25,7 @@ USUAL = "ring"
 
 @dataclass(frozen=True)
 class Machine:
-    """The options as text; calling it with numbers of ranks and of servers builds the machine.
+    """The options as the user writes them; `blueprint` and `rules` are their values.
 
     `bandwidth`, `latency` and `gap` are of a shape's links: where they are None, 50 GB/s, 1 us and
     0 us.
@@ -42,66 +40,26 @@ class Machine:
     sharing: str = "fifo"
     store_and_forward: bool = False
 
-    def __call__(self, ranks: int, servers: int = 0) -> Topology:
-        """The machine. Raises InputError for a name or a quantity that is none."""
-        return self.build(ranks, servers)
-
-    def build(
-        self,
-        ranks: int,
-        servers: int = 0,
-        latency: float | None = None,
-        bandwidth: float | None = None,
-        server_kind: str | None = None,
-    ) -> Topology:
-        """The machine with other α (seconds) or β (bytes/s) than the options say."""
-        figures = self.figures
-        if bandwidth is not None:
-            figures = replace(figures, bandwidth=bandwidth)
-        if latency is not None:
-            figures = replace(figures, latency=latency)
-        return self.blueprint.build(ranks, servers, figures, self.placement, server_kind)
-
-    @property
-    def figures(self) -> Figures:
-        """What the options say of links and ranks. Raises InputError for text that is no
-        quantity."""
-        return Figures(
-            bandwidth=_quantity(parse_bandwidth, self.bandwidth),
-            latency=_quantity(parse_seconds, self.latency),
-            gap=_quantity(parse_seconds, self.gap),
-            reduction=None if self.reduction is None else 1 / parse_bandwidth(self.reduction),
-        )
-
-    def check(self) -> None:
-        """Raise InputError for a topology or a quantity that is none."""
-        _ = self.blueprint, self.figures
-
     @cached_property
-    def size(self) -> int | None:
-        """The number of ranks, where the topology says how many it has: a file, nodes=4 or
-        dims=4x4x4."""
-        sized = self.blueprint.kind == "file" or self.blueprint.options.keys() & {"nodes", "dims"}
-        return self.blueprint.whole().ranks if sized else None
-
-    def laid_out(self, ranks: int, nodes: int) -> Machine:
-        """The machine with as many nodes as took part, and their first GPUs, unless the options say
-        otherwise."""
-        if self.blueprint.name == "nodes" and nodes > 0:
-            return replace(self, topology=f"nodes:per_node={-(-ranks // nodes)}")
-        if self.blueprint.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
-            return self
-        here, whole = ranks // nodes, self.blueprint.whole()
-        size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
-        if here >= size:
-            return self
-        places = ",".join(
-            str(node * size + place) for node in range(nodes) for place in range(here)
+    def blueprint(self) -> Blueprint:
+        """The machine. Raises InputError for a name or a quantity that is none."""
+        blueprint = find(self.topology)
+        for name in ("bandwidth", "latency", "gap"):
+            if getattr(self, name) is not None and name in blueprint.options:
+                raise InputError(
+                    f"{name} is given twice: as an option of {blueprint.name}, and as --{name}"
+                )
+        reduction = _quantity(parse_bandwidth, self.reduction)
+        linked = blueprint.with_links(
+            _quantity(parse_bandwidth, self.bandwidth),
+            _quantity(parse_seconds, self.latency),
+            _quantity(parse_seconds, self.gap),
         )
-        if "nodes" in self.blueprint.options:
-            return replace(self, placement=places)
-        text = f"{self.topology}{',' if self.blueprint.options else ':'}nodes={nodes}"
-        return replace(self, topology=text, placement=places)
+        return replace(
+            linked,
+            reduction=None if reduction is None else 1 / reduction,
+            placement=parse_placement(self.placement),
+        )
 
     @property
     def parameters(self) -> dict[str, str | bool | None]:
@@ -111,20 +69,6 @@ class Machine:
             name: value if value is not None else usual.get(name)
             for name, value in asdict(self).items()
         }
-
-    @property
-    def is_unnamed(self) -> bool:
-        """Whether it is a shape of which nobody said how fast its links are."""
-        return self.blueprint.kind == "shape" and not (
-            self.bandwidth
-            or self.latency
-            or self.blueprint.options.keys() & {"bandwidth", "latency"}
-        )
-
-    @cached_property
-    def blueprint(self) -> Blueprint:
-        """What `--topology` names."""
-        return find(self.topology)
 
     def rules(self, engine: str) -> Rules:
         """How `simulate` is asked to simulate."""

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from experiments.simulations.machine import Machine
 from experiments.simulations.sweep import DEFAULT, Rules
 from simulator.analysis.critical_path import Segment, critical_path, worth
 from simulator.analysis.memory import Memory
@@ -23,6 +22,7 @@ from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting
 from simulator.training.run import train
+from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
 from topologies.topology import Topology
 
@@ -34,7 +34,7 @@ class Job:
     model: Model
     name: str
     strategy: Strategy
-    machine: Machine
+    machine: Blueprint
     rules: Rules = DEFAULT
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
@@ -44,7 +44,7 @@ class Job:
         """The machine with devices for `ranks` workers and the servers that they need."""
         servers = self.strategy.servers(ranks)
         machine = self.machine if ranks > 1 else replace(self.machine, placement="node")
-        fewest = 2 - servers if machine.blueprint.kind == "shape" else 1
+        fewest = 2 - servers if machine.kind == "shape" else 1
         topology = machine.build(max(ranks, fewest), servers, server_kind=self.strategy.server_kind)
         for link, factor in self.slow_links.items():
             topology = slowed(topology, link, factor)
@@ -147,9 +147,7 @@ class Run:
         """What ran where, in words."""
         job, model = self.job, self.job.model
         what = f"{model.name}, batch {model.batch} on {model.device}, {job.name}"
-        return (
-            f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.topology}"
-        )
+        return f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.text}"
 
     @cached_property
     def wrong(self) -> str:

@@ -56,23 +56,23 @@ def _topology(path: Path) -> None:
 
 def _model(path: Path) -> None:
     from experiments.models.files import read
-    from experiments.simulations.machine import Machine
     from experiments.training.job import Job
     from experiments.training.strategies import find
+    from topologies.catalogue import find as find_machine
 
     model = read(path)
     if len(model.layers) <= SMALL:
-        Job(model, "ddp", find("ddp"), Machine("star")).run(2)
+        Job(model, "ddp", find("ddp"), find_machine("star")).run(2)
 
 
 def _profile(path: Path) -> None:
     from experiments.profiles import read
-    from experiments.simulations.machine import Machine
     from experiments.simulations.sweep import sweep
     from simulator.collectives import find
+    from topologies.catalogue import find as find_machine
 
     profile = read(path).simulated()
-    list(sweep([find("ring")], [4], [1e6], Machine(profile.machine), profile=profile))
+    list(sweep([find("ring")], [4], [1e6], find_machine(profile.machine).build, profile=profile))
 
 
 def _noise(path: Path) -> None:

@@ -13,7 +13,6 @@ from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from topologies.catalogue import Figures
 from topologies.catalogue import find as machine
 
 FREE = 1e30
@@ -35,8 +34,8 @@ def planned(
     model: Model = MODEL,
     **how: object,
 ) -> Plan:
-    topology = machine("star").build(
-        max(ranks, 2), strategy.servers(ranks), Figures(bandwidth, latency)
+    topology = (
+        machine("star").with_links(bandwidth, latency).build(max(ranks, 2), strategy.servers(ranks))
     )
     if ranks == 1:
         topology = replace(topology, placement=topology.placement[[0, -1]])

@@ -1,12 +1,15 @@
 """NAME:key=value,... and files: what is understood, what is built, and what is said of the rest."""
 
+from dataclasses import replace
+
 import pytest
 
 from catalogue_entries import SHAPE_KEYS
 from refusals import refusal
-from topologies.catalogue import BANDWIDTH, LATENCY, Figures, find
+from topologies.catalogue import BANDWIDTH, LATENCY, find
 from topologies.clusters import cluster
 from topologies.machines import MACHINES
+from topologies.placement import Placement
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 
@@ -92,15 +95,15 @@ def test_a_shape_has_as_many_ranks_as_are_asked_for(shape: str, ranks: int) -> N
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_figures_are_those_of_all_links(shape: str) -> None:
-    figures = Figures(bandwidth=3e9, latency=4e-6, gap=5e-6, reduction=6e-12)
-    topology = find(shape).build(8, figures=figures)
+    machine = find(shape).with_links(bandwidth=3e9, latency=4e-6, gap=5e-6)
+    topology = replace(machine, reduction=6e-12).build(8)
     wanted = SHAPES[shape](8, bandwidth=3e9, latency=4e-6, gap=5e-6, reduction=6e-12)
     for column in ("medium_bandwidth", "latency", "medium_gap", "reduction"):
         assert getattr(topology, column).tolist() == getattr(wanted, column).tolist()
 
 
 def test_figures_may_be_zero() -> None:
-    topology = find("star").build(4, figures=Figures(latency=0.0, gap=0.0, reduction=0.0))
+    topology = replace(find("star").with_links(latency=0.0, gap=0.0), reduction=0.0).build(4)
     assert not topology.latency.any()
     assert set(topology.bandwidth.tolist()) == {BANDWIDTH}
 
@@ -108,23 +111,15 @@ def test_figures_may_be_zero() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_options_are_figures_too(shape: str) -> None:
     topology = find(f"{shape}:bandwidth=3GB/s,latency=4us,gap=5us").build(8)
-    wanted = find(shape).build(8, figures=Figures(bandwidth=3e9, latency=4e-6, gap=5e-6))
+    wanted = find(shape).with_links(bandwidth=3e9, latency=4e-6, gap=5e-6).build(8)
     for column in ("medium_bandwidth", "latency", "medium_gap"):
         assert getattr(topology, column).tolist() == getattr(wanted, column).tolist()
-
-
-@pytest.mark.parametrize("option", ["bandwidth=3GB/s", "latency=4us", "gap=5us"])
-def test_a_figure_is_not_given_twice(option: str) -> None:
-    figures = Figures(bandwidth=1e9, latency=1e-6, gap=1e-6)
-    assert option.partition("=")[0] in refusal(
-        lambda: find(f"star:{option}").build(4, figures=figures)
-    )
 
 
 def test_servers_of_a_shape_are_further_ranks() -> None:
     topology = find("star").build(8, 2)
     assert names(topology) == [f"gpu{rank}" for rank in range(10)]
-    assert names(find("ring").build(4, 1, placement="3,2,1,0")) == [
+    assert names(replace(find("ring"), placement=(3, 2, 1, 0)).build(4, 1)) == [
         "gpu3",
         "gpu2",
         "gpu1",
@@ -181,23 +176,21 @@ def test_options_reach_the_machine() -> None:
     assert topology.paths == "hash"
 
 
-@pytest.mark.parametrize(
-    "figures", [Figures(bandwidth=1e9), Figures(latency=0.0), Figures(gap=0.0)]
-)
-def test_a_machine_has_links_of_its_own(figures: Figures) -> None:
-    message = refusal(lambda: find("dgx1").build(8, figures=figures))
+@pytest.mark.parametrize("figures", [{"bandwidth": 1e9}, {"latency": 0.0}, {"gap": 0.0}])
+def test_a_machine_has_links_of_its_own(figures: dict[str, float]) -> None:
+    message = refusal(lambda: find("dgx1").with_links(**figures))
     assert message == "dgx1 has links of its own: leave out --bandwidth, --latency and --gap"
 
 
 def test_gpus_merge_as_fast_as_is_said() -> None:
-    topology = find("dgx1").build(12, figures=Figures(reduction=1e-12))
+    topology = replace(find("dgx1"), reduction=1e-12).build(12)
     assert set(topology.reduction[topology.placement].tolist()) == {1e-12}
     assert not topology.reduction[~topology.device_kinds.are("gpu")].any()
 
 
 def test_a_server_on_a_cpu_merges_as_fast_as_is_said() -> None:
     """Or it would reduce in no time what eight workers send: a shape's server has the γ of all."""
-    topology = find("dgx1").build(8, 1, Figures(reduction=1e-12))
+    topology = replace(find("dgx1"), reduction=1e-12).build(8, 1)
     assert topology.reduction[topology.placement].tolist() == [1e-12] * 9
 
 
@@ -219,7 +212,7 @@ def test_servers_take_free_gpus_and_then_cpus(ranks: int, servers: int, wanted: 
 def test_servers_of_several_nodes() -> None:
     assert names(find("dgx1").build(9, 1))[-2:] == ["node1.gpu0", "node1.gpu1"]
     assert names(find("dgx1").build(16, 3))[-3:] == ["node0.cpu0", "node0.cpu1", "node1.cpu0"]
-    spread = names(find("dgx1:nodes=2").build(3, 1, placement="round-robin"))
+    spread = names(replace(find("dgx1:nodes=2"), placement="round-robin").build(3, 1))
     assert spread == ["node0.gpu0", "node1.gpu0", "node0.gpu1", "node1.gpu1"]
 
 
@@ -233,21 +226,49 @@ def test_too_many_servers_are_refused() -> None:
     [
         ("node", ["node0.gpu0", "node0.gpu1", "node0.gpu2"]),
         ("round-robin", ["node0.gpu0", "node1.gpu0", "node0.gpu1"]),
-        ("8,0,15", ["node1.gpu0", "node0.gpu0", "node1.gpu7"]),
+        ((8, 0, 15), ["node1.gpu0", "node0.gpu0", "node1.gpu7"]),
     ],
 )
-def test_ranks_are_placed(placement: str, wanted: list[str]) -> None:
-    assert names(find("dgx1:nodes=2").build(3, placement=placement)) == wanted
+def test_ranks_are_placed(placement: Placement, wanted: list[str]) -> None:
+    assert names(replace(find("dgx1:nodes=2"), placement=placement).build(3)) == wanted
 
 
 def test_a_placement_lists_workers_only() -> None:
-    message = refusal(lambda: find("dgx1").build(3, 1, placement="0,1,2,3"))
+    message = refusal(lambda: replace(find("dgx1"), placement=(0, 1, 2, 3)).build(3, 1))
     assert message == "placement '0,1,2,3': name 3 different places, 0 to 7, for 3 ranks"
-    assert names(find("dgx1").build(3, 1, placement="7,6,5")) == ["gpu7", "gpu6", "gpu5", "gpu0"]
+    assert names(replace(find("dgx1"), placement=(7, 6, 5)).build(3, 1)) == [
+        "gpu7",
+        "gpu6",
+        "gpu5",
+        "gpu0",
+    ]
 
 
 def test_a_hundred_million_ranks_are_too_many() -> None:
     assert "nodes is 125000000: dgx1 comes 1 to" in refusal(lambda: find("dgx1").build(10**9))
+
+
+def test_a_job_on_fewer_gpus_a_node_has_the_first_of_each() -> None:
+    for text in ("dgx1", "dgx1:nics=2"):
+        topology = find(text).for_job(4, 2).build(4)
+        assert names(topology) == ["node0.gpu0", "node0.gpu1", "node1.gpu0", "node1.gpu1"]
+        assert topology.device_kinds.are("nic").sum() == (8 if text == "dgx1" else 4)
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(4, 1), (16, 2), (4, 0), (5, 2)])
+def test_a_job_that_fills_its_nodes_or_not_evenly_has_the_machine_itself(
+    ranks: int, nodes: int
+) -> None:
+    assert find("dgx1").for_job(ranks, nodes) == find("dgx1")
+
+
+def test_a_job_leaves_what_the_user_says() -> None:
+    many = find("dgx1:nodes=3").for_job(4, 2)
+    assert (many.options, many.placement) == ({"nodes": 3}, (0, 1, 8, 9))
+    dealt = replace(find("dgx1"), placement="round-robin")
+    assert dealt.for_job(4, 2) == dealt
+    assert find("nodes:gap=1us").for_job(7, 2).options == {"gap": 1e-6, "per_node": 4}
+    assert find("ring").for_job(4, 2) == find("ring")
 
 
 # All of it.

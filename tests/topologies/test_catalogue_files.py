@@ -6,7 +6,7 @@ import pytest
 
 from catalogue_entries import NETWORK_KEYS
 from refusals import message_of, refusal
-from topologies.catalogue import Blueprint, Figures, find
+from topologies.catalogue import Blueprint, find
 from topologies.clusters import cluster, joined
 from topologies.readers.graph_files import to_yaml
 from topologies.shapes import grid, leaf_spine, star
@@ -72,9 +72,7 @@ def test_a_file_has_the_ranks_that_it_has(tmp_path: Path) -> None:
     message = refusal(lambda: find(str(path)).build(5))
     assert message == f"{path} has 4 GPUs, not 5: take fewer ranks or more nodes"
     assert names(find(f"{path}:nodes=2").build(5))[-1] == "node1.gpu0"
-    assert "box.yaml has links of its own" in refusal(
-        lambda: find(str(path)).build(4, figures=Figures(gap=0.0))
-    )
+    assert "box.yaml has links of its own" in refusal(lambda: find(str(path)).with_links(gap=0.0))
 
 
 def test_a_file_without_nics_is_one_node(tmp_path: Path) -> None:

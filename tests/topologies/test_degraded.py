@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from topologies.catalogue import Figures, find
+from topologies.catalogue import find
 from topologies.degraded import slowed
 from topologies.errors import InputError
 
-STAR = find("star").build(4, 0, Figures(bandwidth=8.0))
+STAR = find("star").with_links(bandwidth=8.0).build(4)
 
 
 def changed(what: str) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
-from topologies.placement import placed
+from topologies.placement import ORDERS, Order, parse_placement, placed
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
 
@@ -51,14 +51,14 @@ def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> No
     nodes = data.draw(NODES)
     by_node = sorted(range(len(nodes)), key=lambda device: (nodes[device], device))
     places = data.draw(st.permutations(range(len(nodes))))[: data.draw(st.integers(1, len(nodes)))]
-    found = placed(machine(nodes), ",".join(map(str, places)), len(places)).placement.tolist()
+    found = placed(machine(nodes), tuple(places), len(places)).placement.tolist()
     rest = [device for place, device in enumerate(by_node) if place not in places]
     assert found == [by_node[place] for place in places] + rest
 
 
-@given(NODES, st.sampled_from(("node", "round-robin")))
+@given(NODES, st.sampled_from(ORDERS))
 def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(
-    nodes: list[int], order: str
+    nodes: list[int], order: Order
 ) -> None:
     before = machine(nodes)
     after = placed(before, order)
@@ -74,7 +74,8 @@ def test_two_nodes_of_eight() -> None:
     assert nodes_of(placed(pair, "node")) == [0] * 8 + [1] * 8
     assert nodes_of(placed(pair, "round-robin")) == [0, 1] * 8
     assert (
-        placed(pair, "0,8,1,9", 4).placement[:4].tolist() == pair.placement[[0, 8, 1, 9]].tolist()
+        placed(pair, (0, 8, 1, 9), 4).placement[:4].tolist()
+        == pair.placement[[0, 8, 1, 9]].tolist()
     )
     back = placed(placed(pair, "round-robin"), "node")
     assert back.placement.tolist() == pair.placement.tolist()
@@ -90,8 +91,8 @@ def test_ranks_that_share_a_device_are_places_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("order", ["node", "round-robin"])
-def test_a_shape_has_one_node_for_all(shape: str, order: str) -> None:
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_shape_has_one_node_for_all(shape: str, order: Order) -> None:
     topology = SHAPES[shape](8, bandwidth=1e9)
     assert placed(topology, order).placement.tolist() == topology.placement.tolist()
 
@@ -99,7 +100,7 @@ def test_a_shape_has_one_node_for_all(shape: str, order: str) -> None:
 def test_routes_are_found_anew() -> None:
     topology = star(4, bandwidth=1e9)
     before = topology.route(0, 1)
-    after = placed(topology, "3,2,1,0")
+    after = placed(topology, (3, 2, 1, 0))
     assert after.route(3, 2) == before
     assert after.route(0, 1) == topology.route(3, 2)
     assert topology.route(0, 1) == before
@@ -126,7 +127,7 @@ def test_routes_are_found_anew() -> None:
 )
 def test_what_is_no_placement_is_refused(order: str) -> None:
     with pytest.raises(InputError) as refused:
-        placed(star(4, bandwidth=1e9), order)
+        parse_placement(order)
     assert (
         str(refused.value)
         == f"{order!r} is no placement: write node, round-robin or a list like 0,8,1,9"
@@ -138,7 +139,7 @@ def test_what_is_no_placement_is_refused(order: str) -> None:
 )
 def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
     with pytest.raises(InputError) as refused:
-        placed(star(4, bandwidth=1e9), order)
+        placed(star(4, bandwidth=1e9), parse_placement(order))
     assert (
         str(refused.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
     )
@@ -146,13 +147,13 @@ def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
 
 def test_a_list_for_some_ranks_names_so_many() -> None:
     topology = star(4, bandwidth=1e9)
-    assert placed(topology, "3,1", 2).placement.tolist() == [3, 1, 0, 2]
+    assert placed(topology, (3, 1), 2).placement.tolist() == [3, 1, 0, 2]
     with pytest.raises(InputError, match="name 3 different places, 0 to 3, for 3 ranks"):
-        placed(topology, "3,1", 3)
+        placed(topology, (3, 1), 3)
 
 
 def test_a_long_list_is_shortened_in_the_message() -> None:
     for text in ("0," * 5000, "0," * 5000 + "0"):
         with pytest.raises(InputError) as refused:
-            placed(star(4, bandwidth=1e9), text)
+            placed(star(4, bandwidth=1e9), parse_placement(text))
         assert len(str(refused.value)) < 200

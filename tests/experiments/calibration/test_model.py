@@ -202,7 +202,6 @@ def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
     from experiments.calibration.observations import series
     from experiments.measurements import Curve
     from experiments.measurements import Point as Measured
-    from experiments.simulations.machine import Machine
 
     points = tuple(Measured(int(size), 1e-3) for size in SIZES)
     one = series(
@@ -213,7 +212,7 @@ def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
     model.explore(model.start)
     profile = model.profile(model.start, "x", "nodes:per_node=4")
     rows = predict(
-        profile, NCCL, one, Machine(profile.machine).laid_out(one.ranks, one.nodes)(one.ranks)
+        profile, NCCL, one, machine(profile.machine).for_job(one.ranks, one.nodes).build(one.ranks)
     )
     assert [row.seconds for row in rows] == pytest.approx(
         model.predict(model.start)[: len(rows)], rel=1e-6
@@ -321,7 +320,7 @@ def test_any_machine_is_the_same_to_fit_and_profile(
     library: Library, topology: str, curves: list[tuple[str, int, int]]
 ) -> None:
     """Long exchanges over links of another kind; switches that reduce are no ranks of a node."""
-    build = machine_for(topology)
+    build = machine_for(machine(topology))
     model = Model(
         Points([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]),
         library,

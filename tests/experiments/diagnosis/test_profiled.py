@@ -6,7 +6,8 @@ import pytest
 from experiments.diagnosis.expectation import Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
-from experiments.simulations.machine import Machine
+from experiments.simulations.sweep import Machine
+from topologies.catalogue import find as find_machine
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0, 2.0**28, 8)
@@ -16,7 +17,7 @@ def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int)
     profile = find(name)
 
     def machine(curve: Curve) -> Machine:
-        return Machine(profile.machine).laid_out(curve.ranks or 0, curve.nodes or 0)
+        return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
 
     points = tuple(Point(int(size), 1.0) for size in SIZES)
     return profiled(profile, machine)(

@@ -27,7 +27,6 @@ from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.run import train
-from topologies.catalogue import Figures
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -44,7 +43,7 @@ FAST = 1e18
 
 
 def network(ranks: int, shape: str = "star", bandwidth: float = BETA) -> Topology:
-    return machine(shape).build(max(ranks, 2), 0, Figures(bandwidth=bandwidth, latency=0.0))
+    return machine(shape).with_links(bandwidth=bandwidth, latency=0.0).build(max(ranks, 2))
 
 
 def planned(

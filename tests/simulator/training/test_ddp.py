@@ -18,7 +18,7 @@ from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.run import train
-from topologies.catalogue import Figures, find
+from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -36,7 +36,9 @@ GRADIENTS = 4 * 4096.0
 
 
 def star(ranks: int, bandwidth: float = 1024.0, latency: float = 0.0, servers: int = 0) -> Topology:
-    return find("star").build(max(ranks, 2), servers, Figures(bandwidth=bandwidth, latency=latency))
+    return (
+        find("star").with_links(bandwidth=bandwidth, latency=latency).build(max(ranks, 2), servers)
+    )
 
 
 def planned(

@@ -13,7 +13,7 @@ from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
-from topologies.catalogue import Figures, find
+from topologies.catalogue import find
 
 MODEL = Model(
     "m",
@@ -25,7 +25,7 @@ REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
 
 
 def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
-    topology = find("star").build(max(2, ranks), 0, Figures(bandwidth=bandwidth, latency=0.0))
+    topology = find("star").with_links(bandwidth=bandwidth, latency=0.0).build(max(2, ranks))
     plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
         MODEL, Setting(topology, ranks)
     )
@@ -72,7 +72,7 @@ def test_the_memory_of_each_rank_is_followed_over_time() -> None:
 
 
 def test_a_restart_lets_go_of_the_activations() -> None:
-    topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
+    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2)
     failing = Conditions(failure=Failure(0, 0, restart=1.0))
     plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
         MODEL, Setting(topology, 2, 1, failing)
@@ -82,7 +82,7 @@ def test_a_restart_lets_go_of_the_activations() -> None:
 
 def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
     """As torch.nn.parallel.DistributedDataParallel does by default; the copies are redundant."""
-    topology = find("star").build(4, 0, Figures(bandwidth=1e18, latency=0.0))
+    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(4)
     assert not DDP().gradient_as_bucket_view
     found = []
     for view in (False, True):
@@ -95,7 +95,7 @@ def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
 
 
 def test_compressed_gradients_may_be_held_twice_as_well() -> None:
-    topology = find("star").build(2, 0, Figures(bandwidth=1e18, latency=0.0))
+    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2)
     plan = DDP(algo="tree", bucket=1e9, compress=True).plan(MODEL, Setting(topology, 2))
     assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (
         REPLICA + 2.5 * GRADIENTS
@@ -110,7 +110,7 @@ def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> No
         memory_bandwidth=1e9,
     )
     strategy = ASGD(server=server)
-    topology = find("star").build(2, strategy.servers(2), Figures(bandwidth=1e18, latency=0.0))
+    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2, strategy.servers(2))
     held = strategy.plan(model, Setting(topology, 2)).held
     assert held is not None
     state = {

@@ -14,7 +14,6 @@ from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from topologies.catalogue import Figures
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 
@@ -32,8 +31,8 @@ BANDWIDTH, LATENCY = 1024.0, 2.0**-10
 
 
 def planned(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> Plan:
-    topology = machine("star").build(
-        max(ranks, 2), strategy.servers(ranks), Figures(BANDWIDTH, LATENCY)
+    topology = (
+        machine("star").with_links(BANDWIDTH, LATENCY).build(max(ranks, 2), strategy.servers(ranks))
     )
     return strategy.plan(MODEL, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
 
@@ -95,7 +94,7 @@ def test_local_steps_average_out_noise() -> None:
     }
     for every, seconds in expected.items():
         schedule = planned(LocalSGD(every=every), 8, 20, sigma=0.5).schedule
-        timeline = simulate(schedule, machine("star").build(8, 0, Figures(1e30, 0.0)))
+        timeline = simulate(schedule, machine("star").with_links(1e30, 0.0).build(8))
         assert timeline.makespan == pytest.approx(seconds, rel=1e-12)
     assert expected[10] < 0.8 * expected[1]
 

@@ -9,7 +9,7 @@ from simulator.training.measures import measure, union
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
 from simulator.training.run import train
-from topologies.catalogue import Figures, find
+from topologies.catalogue import find
 from topologies.errors import InputError
 
 MODEL = Model(
@@ -18,7 +18,7 @@ MODEL = Model(
 
 
 def steps(slowdown: float, bandwidth: float = 1024.0) -> np.ndarray:
-    topology = find("star").build(2, 0, Figures(bandwidth=bandwidth, latency=0.0))
+    topology = find("star").with_links(bandwidth=bandwidth, latency=0.0).build(2)
     plan = DDP(bucket=0.0, slowdown=slowdown).plan(MODEL, Setting(topology, 2))
     return measure(plan, train(plan, simulate)).computing
 
@@ -36,7 +36,7 @@ def test_without_communication_nothing_is_slower() -> None:
 
 
 def test_the_lengths_are_those_of_the_timeline_that_they_make() -> None:
-    topology = find("star").build(4, 0, Figures(bandwidth=700.0, latency=1e-3))
+    topology = find("star").with_links(bandwidth=700.0, latency=1e-3).build(4)
     plan = DDP(bucket=0.0, slowdown=0.3).plan(MODEL, Setting(topology, 4, steps=2))
     timeline = train(plan, simulate)
     found = measure(plan, timeline)

@@ -18,7 +18,6 @@ from simulator.training.plan import Plan, Setting
 from simulator.training.size import MOST_OPERATIONS, Size, check_size, estimates
 from simulator.training.ssgd import SSGD
 from simulator.training.strategy import Strategy
-from topologies.catalogue import Figures
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 
@@ -37,7 +36,7 @@ def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) ->
         def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
             checked.append(size)
 
-    topology = machine("star").build(max(ranks, 2), strategy.servers(ranks), Figures(1e9, 0.0))
+    topology = machine("star").with_links(1e9, 0.0).build(max(ranks, 2), strategy.servers(ranks))
     return strategy.plan(model, Checked(topology, ranks, steps)), checked[-1]
 
 
@@ -87,7 +86,7 @@ def test_batches_that_are_not_scattered_are_not_counted(scatter: bool, inputs: f
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 13])
 def test_estimates_are_no_more_than_what_is_built(ranks: int) -> None:
-    star = machine("star").build(max(ranks, 2), 1, Figures(1e9, 0.0))
+    star = machine("star").with_links(1e9, 0.0).build(max(ranks, 2), 1)
     for name, algorithm in algorithms().items():
         if algorithm.collective in (ALL_REDUCE, ALL_GATHER) and algorithm.fit is None:
             built = len(algorithm.build(ranks, 1.0)) if ranks > 1 else 0
@@ -129,7 +128,7 @@ def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
 
 
 def test_the_steps_that_local_sgd_is_advised_fit() -> None:
-    topology = machine("star").build(1000, 0, Figures(1e9, 0.0))
+    topology = machine("star").with_links(1e9, 0.0).build(1000)
     strategy = LocalSGD(every=8, algo="gloo_ring")
     with pytest.raises(InputError, match=r"take \d+ steps") as refused:
         strategy.plan(MODEL, Setting(topology, 1000, 800))
@@ -140,7 +139,7 @@ def test_the_steps_that_local_sgd_is_advised_fit() -> None:
 
 def test_a_strategy_that_repeats_no_step_is_not_refused_for_repeating() -> None:
     conditions = Conditions(failure=Failure(rank=0, step=9, restart=1.0, timeout=1.0, checkpoint=2))
-    setting = Setting(machine("star").build(2, 0, Figures(1e9, 0.0)), 2, 10, conditions)
+    setting = Setting(machine("star").with_links(1e9, 0.0).build(2), 2, 10, conditions)
     setting.check_size(Size(MOST_OPERATIONS / 10), repeats=False)
     with pytest.raises(InputError, match=r"10 steps have .*: take 7 steps"):
         setting.check_size(Size(MOST_OPERATIONS / 10))

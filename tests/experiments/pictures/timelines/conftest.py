@@ -13,7 +13,7 @@ from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.run import train
-from topologies.catalogue import Figures, find
+from topologies.catalogue import find
 
 Run = Callable[..., tuple[Plan, Timeline]]
 
@@ -45,8 +45,10 @@ def run() -> Run:
         conditions: Conditions | None = None,
     ) -> tuple[Plan, Timeline]:
         chosen = strategy or DDP(bucket=1000.0)
-        topology = find(shape).build(
-            max(ranks, 2), chosen.servers(ranks), Figures(bandwidth=bandwidth, latency=1e-6)
+        topology = (
+            find(shape)
+            .with_links(bandwidth=bandwidth, latency=1e-6)
+            .build(max(ranks, 2), chosen.servers(ranks))
         )
         plan = chosen.plan(
             model(layers, name, channels),
