@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from experiments.measurements import read
+from experiments.measurements import Curve, read
 from experiments.simulations.sweep import Rules
 from experiments.simulations.validation import validate
 from simulator.collectives import Algorithm, algorithms, find
@@ -19,14 +19,9 @@ from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology
 
-FORCED = {
-    "recursive_doubling": "recursive_doubling",
-    "rabenseifner": "halving_doubling",
-    "tree": "tree",
-    "ring": "ring",
-}
-"""What a forced algorithm is called in the index, and here; all else is simulated as the first of
-its collective."""
+FORCED = ("recursive_doubling", "halving_doubling", "tree", "ring")
+"""Algorithms that are simulated where they were forced. Every other curve is simulated as the first
+algorithm of its collective."""
 
 
 class Accuracy(NamedTuple):
@@ -60,7 +55,7 @@ def accuracies(folder: Path) -> Iterator[Accuracy]:
     for done, case in enumerate(cases):
         progress(done, len(cases))
         curve = read(folder / "curves" / f"{case['case']}.csv").curves[0]
-        algorithm = _algorithm(curve.collective, case["algorithm"])
+        algorithm = _algorithm(curve)
         if algorithm is None or curve.ranks is None:
             output.note(f"{case['case']}: nothing to simulate {curve.collective} with")
             continue
@@ -78,10 +73,10 @@ def accuracies(folder: Path) -> Iterator[Accuracy]:
             )
 
 
-def _algorithm(collective: str, forced: str) -> Algorithm | None:
-    if collective == "all_reduce":
-        return find(next((name for word, name in FORCED.items() if word in forced.lower()), "ring"))
-    return next((a for a in algorithms().values() if a.collective.name == collective), None)
+def _algorithm(curve: Curve) -> Algorithm | None:
+    if curve.algorithm in FORCED:
+        return find(curve.algorithm)
+    return next((a for a in algorithms().values() if a.collective.name == curve.collective), None)
 
 
 def _links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:

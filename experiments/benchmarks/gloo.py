@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
+from experiments.spellings import GLOO_LAB
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import Sharing, simulate
@@ -37,15 +38,6 @@ MOST_RANKS = 64
 COLUMNS = ("collective", "ranks", "size_bytes", "time_us", "cv", "rate_bps", "delay_s")
 SLOWEST = 1e-3
 """Seconds of software a message at the most."""
-HAND_WRITTEN = {
-    "ring": "ring",
-    "naive_conc": "naive",
-    "ps": "parameter_server",
-    "tree": "tree",
-    "recdouble": "recursive_doubling",
-    "halvdouble": "halving_doubling",
-}
-"""All-reduces over isend and irecv by their names in sweeps: our algorithms."""
 
 
 class Row(NamedTuple):
@@ -112,7 +104,7 @@ def read(path: Path) -> list[Row]:
 
 def _row(line: dict[str, str]) -> Row:
     name, old = line["collective"], "median_s" in line
-    known = HAND_WRITTEN.get(name, "") if old else line.get("algorithm", "")
+    known = GLOO_LAB.get(name, "") if old else line.get("algorithm", "")
     row = Row(
         collective="all_reduce" if known else name,
         algorithm=known and find(known).name,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from simulator.collectives import algorithms
+from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, named
 from topologies.errors import InputError
 
 US, GBPS = 1e-6, 1e9
@@ -96,12 +96,8 @@ class Library:
 
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is not known."""
-        known = algorithms()
         words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
-        names = (name for word in words for name in (word, f"{word}_{collective}"))
-        return tuple(
-            name for name in names if name in known and known[name].collective.name == collective
-        )
+        return named(words, collective)
 
 
 def _step(node: float, network: float) -> dict[str, float]:
@@ -152,10 +148,10 @@ NCCL = Library(
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
-    {"tree": ("double_tree",)},
+    NCCL_RUNS,
     paced=True,
     pairs=("pairwise", "shift"),
-    unsure=("nvls", "nvlstree", "collnetdirect", "collnetchain", "pat"),
+    unsure=NCCL_NEEDS_HARDWARE,
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in
 proportion (src/graph/ tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a
@@ -178,12 +174,7 @@ MPI = Library(
         "reduce": ("tree_reduce",),
         "reduce_scatter": ("recursive_halving_reduce_scatter", "ring_reduce_scatter"),
     },
-    {
-        "allgather_reduce": ("halving_doubling",),
-        "neighbor": ("neighbor_exchange",),
-        "nonoverlapping": ("tree", "binary_tree"),
-        "segmented_ring": ("ring",),
-    },
+    MPI_RUNS,
     {"ring": "recursive_doubling"},
     memory=True,
     scratch={
@@ -204,8 +195,7 @@ memory share pages, and UCX's registration cache (src/ucs/memory/rcache.c) regis
 overlaps a known region together with it, anew: V p / 2 bytes in all. All-gathers show what `long`
 is: with the same bytes a rank, rings and exchanges of up to 2 MiB are as fast, while of 8 times as
 long ones those of two ranks with each other take nearly twice as long a byte, and those of rings do
-not. Nonoverlapping is a reduce and then a broadcast, each by the library's own choice.
-`allgather_reduce` is what one set of measurements calls Rabenseifner's algorithm."""
+not. Nonoverlapping is a reduce and then a broadcast, each by the library's own choice."""
 
 GLOO = Library(
     "gloo",

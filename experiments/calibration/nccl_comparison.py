@@ -16,19 +16,12 @@ from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
+from experiments.spellings import NCCL_MODEL
 from simulator.cost_models.nccl import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
 from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-WORDS = {
-    "double_tree": "tree",
-    "ring": "ring",
-    "ring_all_gather": "ring",
-    "ring_reduce_scatter": "ring",
-}
-WORDS |= {"chain_broadcast": "ring", "chain_reduce": "ring"}
-"""What NCCL calls algorithms."""
 GPUS = {"V100": "volta", "A100": "ampere", "H100": "hopper", "H200": "hopper", "B200": "blackwell"}
 SLOWEST, FASTEST, HALVINGS = 1e6, 1e13, 60
 
@@ -91,7 +84,9 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
     """Seconds by NCCL's own model, shape (sizes,), by the algorithm and protocol that were forced,
     else by its choice; nan for what it has no model of. `bandwidth` is that of all channels
     together, bytes/s."""
-    names = tuple(dict.fromkeys(WORDS[name] for name in curve.algorithms if name in WORDS))
+    names = tuple(
+        dict.fromkeys(NCCL_MODEL[name] for name in curve.algorithms if name in NCCL_MODEL)
+    )
     if not names or curve.collective not in COLLECTIVES:
         return np.full(len(curve.sizes), np.nan)
     protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS

@@ -13,6 +13,7 @@ from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.sweep import DEFAULT, Case, Machine, Rules
+from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
 from simulator.profile import Profile, Run
@@ -35,8 +36,6 @@ MPI: dict[str, tuple[str, ...]] = {
     "reduce_scatter": ("ring_reduce_scatter", "recursive_halving_reduce_scatter"),
 }
 """What MPI libraries run, where that is something else."""
-FORCED = {"ring": ("rings", "ring"), "tree": ("double_tree", "tree"), "nvls": ("nvls",)}
-"""What else goes by the name of an algorithm that was forced."""
 ELEMENT = 4
 """Bytes."""
 MANY = 256
@@ -172,13 +171,6 @@ def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator
 def _candidates(curve: Curve) -> list[Algorithm]:
     """What may have run: the algorithm that was forced, by its name here; else those of the
     collective."""
-    known = algorithms()
-    forced = FORCED.get(curve.algorithm, (curve.algorithm,))
-    names = [f"{name}{suffix}" for name in forced for suffix in ("", f"_{curve.collective}")]
-    chosen = [
-        known[name]
-        for name in names
-        if name in known and known[name].collective.name == curve.collective
-    ]
+    forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.collective)
     usual = CANDIDATES | MPI if uses_mpi(curve) else CANDIDATES
-    return chosen or [known[name] for name in usual[curve.collective]]
+    return [algorithms()[name] for name in forced or usual[curve.collective]]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from experiments.measurements.labels import canonical_algorithm, canonical_protocol
 from experiments.measurements.measurement import COLLECTIVES, KINDS, Point, canonical
+from experiments.spellings import canonical_algorithm, canonical_protocol
 
 SHORTEST, LONGEST = 1e-3, 6.1e11
 """Microseconds that a measured time has."""

@@ -97,7 +97,7 @@ class Curve:
     the table's header; or what a CSV's column `source` says. `notes` say what a reader of the
     numbers should know.
 
-    `algorithm` is simctl's name where the word is known (see `labels.canonical_algorithm`), else
+    `algorithm` is simctl's name where the word is known (see `spellings.canonical_algorithm`), else
     the library's own word, empty where the library chose; so is `protocol` ("LL", "LL128",
     "Simple", "eager", "rendezvous"). `library` is the library and its version, `backend` what
     torch.distributed calls it, `device` the GPU's model or the kind of memory, `dtype` the element

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.benchmarks.gloo import (
-    HAND_WRITTEN,
     PAYLOAD,
     RULES,
     WITHOUT,
@@ -32,6 +31,7 @@ from experiments.benchmarks.gloo import (
     read,
     table,
 )
+from experiments.spellings import GLOO_LAB
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -134,7 +134,7 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
     assert read(old) == [own]
 
 
-@pytest.mark.parametrize("old", HAND_WRITTEN)
+@pytest.mark.parametrize("old", GLOO_LAB)
 def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(
     old: str, tmp_path: Path
 ) -> None:
@@ -143,7 +143,7 @@ def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(
         f"collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n{old},3,4096,2e8,0.002,0.001,0.01\n"
     )
     (row,) = quiet(read(path))
-    assert (row.collective, row.algorithm) == ("all_reduce", HAND_WRITTEN[old])
+    assert (row.collective, row.algorithm) == ("all_reduce", GLOO_LAB[old])
     assert predict(row, SOFTWARE) > 0
 
 
@@ -225,7 +225,7 @@ def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_
     software = held_out(own, by_ranks(own))[0]
     written = [row for row in rows if row.algorithm]
     assert median(errors(written, software)) < 0.06
-    for name in HAND_WRITTEN.values():
+    for name in GLOO_LAB.values():
         assert median(errors([row for row in written if row.algorithm == name], software)) < 0.11, (
             name
         )

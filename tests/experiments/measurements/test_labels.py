@@ -5,13 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.measurements.labels import (
-    Label,
-    canonical_algorithm,
-    canonical_protocol,
-    forced_by,
-    read_label,
-)
+from experiments.measurements.labels import Label, forced_by, read_label
+from experiments.spellings import canonical_algorithm, canonical_protocol
 from simulator.collectives import algorithms
 
 
