@@ -145,8 +145,8 @@ def run(
     sharing: Sharing = SharingName.fifo,
     store_and_forward: StoreAndForward = False,
     engine: Engines = EngineName.auto,
-    timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg or "
-    ".pdf.")] = None,
+    timeline: Annotated[Path | None, typer.Option(help="Draw who does what when: FILE.png, .svg, "
+    ".pdf, or .json for Perfetto.")] = None,
     profile: ProfileName = None,
     format: Output = Format.table,
 ) -> None:  # fmt: skip
@@ -247,7 +247,7 @@ def train(
     engine: Engines = EngineName.auto,
     timeline: Annotated[
         Path | None,
-        typer.Option(help="Who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
+        typer.Option(help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
     ] = None,
     out: Out = None,
     plot: Plot = None,

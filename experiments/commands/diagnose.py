@@ -109,7 +109,7 @@ def _one(text: str) -> int:
 
 def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures.diagnosis import diagnosis_figure
+    from experiments.pictures.diagnosis_curves import diagnosis_figure
 
     for number, one in enumerate(results, 1):
         path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}{plot.suffix}")

@@ -49,7 +49,7 @@ def run(
     algorithm, ranks = find(algo), parse_ranks(p)
     if len(ranks) != 1:
         raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
-    output.check_writable(timeline, FIGURES)
+    output.check_writable(timeline, (*FIGURES, ".json"))
     progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
     case = Case(
         algorithm,
@@ -66,11 +66,10 @@ def run(
     row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
     progress(3, 3)
     if timeline:
-        from experiments.pictures import charts as figures
-
-        output.write(
-            timeline, figures.timeline_figure(result, _title(row, machine), timeline.suffix[1:])
-        )
+        asked = dict(machine.parameters, algo=algo, p=p, size=size, engine=engine)
+        if profile:
+            asked["profile"] = profile.name
+        output.write(timeline, _picture(result, timeline, _title(row, machine), asked))
     behind = waits(result, path)
     report = {
         "summary": row.record(),
@@ -87,6 +86,18 @@ def run(
     else:
         output.say(_text(row, machine, report, path, wait_cells(behind, result.schedule)))
     return 1 if row.verdict.failed else 0
+
+
+def _picture(
+    timeline: Timeline, path: Path, title: str, parameters: Mapping[str, output.Value]
+) -> bytes | str:
+    if path.suffix.lower() == ".json":
+        from experiments.pictures.timelines.collective_trace import collective_trace
+
+        return collective_trace(timeline, dict(parameters))
+    from experiments.pictures.timelines.collective_picture import collective_figure
+
+    return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
 def _title(row: Row, machine: Machine) -> str:

@@ -85,9 +85,9 @@ def run(
         made = output.provenance(**machine.parameters, **parameters)
         output.write_table(out, [row.record() for row in rows], made)
     if plot:
-        from experiments.pictures import charts as figures
+        from experiments.pictures.sweep_curves import sweep_figure
 
-        output.write(plot, figures.sweep_figure(rows, metric, plot.suffix[1:]))
+        output.write(plot, sweep_figure(rows, metric, plot.suffix[1:]))
     if how == "json":
         output.say(output.to_json([row.record() for row in rows]))
     elif how == "table":

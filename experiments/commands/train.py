@@ -238,12 +238,12 @@ def _verdict(runs: list[Run]) -> int:
 
 def _picture(found: Run, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
-        from experiments.pictures.timelines.chrome_trace import chrome_trace
+        from experiments.pictures.timelines.training_trace import training_trace
 
-        return chrome_trace(found.plan, found.timeline, dict(request.parameters), found.memory)
-    from experiments.pictures.timelines.gantt import step_figure
+        return training_trace(found.plan, found.timeline, dict(request.parameters), found.memory)
+    from experiments.pictures.timelines.training_picture import training_figure
 
-    return step_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
+    return training_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
 
 
 def _store(out: Path, records: list[dict[str, output.Value]], request: Request) -> None:
@@ -281,7 +281,7 @@ def _several(
     if out:
         _store(out, records, request)
     if plot:
-        from experiments.pictures.training import scaling_figure, swept_figure
+        from experiments.pictures.training_curves import scaling_figure, swept_figure
 
         kind = plot.suffix[1:].lower()
         output.write(

@@ -115,7 +115,7 @@ def _default(collective: str) -> Algorithm | None:
 
 def _draw(results: list[Validation], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures import charts as figures
+    from experiments.pictures.validation_curves import validation_figure
 
     for number, result in enumerate(results, 1):
         path = (
@@ -123,7 +123,7 @@ def _draw(results: list[Validation], plot: Path) -> None:
             if len(results) == 1
             else plot.with_name(f"{plot.stem}-{number}-{result.collective}{plot.suffix}")
         )
-        output.write(path, figures.validation_figure(result, plot.suffix[1:]))
+        output.write(path, validation_figure(result, plot.suffix[1:]))
         if len(results) > 1:
             output.note(f"drew {path}")
 

@@ -77,9 +77,9 @@ def run(
     judged = _judge(profile, measured)
     crossed = _crossed(profile, kind, measured)
     if plot:
-        from experiments.pictures import fits as figure
+        from experiments.pictures.prediction_curves import measured_and_predicted
 
-        output.write(plot, figure.measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
+        output.write(plot, measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
     output.say(_render(profile, judged, beside, crossed, how))
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [

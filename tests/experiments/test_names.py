@@ -3,7 +3,7 @@
 import re
 
 from experiments.names import rank_name
-from experiments.pictures.charts import timeline_figure
+from experiments.pictures.timelines.collective_picture import collective_figure
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
 from simulator.schedules.builder import ScheduleBuilder
@@ -22,7 +22,7 @@ def test_the_only_server_has_no_number() -> None:
 
 def test_a_timeline_calls_a_switch_a_switch() -> None:
     fitted = fit_nvls(machine("hgx_h100").build(8), 8, 2.0**20)
-    picture = timeline_figure(simulate(fitted.schedule, fitted.topology), "nvls", "svg").decode()
+    picture = collective_figure(simulate(fitted.schedule, fitted.topology), "nvls", "svg").decode()
     labels = re.findall(r"<!-- (.*?) -->", picture)
     assert "switch 0" in labels
     assert "server" not in labels

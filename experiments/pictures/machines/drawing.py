@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.path import Path
 
-from experiments.pictures.charts import to_bytes
+from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.machines.facts import LinkGroup, link_groups
 from experiments.pictures.machines.layout import layout
 from experiments.pictures.machines.sketch import Layout

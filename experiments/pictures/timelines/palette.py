@@ -1,12 +1,16 @@
-"""The colours of what ranks do: the same in every picture, and told apart by the colour-blind."""
+"""The colours of what ranks do: the same in every picture, and distinct for the colour-blind."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from zlib import crc32
 
 import numpy as np
-from matplotlib.colors import to_rgb
+from matplotlib import colormaps
+from matplotlib.colors import to_hex, to_rgb
+
+from experiments.pictures.timelines.tracks import kind_of
 
 COLOURS = {
     "forward": "#56b4e9",
@@ -14,15 +18,15 @@ COLOURS = {
     "optimizer": "#009e73",
     "update": "#117733",
     "all-reduce": "#e69f00",
+    "reduce-scatter": "#b3671e",
+    "all-gather": "#999933",
+    "reduce": "#c98b5a",
     "broadcast": "#f0e442",
     "push": "#d55e00",
     "pull": "#cc79a7",
     "scatter": "#ddcc77",
     "replicate": "#882255",
     "gather": "#661100",
-    "all-gather": "#999933",
-    "reduce-scatter": "#b3671e",
-    "reduce": "#c98b5a",
     "sum": "#332288",
     "launch": "#8c7cc9",
     "prepare": "#b9a6e0",
@@ -30,23 +34,36 @@ COLOURS = {
     "wait": "#bbbbbb",
     "restart": "#a51c30",
 }
-"""Of the usual kinds, the first word of a phase, after Okabe and Ito and after Tol; others get one
-of `SPARE`."""
+"""The colours of the usual kinds, after Okabe and Ito and after Tol."""
 SPARE = ("#44aa99", "#aa4499", "#88ccee", "#cc6677", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
+"""The colours of other kinds."""
 
 
 def colours(kinds: Iterable[str]) -> dict[str, str]:
-    """The colour of every kind: the usual ones have theirs, others one that follows from the
-    name."""
-    given = set(kinds)
-    found = {kind: COLOURS[kind] for kind in COLOURS if kind in given}
-    for kind in sorted(given - set(found)):
-        first = crc32(kind.encode()) % len(SPARE)
+    """A colour for each kind, the usual kinds first.
+
+    A kind has the usual colour of its first word, unless two kinds begin with that word. The colour
+    of any other kind follows from its name; many of them get a gradient instead.
+    """
+    names = list(dict.fromkeys(kinds))
+    times = Counter(map(kind_of, names))
+    chosen = {
+        name: colour
+        for word, colour in COLOURS.items()
+        for name in names
+        if kind_of(name) == word and times[word] == 1
+    }
+    others = [name for name in names if name not in chosen]
+    if len(others) > len(SPARE):
+        shades = colormaps["turbo"](np.linspace(0.05, 0.95, len(others)))
+        return chosen | dict(zip(others, map(to_hex, shades), strict=True))
+    for name in sorted(others):
+        first = crc32(name.encode()) % len(SPARE)
         turn = SPARE[first:] + SPARE[:first]
-        found[kind] = next((colour for colour in turn if colour not in found.values()), turn[0])
-    return found
+        chosen[name] = next(colour for colour in turn if colour not in chosen.values())
+    return chosen
 
 
 def is_dark(colour: str) -> bool:
-    """Whether white is read better on it than black."""
+    """Whether white text is easier to read on this colour than black text."""
     return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114))) < 0.5

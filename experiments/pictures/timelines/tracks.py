@@ -70,15 +70,21 @@ def lane_name(plan: Plan, lane: int) -> str:
     return plan.lanes[lane] if lane < len(plan.lanes) else f"lane {lane}"
 
 
-def computations(plan: Plan, timeline: Timeline) -> Boxes:
-    """Computations that take time, but for those with which a rank enters and leaves a
-    communication."""
+def all_computations(timeline: Timeline) -> Boxes:
+    """Computations that take time."""
     schedule = timeline.schedule
     shown = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
-    ends = np.concatenate((plan.spans.first, plan.spans.last))
-    shown[ends[schedule.lane[ends] != COMPUTE]] = False
     chosen = np.flatnonzero(shown).astype(np.int32)
     return _boxes(timeline, schedule.rank[chosen], schedule.lane[chosen], chosen, chosen)
+
+
+def computations(plan: Plan, timeline: Timeline) -> Boxes:
+    """Computations that take time, except those with which a rank enters or leaves a
+    communication."""
+    ends = np.concatenate((plan.spans.first, plan.spans.last))
+    ends = ends[timeline.schedule.lane[ends] != COMPUTE]
+    boxes = all_computations(timeline)
+    return boxes.take(~np.isin(boxes.first, ends))
 
 
 def communications(plan: Plan, timeline: Timeline) -> Boxes:
@@ -99,6 +105,38 @@ def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: In
         first,
         last,
     )
+
+
+def merges(timeline: Timeline) -> Boxes:
+    """Additions and local copies that take time, at the rank that does them, on lane 1."""
+    schedule = timeline.schedule
+    start = timeline.node_start[timeline.routed.node_indptr[1:] - 1]
+    local = (schedule.kind != COMPUTATION) & ~schedule.remote
+    shown = (local | (schedule.reduces == 1)) & (start < timeline.finish)
+    chosen = np.flatnonzero(shown).astype(np.int32)
+    lane = np.ones_like(chosen)
+    boxes = _boxes(timeline, schedule.peer[chosen], lane, chosen, chosen)
+    return boxes._replace(start=start[chosen])
+
+
+def rank_phases(timeline: Timeline) -> Boxes:
+    """The part of each rank in each phase: from its first message to its last, on lane 1.
+
+    Messages are those that the rank sends or receives; parts that take no time are left out.
+    """
+    schedule = timeline.schedule
+    moves = np.flatnonzero(schedule.kind != COMPUTATION).astype(np.int32)
+    operation = np.concatenate((moves, moves))
+    rank = np.concatenate((schedule.rank[moves], schedule.peer[moves]))
+    part = rank.astype(np.int64) * len(schedule.phases) + schedule.phase[operation]
+    first = operation[np.lexsort((timeline.start[operation], part))]
+    last = operation[np.lexsort((timeline.finish[operation], part))]
+    ranks = np.sort(rank)
+    parts, begin = np.unique(np.sort(part), return_index=True)
+    final = np.append(begin[1:], len(part))[: len(begin)] - 1
+    lane = np.ones(len(parts), dtype=np.int32)
+    boxes = _boxes(timeline, ranks[begin], lane, first[begin], last[final])
+    return boxes.take(boxes.end > boxes.start)
 
 
 def gaps(plan: Plan, timeline: Timeline) -> Gaps:

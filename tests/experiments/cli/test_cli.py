@@ -203,9 +203,10 @@ def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
         "sweep.png": ("sweep", "--p", "2..4", "--plot"),
         "busbw.svg": ("sweep", "--p", "2..4", "--metric", "busbw", "--plot"),
         "run.pdf": ("run", "--p", "4", "--timeline"),
+        "run.json": ("run", "--p", "4", "--timeline"),
         "fit.png": ("validate", str(LOG), "--fit", "--plot"),
     }
-    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF", ".json": b"{"}
     for name, line in commands.items():
         assert command(*line, name, cwd=tmp_path).returncode == 0
         assert (tmp_path / name).read_bytes().startswith(starts[Path(name).suffix])

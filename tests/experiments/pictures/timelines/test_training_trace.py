@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pictures.timelines import chrome_trace as file
-from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
+from chrome_traces import assert_disjoint, covering, nanoseconds, slices
+from experiments.pictures.timelines import trace_file
+from experiments.pictures.timelines.trace_file import microseconds
+from experiments.pictures.timelines.training_trace import training_trace
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
@@ -24,34 +26,11 @@ from simulator.training.plan import Plan
 from topologies.errors import InputError
 
 Run = Callable[..., tuple[Plan, Timeline]]
-Event = dict[str, Any]
 
 
 def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(chrome_trace(*run, parameters), parse_constant=pytest.fail)
+    found: dict[str, Any] = json.loads(training_trace(*run, parameters), parse_constant=pytest.fail)
     return found
-
-
-def slices(trace: dict[str, Any], track: str = "") -> list[Event]:
-    """Complete events, of the tracks whose name begins so."""
-    names = {
-        e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
-    }
-    return [e for e in trace["traceEvents"] if e["ph"] == "X" and names[e["tid"]].startswith(track)]
-
-
-def nanoseconds(microseconds: float) -> int:
-    """As Perfetto reads it: `static_cast<int64_t>(value.asDouble() * 1000)`."""
-    return int(microseconds * 1000)
-
-
-def assert_disjoint(trace: dict[str, Any]) -> None:
-    """In the order of the file, nothing on a track begins before the end of what came before."""
-    free: dict[tuple[int, int], int] = defaultdict(int)
-    for event in slices(trace):
-        begin, track = nanoseconds(event["ts"]), (event["pid"], event["tid"])
-        assert begin >= free[track]
-        free[track] = begin + nanoseconds(event["dur"])
 
 
 def test_times_are_microseconds(run: Run) -> None:
@@ -236,20 +215,8 @@ def test_arrows_lead_from_transfers_into_communications(run: Run, sharing: Shari
         assert end["bp"] == "e"
 
 
-def covering(trace: dict[str, Any], arrow: Event) -> Event:
-    """What is on the track of an end of an arrow at its time."""
-    time = nanoseconds(arrow["ts"])
-    (found,) = [
-        event
-        for event in slices(trace)
-        if (event["pid"], event["tid"]) == (arrow["pid"], arrow["tid"])
-        and nanoseconds(event["ts"]) <= time < nanoseconds(event["ts"]) + nanoseconds(event["dur"])
-    ]
-    return found
-
-
 def test_many_transfers_have_no_arrows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "ARROWS", 3)
+    monkeypatch.setattr(trace_file, "ARROWS", 3)
     assert not [event for event in traced(run(ranks=2))["traceEvents"] if event["ph"] in "sf"]
 
 
@@ -259,7 +226,7 @@ def test_what_is_too_large_loses_its_last_transfers(
     plan, timeline = run(ranks=3)
     whole = slices(traced((plan, timeline)))
     sent = sorted(event["ts"] for event in slices(traced((plan, timeline)), "sends"))
-    monkeypatch.setattr(file, "EVENTS", len(whole) - 5)
+    monkeypatch.setattr(trace_file, "EVENTS", len(whole) - 5)
     trace = traced((plan, timeline))
     assert len(slices(trace)) == len(whole) - 5
     assert sorted(event["ts"] for event in slices(trace, "sends")) == sent[:-5]
@@ -271,15 +238,15 @@ def test_what_is_too_large_loses_its_last_transfers(
 def test_what_is_too_large_without_transfers_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "EVENTS", 10)
+    monkeypatch.setattr(trace_file, "EVENTS", 10)
     with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
-        chrome_trace(*run(ranks=3), {})
+        training_trace(*run(ranks=3), {})
 
 
 def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
     plan, timeline = run(ranks=3)
     memory = footprint(plan, timeline)
-    trace = json.loads(chrome_trace(plan, timeline, {}, memory))
+    trace = json.loads(training_trace(plan, timeline, {}, memory))
     counted = [event for event in trace["traceEvents"] if event["ph"] == "C"]
     assert {event["pid"] for event in counted} == {0, 1, 2}
     assert max(event["args"]["bytes"] for event in counted) == round(memory.peak)

@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator
 
 from experiments.calibration.observations import Series
 from experiments.calibration.prediction import Predicted
-from experiments.pictures.charts import to_bytes
+from experiments.pictures.figure_file import to_bytes
 from topologies.units import format_bytes
 
 ACROSS, TICKS = 3, 7

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments.pictures.timelines import bars
-from experiments.pictures.timelines.gantt import step_drawing, step_figure
 from experiments.pictures.timelines.palette import COLOURS, SPARE, colours
+from experiments.pictures.timelines.training_picture import training_drawing, training_figure
 from simulator.schedules.timeline import Timeline
 from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
@@ -31,7 +31,7 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
-    figure = step_drawing(*run, "title")
+    figure = training_drawing(*run, "title")
     return figure, figure.axes[0]
 
 
@@ -53,12 +53,12 @@ def words(axes: Axes) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
-    picture = step_figure(*run(ranks=2), "title", kind)
+    picture = training_figure(*run(ranks=2), "title", kind)
     assert picture.startswith({"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
     if kind == "png":
         assert struct.unpack(">II", picture[16:24]) == (2025, 450)
     if kind != "svg":
-        assert picture == step_figure(*run(ranks=2), "title", kind)
+        assert picture == training_figure(*run(ranks=2), "title", kind)
 
 
 def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
@@ -221,7 +221,7 @@ def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
     assert named == [str(rank) for rank in range(0, 70, 3)]
     assert len(axes.child_axes[0].get_yticklabels()) == len(named)
     assert words(axes) == []
-    assert "one rank in 3 is labelled, boxes and bubbles are not" in axes.get_title(loc="left")
+    assert "one rank in 3 is named, boxes have no labels" in axes.get_title(loc="left")
     assert len(boxes(axes)["optimizer"]) == 70
 
 
@@ -253,7 +253,7 @@ def test_too_many_boxes_are_thinned_and_it_says_so(
 
 
 def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
-    picture = step_figure(
+    picture = training_figure(
         *run(DDP(broadcast_buffers=False), ranks=1, name="$w$"), "alone", "svg"
     ).decode()
     assert "forward $w$0" in re.findall(r"<!-- (.*?) -->", picture)

@@ -10,7 +10,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from experiments.diagnosis.report import Diagnosis
 from experiments.output import counted
-from experiments.pictures.charts import GREY, to_bytes
+from experiments.pictures.figure_file import GREY, to_bytes
 from topologies.topology import Floats
 from topologies.units import format_bytes
 

@@ -1,0 +1,291 @@
+"""A Chrome trace file: events of ranks on tracks, which Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.names import rank_name
+from experiments.output import note, provenance, to_json
+from experiments.pictures.timelines.tracks import Boxes, Integers, Sends, bands, sends
+from simulator.analysis.contention import waited
+from simulator.analysis.memory import Memory
+from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+EVENTS = 1_000_000
+"""A trace has at most this many complete events."""
+COUNTED = 2000
+"""The memory of a rank has about this many points at most."""
+ARROWS = 20_000
+"""Up to this many transfers, an arrow leads from each to the communication that receives it."""
+Nanoseconds = npt.NDArray[np.int64]
+
+
+class Slices(NamedTuple):
+    """Complete events, one in each row."""
+
+    rank: Integers
+    track: Integers
+    """The track of the rank, an index into the names of the tracks."""
+    start: Nanoseconds
+    end: Nanoseconds
+    about: list[str]
+    """Name, category and args, as JSON without its braces."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a trace shows: `slices` of ranks on named tracks; the sends are added to them."""
+
+    timeline: Timeline
+    slices: list[Slices]
+    communications: Boxes
+    """The boxes of the last `slices`, in their order: arrows lead from transfers to them."""
+    tracks: Sequence[str]
+    """The name of each track of `slices`."""
+    memory: Memory | None = None
+    """What each rank holds over time."""
+
+    @cached_property
+    def joined(self) -> Slices:
+        """All slices in one."""
+        return _joined(self.slices)
+
+
+class _ArrowEnd(NamedTuple):
+    """One end of an arrow."""
+
+    time: int
+    """Nanoseconds."""
+    text: str
+
+
+def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
+    """The trace as Chrome trace JSON.
+
+    Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Slices that overlap
+    on a track go to a second track of that name. The sends of a rank have a track for each medium
+    that it sends on. Up to 20,000 transfers, arrows lead from each transfer to the communication
+    that it ends in. The `parameters`, JSON values, are stored in `otherData`, with versions and
+    command.
+
+    A trace has at most a million slices. If it had more, only the earliest transfers are kept, and
+    a note and `otherData` say so. Raises InputError, which recommends the `remedy`, if it has more
+    even without transfers.
+    """
+    room = EVENTS - len(trace.joined.about)
+    if room < 0:
+        raise InputError(
+            f"the trace has {EVENTS - room} events without transfers, at most {EVENTS}: {remedy}"
+        )
+    every = sends(trace.timeline)
+    sent, remark = _earliest(every, room)
+    slices = _joined([trace.joined, _sending(trace, sent)])
+    track, names = _tracks(trace, slices)
+    arrows = _arrows(trace, sent, slices, track) if len(every.operation) <= ARROWS else []
+    about = json.loads(provenance()) | {"parameters": parameters}
+    if remark:
+        about["note"] = remark
+    counters = _counters(trace.memory, trace.timeline.schedule.ranks) if trace.memory else []
+    events = ",\n".join([*names, *_in_order(slices, track, arrows), *counters])
+    return (
+        f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
+        f"{events}\n]}}\n"
+    )
+
+
+def slices_of(
+    rank: Integers, track: Integers | int, start: Floats, end: Floats, about: list[str]
+) -> Slices:
+    """Slices from times in seconds."""
+    tracks = np.broadcast_to(track, len(rank))
+    return Slices(rank, tracks, _nanoseconds(start), _nanoseconds(end), about)
+
+
+def described(name: str, category: str, **args: object) -> str:
+    """Name, category and args of a slice."""
+    return f'"name": {json.dumps(name)}, "cat": {json.dumps(category)}, "args": {json.dumps(args)}'
+
+
+def microseconds(nanoseconds: Nanoseconds) -> Floats:
+    """The smallest doubles that Perfetto reads as these nanoseconds.
+
+    Perfetto multiplies by a thousand and truncates. With a smaller double a slice would begin
+    before the end of the previous slice, and Perfetto would drop it.
+    """
+    nearest = nanoseconds / 1000
+    return np.where(np.floor(nearest * 1000) < nanoseconds, np.nextafter(nearest, np.inf), nearest)
+
+
+def _nanoseconds(seconds: Floats) -> Nanoseconds:
+    return np.rint(seconds * 1e9).astype(np.int64)
+
+
+def _joined(parts: list[Slices]) -> Slices:
+    rank, track, start, end = (
+        np.concatenate(column) for column in list(zip(*parts, strict=True))[:4]
+    )
+    return Slices(rank, track, start, end, [about for part in parts for about in part.about])
+
+
+def _counters(memory: Memory, ranks: int) -> Iterator[str]:
+    """What each rank holds over time; of many changes about two thousand."""
+    for rank in range(ranks):
+        times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
+        for time, held in zip(
+            microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
+        ):
+            ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
+            yield f'{{{ids}, "args": {{"bytes": {held:.0f}}}}}'
+
+
+def _earliest(every: Sends, room: int) -> tuple[Sends, str]:
+    """As many transfers as there is room for, and a remark if these are not all."""
+    count = len(every.operation)
+    if count <= room:
+        return every, ""
+    chosen = np.sort(np.argsort(every.start, kind="stable")[:room])
+    remark = f"the trace has the earliest {room} of {count} transfers, and all else"
+    note(remark)
+    return Sends._make(column[chosen] for column in every), remark
+
+
+def _sending(trace: Trace, sent: Sends) -> Slices:
+    """Transfers while they hold the first link of their sender."""
+    timeline, chosen = trace.timeline, sent.operation
+    schedule = timeline.schedule
+    phases = [json.dumps(phase)[1:-1] for phase in schedule.phases]
+    names = [json.dumps(rank_name(schedule, rank))[1:-1] for rank in range(schedule.ranks)]
+    waiting, contention = waited(timeline)
+    rows = zip(
+        schedule.phase[chosen].tolist(),
+        schedule.peer[chosen].tolist(),
+        schedule.nbytes[chosen].tolist(),
+        (waiting[chosen] * 1e6).tolist(),
+        (contention[chosen] * 1e6).tolist(),
+        strict=True,
+    )
+    about = [
+        f'"name": "{phases[phase]} to {names[peer]}", "cat": "transfer", '
+        f'"args": {{"bytes": {nbytes:.0f}, "waited_us": {seconds:.3f}, "contention_us": '
+        f"{behind_others:.3f}}}"
+        for phase, peer, nbytes, seconds, behind_others in rows
+    ]
+    track = len(trace.tracks) + sent.medium
+    return slices_of(schedule.rank[chosen], track, sent.start, sent.end, about)
+
+
+def _tracks(trace: Trace, slices: Slices) -> tuple[Integers, list[str]]:
+    """The number of every slice's track, and the events that name ranks and tracks.
+
+    No two tracks of the whole trace have one number, since readers look up a track's name by its
+    number alone.
+    """
+    schedule = trace.timeline.schedule
+    _, both = np.unique(np.stack((slices.rank, slices.track)), axis=1, return_inverse=True)
+    band = bands(both, slices.start, slices.end)
+    keys, number = np.unique(
+        np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True
+    )
+    names: list[str] = []
+    for rank in range(schedule.ranks):
+        names += _named("process", rank, 0, rank_name(schedule, rank), rank)
+    for row, (rank, track, repeat) in enumerate(keys.T.tolist()):
+        name = _track_name(trace, track) + (f" ({repeat + 1})" if repeat else "")
+        names += _named("thread", rank, row + 1, name, row)
+    return number + 1, names
+
+
+def _track_name(trace: Trace, track: int) -> str:
+    if track < len(trace.tracks):
+        return trace.tracks[track]
+    media = trace.timeline.routed.topology.medium_names
+    return f"sends on {media[track - len(trace.tracks)]}"
+
+
+def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[str]:
+    ids = f'"ph": "M", "pid": {rank}, "tid": {track}'
+    yield f'{{"name": "{what}_name", {ids}, "args": {{"name": {json.dumps(name)}}}}}'
+    yield f'{{"name": "{what}_sort_index", {ids}, "args": {{"sort_index": {order}}}}}'
+
+
+def _arrows(trace: Trace, sent: Sends, slices: Slices, track: Integers) -> list[_ArrowEnd]:
+    """Both ends of an arrow from each transfer to the communication that it ends in.
+
+    The transfers are the last slices.
+    """
+    first, ends = len(track) - len(sent.operation), list[_ArrowEnd]()
+    spans = _spans(trace.communications, slices, track, first)
+    timeline = trace.timeline
+    schedule, arrived = timeline.schedule, _nanoseconds(timeline.finish[sent.operation]) - 1
+    for number, operation in enumerate(sent.operation.tolist()):
+        row, peer, time = first + number, int(schedule.peer[operation]), int(arrived[number])
+        candidates = spans.get((peer, int(schedule.phase[operation])), [])
+        place = bisect_right(candidates, (time, np.inf, 0)) - 1
+        begin = int(slices.start[row])
+        if place < 0 or candidates[place][1] <= time:
+            continue
+        if not begin < min(time, int(slices.end[row])):
+            continue
+        ends.append(_arrow_end("s", number, int(slices.rank[row]), int(track[row]), begin))
+        ends.append(_arrow_end("f", number, peer, candidates[place][2], time))
+    return ends
+
+
+def _spans(
+    boxes: Boxes, slices: Slices, track: Integers, last: int
+) -> dict[tuple[int, int], list[tuple[int, float, int]]]:
+    """Start, end and track of the communications, the slices before `last`, by rank and phase."""
+    spans: dict[tuple[int, int], list[tuple[int, float, int]]] = {}
+    rows = slice(last - len(boxes.rank), last)
+    for rank, phase, *span in sorted(
+        zip(
+            boxes.rank.tolist(),
+            boxes.phase.tolist(),
+            slices.start[rows].tolist(),
+            slices.end[rows].tolist(),
+            track[rows].tolist(),
+            strict=True,
+        )
+    ):
+        spans.setdefault((rank, phase), []).append((span[0], span[1], span[2]))
+    return spans
+
+
+def _arrow_end(which: str, number: int, rank: int, track: int, time: int) -> _ArrowEnd:
+    ids = f'"id": {number}, "pid": {rank}, "tid": {track}, "ts": {microseconds(np.array(time))}'
+    return _ArrowEnd(
+        time, f'{{"ph": "{which}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}'
+    )
+
+
+def _in_order(slices: Slices, track: Integers, arrows: list[_ArrowEnd]) -> list[str]:
+    """All events by time; of those that begin together the shortest first, the ends of arrows
+    last."""
+    ids = zip(slices.rank.tolist(), track.tolist(), slices.about, strict=True)
+    times = zip(
+        microseconds(slices.start).tolist(),
+        ((slices.end - slices.start) / 1000).tolist(),
+        strict=True,
+    )
+    texts = [
+        f'{{"ph": "X", "pid": {rank}, "tid": {number}, "ts": {ts}, "dur": {dur}, {about}}}'
+        for (rank, number, about), (ts, dur) in zip(ids, times, strict=True)
+    ]
+    time = np.concatenate(
+        (slices.start, np.array([arrow.time for arrow in arrows], dtype=np.int64))
+    )
+    length = np.concatenate(
+        (slices.end - slices.start, np.full(len(arrows), np.iinfo(np.int64).max))
+    )
+    texts += [arrow.text for arrow in arrows]
+    return [texts[row] for row in np.lexsort((length, time)).tolist()]

@@ -1,0 +1,115 @@
+"""A training run as a Chrome trace: steps, lanes, bubbles and sends of each rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.pictures.timelines.trace_file import Slices, Trace, described, slices_of, to_file
+from experiments.pictures.timelines.tracks import (
+    Boxes,
+    communications,
+    computations,
+    gaps,
+    kind_of,
+    lane_name,
+)
+from simulator.analysis.memory import Memory
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
+from simulator.training.plan import COMPUTE, Plan
+
+STEPS, MAIN, BUBBLES, LANES = 0, 1, 2, 2
+"""The tracks of a rank: its steps, its main lane, the gaps of that, and lane k at `LANES` + k."""
+
+
+def training_trace(
+    plan: Plan, timeline: Timeline, parameters: dict[str, object], memory: Memory | None = None
+) -> str:
+    """Chrome trace JSON of a training run: a process for each rank, a track for each lane.
+
+    A rank has these tracks:
+
+    - its steps (`ProfilerStep#n`, as Kineto names them),
+    - its main lane,
+    - its bubbles, each with the phase that it waits for,
+    - its communications and its further lanes,
+    - its sends, a track for each medium.
+
+    The `memory` of each rank is a counter. See :func:`trace_file.to_file` for the rest.
+    """
+    talks = communications(plan, timeline)
+    slices = [
+        _steps(plan, timeline),
+        _computing(plan, timeline),
+        _bubbles(plan, timeline),
+        _talking(timeline, talks),
+    ]
+    tracks = ["steps", lane_name(plan, COMPUTE), "bubbles"]
+    tracks += [lane_name(plan, lane) for lane in range(1, _lanes(plan, timeline))]
+    return to_file(Trace(timeline, slices, talks, tracks, memory), parameters, "take fewer steps")
+
+
+def _lanes(plan: Plan, timeline: Timeline) -> int:
+    most = int(plan.spans.lane.max(initial=0)) + 1
+    return max(len(plan.lanes), timeline.schedule.lanes, most)
+
+
+def _steps(plan: Plan, timeline: Timeline) -> Slices:
+    """Each worker's steps, each from the end of the step before."""
+    end = timeline.finish[plan.ends]
+    start = np.vstack((np.zeros(plan.workers), end[:-1]))
+    steps = [
+        described(f"ProfilerStep#{step}", "user_annotation", **({} if useful else {"lost": True}))
+        for step, useful in zip(plan.numbers.tolist(), plan.useful.tolist(), strict=True)
+    ]
+    ranks = np.tile(np.arange(plan.workers), plan.steps)
+    about = [step for step in steps for _ in range(plan.workers)]
+    return slices_of(ranks, STEPS, start.ravel(), end.ravel(), about)
+
+
+def _computing(plan: Plan, timeline: Timeline) -> Slices:
+    boxes = computations(plan, timeline)
+    phases = [described(phase, kind_of(phase)) for phase in timeline.schedule.phases]
+    return _on_lanes(boxes, [phases[phase] for phase in boxes.phase.tolist()])
+
+
+def _bubbles(plan: Plan, timeline: Timeline) -> Slices:
+    idle, phases = gaps(plan, timeline), timeline.schedule.phases
+    drain = described("bubble: drain", "bubble")
+    waits = [described("bubble", "bubble", **{"waits for": phase}) for phase in phases]
+    about = [waits[timeline.schedule.phase[i]] if i >= 0 else drain for i in idle.awaited.tolist()]
+    return slices_of(idle.rank, BUBBLES, idle.start, idle.end, about)
+
+
+def _talking(timeline: Timeline, boxes: Boxes) -> Slices:
+    phases = timeline.schedule.phases
+    keys = list(zip(boxes.phase.tolist(), _bytes(timeline.schedule, boxes), strict=True))
+    about = {
+        (phase, size): described(
+            phases[phase], kind_of(phases[phase]), **({} if size is None else {"bytes": size})
+        )
+        for phase, size in set(keys)
+    }
+    return _on_lanes(boxes, [about[key] for key in keys])
+
+
+def _bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
+    """The size of each communication, if it is known.
+
+    It is the bytes of the slots that the rank enters with, or of the only transfer.
+    """
+    sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
+    slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
+    held = sums[slot + schedule.count[boxes.first]] - sums[slot]
+    nbytes = np.where(entered, held, schedule.nbytes[boxes.first])
+    known = np.where(entered, slot >= 0, boxes.first == boxes.last)
+    return [
+        round(size) if is_known else None
+        for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)
+    ]
+
+
+def _on_lanes(boxes: Boxes, about: list[str]) -> Slices:
+    track = np.where(boxes.lane == COMPUTE, MAIN, LANES + boxes.lane)
+    return slices_of(boxes.rank, track, boxes.start, boxes.end, about)

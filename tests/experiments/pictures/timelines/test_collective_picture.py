@@ -1,0 +1,114 @@
+"""The picture of a collective: its boxes are what ranks send and merge, where and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+
+from experiments.pictures.timelines import bars
+from experiments.pictures.timelines.collective_picture import collective_drawing
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.timeline import Timeline
+from topologies.catalogue import find as machine
+
+Box = tuple[float, float, float, float]
+
+
+def ran(name: str, ranks: int, reduction: float = 0.0) -> Timeline:
+    """A collective of 1 MB on links of 1 GB/s."""
+    algorithm = find(name)
+    links = machine("star").with_links(bandwidth=1e9, latency=1e-6)
+    topology = replace(links, reduction=reduction).build(ranks, algorithm.servers)
+    return simulate(algorithm.build(ranks, 1e6), topology)
+
+
+def drawn(timeline: Timeline) -> Axes:
+    return collective_drawing(timeline, "title").axes[0]
+
+
+def boxes(axes: Axes) -> dict[str, list[Box]]:
+    """Left, right, top and bottom of every box, by phase."""
+    found: dict[str, list[Box]] = {}
+    for shape in axes.collections:
+        if isinstance(shape, PolyCollection):
+            corners = [np.asarray(path.vertices)[:4] for path in shape.get_paths()]
+            found[str(shape.get_label())] = [
+                (*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners
+            ]
+    return found
+
+
+def test_a_box_is_a_message_of_its_sender() -> None:
+    found = boxes(drawn(ran("ring", 4)))
+    assert {phase: len(rows) for phase, rows in found.items()} == {
+        "reduce-scatter": 4 * 3,
+        "all-gather": 4 * 3,
+    }
+    assert [box[:2] for box in found["reduce-scatter"][:2]] == [
+        pytest.approx((0.0, 250e-6)),
+        pytest.approx((252e-6, 502e-6)),
+    ]
+    for row in range(4):
+        inside = [box for rows in found.values() for box in rows if row - 0.5 < box[2] < row + 0.5]
+        assert len(inside) == 6
+        assert all(box[3] < row + 0.5 for box in inside)
+
+
+def test_additions_are_boxes_of_the_receiver() -> None:
+    timeline = ran("tree_reduce", 2, reduction=1e-9)
+    found = boxes(drawn(timeline))["reduce"]
+    assert sorted((box[2] > 0.5, *np.round(np.array(box[:2]) * 1e6)) for box in found) == [
+        (False, 1002, 2002),
+        (True, 0, 1000),
+    ]
+
+
+@given(st.sampled_from(["ring", "tree", "naive", "parameter_server_apart"]), st.integers(2, 7))
+def test_boxes_do_not_overlap(name: str, ranks: int) -> None:
+    found = [box for rows in boxes(drawn(ran(name, ranks, 5e-10))).values() for box in rows]
+    for left, right in combinations(found, 2):
+        beside = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
+        assert beside or left[3] <= right[2] or right[3] <= left[2]
+
+
+def test_computations_are_above_messages() -> None:
+    builder = ScheduleBuilder(2, 1e6, phase="work")
+    builder.compute(0, 1e-3)
+    builder.phase("send")
+    builder.copy(0, 1, slot=0)
+    timeline = simulate(builder.build(), machine("star").with_links(bandwidth=1e9).build(2))
+    found = boxes(drawn(timeline))
+    (work,), (sent,) = found["work"], found["send"]
+    assert work[3] < sent[2] < sent[3] < 0.5
+
+
+def test_phases_are_in_the_legend_and_in_boxes() -> None:
+    figure = collective_drawing(ran("tree", 2), "title")
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["reduce", "broadcast", "idle: sends, merges\nand computes nothing"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["broadcast", "reduce"]
+
+
+def test_many_phases_have_different_colours_and_a_short_legend() -> None:
+    figure = collective_drawing(ran("naive_serial", 24), "title")
+    shapes = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
+    assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[-2] == "... 24 in all"
+    assert len(texts) == 22
+
+
+def test_too_many_boxes_are_thinned_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "BOXES", 8)
+    axes = drawn(ran("ring", 4))
+    assert sum(map(len, boxes(axes).values())) == 8
+    assert "the longest 8 of 24 boxes are drawn" in axes.get_title(loc="left")

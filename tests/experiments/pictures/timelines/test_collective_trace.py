@@ -1,0 +1,156 @@
+"""The Chrome trace of a collective: complete, bounded, and nothing overlaps on a track."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chrome_traces import assert_disjoint, covering, slices
+from experiments.names import rank_name
+from experiments.pictures.timelines import trace_file
+from experiments.pictures.timelines.collective_trace import collective_trace
+from simulator.analysis import memory
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.schedules.timeline import Sharing, Timeline
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+
+SHARED = st.sampled_from(["fifo", "fair"])
+NAMES = ["ring", "tree", "naive", "parameter_server_apart", "pairwise", "halving_doubling"]
+
+
+def ran(
+    name: str = "ring",
+    ranks: int = 4,
+    *,
+    shape: str = "star",
+    sharing: Sharing = "fifo",
+    reduction: float = 5e-10,
+) -> Timeline:
+    """A collective of 1 MB on links of 1 GB/s, whose ranks add at 2 GB/s."""
+    algorithm = find(name)
+    links = machine(shape).with_links(bandwidth=1e9, latency=1e-6)
+    topology = replace(links, reduction=reduction).build(ranks, algorithm.servers)
+    return simulate(algorithm.build(ranks, 1e6), topology, sharing=sharing)
+
+
+def traced(timeline: Timeline, **parameters: object) -> dict[str, Any]:
+    trace: dict[str, Any] = json.loads(
+        collective_trace(timeline, parameters), parse_constant=pytest.fail
+    )
+    return trace
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 9), st.sampled_from(["star", "ring", "bus"]), SHARED)
+def test_nothing_overlaps_on_a_track(name: str, ranks: int, shape: str, sharing: Sharing) -> None:
+    timeline = ran(name, ranks, shape=shape, sharing=sharing)
+    trace = traced(timeline)
+    assert_disjoint(trace)
+    end = max((event["ts"] + event["dur"] for event in slices(trace)), default=0.0)
+    assert end == pytest.approx(timeline.makespan * 1e6, abs=2e-3)
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 9))
+def test_sends_and_merges_add_up(name: str, ranks: int) -> None:
+    timeline = ran(name, ranks)
+    trace, schedule = traced(timeline), timeline.schedule
+    sends = slices(trace, "sends")
+    assert len(sends) == int(schedule.remote.sum())
+    nbytes = schedule.nbytes[schedule.remote].sum()
+    assert sum(event["dur"] for event in sends) == pytest.approx(nbytes / 1e9 * 1e6, abs=0.1)
+    assert sum(event["args"]["bytes"] for event in sends) == pytest.approx(nbytes, abs=len(sends))
+    merged = schedule.nbytes[schedule.reduces == 1].sum() / 2e9
+    assert sum(event["dur"] for event in slices(trace, "merges")) == pytest.approx(
+        merged * 1e6, abs=0.1
+    )
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 9), SHARED)
+def test_a_rank_sends_the_bytes_of_its_phases(name: str, ranks: int, sharing: Sharing) -> None:
+    trace = traced(ran(name, ranks, sharing=sharing))
+    sent: dict[tuple[int, str], float] = defaultdict(float)
+    for event in slices(trace, "sends"):
+        sent[event["pid"], event["name"].partition(" to ")[0]] += event["args"]["bytes"]
+    phases = slices(trace, "phases")
+    assert len({(event["pid"], event["name"]) for event in phases}) == len(phases)
+    for event in phases:
+        total = sent.pop((event["pid"], event["name"]), 0.0)
+        assert event["args"]["bytes"] == pytest.approx(total, abs=ranks)
+    assert not sent
+
+
+def test_a_phase_lasts_from_the_first_message_to_the_last() -> None:
+    timeline = ran("tree", 4, reduction=0.0)
+    trace = traced(timeline)
+    phases = [
+        (event["pid"], event["name"], round(event["ts"]), round(event["ts"] + event["dur"]))
+        for event in slices(trace, "phases")
+    ]
+    assert sorted(phases) == [
+        (0, "broadcast", 2004, 4006),
+        (0, "reduce", 0, 2004),
+        (1, "broadcast", 3004, 4006),
+        (1, "reduce", 0, 1002),
+        (2, "broadcast", 2004, 4008),
+        (2, "reduce", 0, 2004),
+        (3, "broadcast", 3006, 4008),
+        (3, "reduce", 0, 1002),
+    ]
+
+
+def test_ranks_servers_and_tracks_have_names_and_numbers() -> None:
+    timeline = ran("parameter_server_apart", 3)
+    trace = traced(timeline, p=3)
+    named = [event for event in trace["traceEvents"] if event["name"] == "process_name"]
+    assert {event["pid"]: event["args"]["name"] for event in named} == {
+        rank: rank_name(timeline.schedule, rank) for rank in range(4)
+    }
+    tracks = [event for event in trace["traceEvents"] if event["name"] == "thread_name"]
+    assert len({event["tid"] for event in tracks}) == len(tracks)
+    assert [event["args"]["name"] for event in tracks if event["pid"] == 3] == [
+        "merges",
+        "phases",
+        "phases (2)",
+        "sends on gpu3->switch",
+    ]
+    assert trace["otherData"]["parameters"] == {"p": 3}
+
+
+def test_arrows_lead_from_transfers_into_phases() -> None:
+    timeline = ran("ring", 4)
+    trace = traced(timeline)
+    ends = {which: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == which} for which in "sf"}
+    assert len(ends["s"]) == len(ends["f"]) == int(timeline.schedule.remote.sum())
+    for number, arrow in ends["s"].items():
+        assert covering(trace, arrow)["cat"] == "transfer"
+        phase = covering(trace, arrow)["name"].partition(" to ")[0]
+        assert covering(trace, ends["f"][number])["name"] == phase
+
+
+def test_the_memory_of_each_rank_is_a_counter() -> None:
+    timeline = ran("ring", 3)
+    counted = [event for event in traced(timeline)["traceEvents"] if event["ph"] == "C"]
+    assert {event["pid"] for event in counted} == {0, 1, 2}
+    peak = memory.trace(timeline.schedule, timeline).peak
+    assert max(event["args"]["bytes"] for event in counted) == round(peak)
+
+
+def test_a_large_trace_loses_its_last_transfers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = len(slices(traced(ran("ring", 4))))
+    monkeypatch.setattr(trace_file, "EVENTS", whole - 5)
+    trace = traced(ran("ring", 4))
+    assert len(slices(trace)) == whole - 5
+    assert "the trace has the earliest 19 of 24 transfers" in trace["otherData"]["note"]
+    assert "the earliest 19 of 24" in capsys.readouterr().err
+    monkeypatch.setattr(trace_file, "EVENTS", 7)
+    with pytest.raises(InputError, match=r"without transfers, at most 7: take fewer ranks"):
+        traced(ran("ring", 4))
