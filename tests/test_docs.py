@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -119,24 +120,30 @@ def test_a_process_of_its_own_prints_the_same(arguments: tuple[str, ...], simctl
     assert alone(*arguments).stdout == simctl(*arguments).stdout != ""
 
 
-def test_readme_installs_torch_before_it_measures() -> None:
-    blocks = re.findall(r"```\w+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (block,) = (block for block in blocks if "simctl measure" in block)
+def test_a_page_installs_torch_before_it_measures() -> None:
+    page = (ROOT / "docs" / "how-to" / "measure.md").read_text()
+    block, *_ = (
+        block
+        for block in re.findall(r"```\w+\n(.*?)```", page, re.DOTALL)
+        if "simctl measure" in block
+    )
     assert "pip install '.[torch]'" in block.partition("simctl measure")[0]
 
 
-def test_readme_has_its_examples() -> None:
-    assert [
-        command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples("README.md")
-    ] == [
-        "sweep",
-        "validate",
-        "sweep",
-        "run",
-        "sweep",
-        "topo",
-        "train",
-    ]
+@pytest.mark.parametrize(
+    ("page", "commands"),
+    [
+        ("README.md", ["sweep", "validate"]),
+        ("docs/how-to/choose-an-algorithm.md", ["sweep", "sweep"]),
+        ("docs/how-to/explain-a-time.md", ["run"]),
+        ("docs/how-to/describe-a-machine.md", ["topo"]),
+        ("docs/how-to/find-where-a-step-stalls.md", ["train"]),
+        ("docs/reference/training.md", ["train"]),
+    ],
+)
+def test_a_page_has_its_examples(page: str, commands: list[str]) -> None:
+    found = [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples(page)]
+    assert found == commands
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -221,3 +228,11 @@ def test_the_calibration_results_are_what_the_csv_files_say(
 def test_no_page_calls_runs_by_a_number() -> None:
     for page in set(PAGES + NOTEBOOKS) - {"CHANGELOG.md"}:
         assert not re.search(r"\bF\d\dp?\b", (ROOT / page).read_text()), page
+
+
+def test_the_python_api_exists() -> None:
+    text = (ROOT / "docs" / "reference" / "python-api.md").read_text()
+    names = re.findall(r"`((?:topologies|simulator|experiments)(?:\.\w+)+)", text)
+    assert len(names) > 10
+    for name in names:
+        assert resolve_name(name), name
