@@ -77,7 +77,7 @@ def placement_orders() -> list[str]:
 
 
 def backend_names() -> list[str]:
-    from experiments.measure.plan import BACKENDS
+    from experiments.measure.points import BACKENDS
 
     return list(BACKENDS)
 

@@ -15,7 +15,7 @@ from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
-from experiments.measurements.measurement import COLLECTIVE, NO_FOOTER
+from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
 from experiments.profiles import find as find_profile
 from experiments.simulations.machine import Machine
 from topologies.catalogue import Blueprint

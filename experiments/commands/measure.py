@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from experiments import output
-from experiments.measure.environment import TORCHRUN, Place, check_port, find_place, meeting_point
-from experiments.measure.failures import GRACE, MeasurementFailed
-from experiments.measure.plan import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
-from experiments.measure.results import Record, Row, cells, key_of, read_rows
+from experiments.measure.blame import GRACE, MeasurementFailed
+from experiments.measure.launcher import TORCHRUN, Place, check_port, find_place, meeting_point
+from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
+from experiments.measure.result_rows import Record, Row, cells, key_of, read_rows
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes

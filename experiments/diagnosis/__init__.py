@@ -2,9 +2,9 @@
 try."""
 
 from experiments.diagnosis.comparison import Difference, compare
+from experiments.diagnosis.curve_diagnosis import Diagnosis, diagnose
 from experiments.diagnosis.expectation import Expectation, Expected, simulated
 from experiments.diagnosis.findings import Finding
-from experiments.diagnosis.report import Diagnosis, diagnose
 
 __all__ = [
     "Diagnosis",

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
 from experiments.measurements import UNKNOWN, Curve
-from experiments.measurements.measurement import COLLECTIVE
+from experiments.measurements.curve import COLLECTIVE
 from experiments.measurements.setups import labels, noted
 from experiments.output import counted
 from topologies.topology import Floats

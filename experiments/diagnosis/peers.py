@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from experiments.diagnosis.comparison import machine, same
+from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.findings import FALLS, SHARED, Finding
-from experiments.diagnosis.report import Diagnosis
 from experiments.diagnosis.shape import steps
 from experiments.measurements import Curve
 

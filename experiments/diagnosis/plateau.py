@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.diagnosis.samples import on_host
 from experiments.measurements import Curve
-from experiments.measurements.identity import bus_factor
+from experiments.measurements.formats.nccl_tests.participants import bus_factor
 from experiments.measurements.networks import INFINIBAND, SLINGSHOT
 from experiments.output import counted
 from topologies.topology import Topology

@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 from experiments.measure import interpreter
 from experiments.measure.interpreter import Parcel
-from experiments.measure.layout import Span
 from experiments.measure.patterns import Piece, Values, chunk, promise
-from experiments.measure.plan import Point, schedule_of
+from experiments.measure.points import Point, schedule_of
 from experiments.measure.program import Message, compile_program
+from experiments.measure.slot_layout import Span
 from experiments.measure.transport import transport_for
 
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from experiments.measure.environment import Place
-from experiments.measure.failures import GRACE, Complaint, MeasurementFailed, blame, complaint
-from experiments.measure.plan import Plan, Point
+from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame, complaint
+from experiments.measure.launcher import Place
+from experiments.measure.points import Plan, Point
 from experiments.measure.ranks import find_device, go_through, join, site_of
-from experiments.measure.results import Row
+from experiments.measure.result_rows import Row
 
 
 def take_part(plan: Plan, place: Place, on_row: Callable[[Row], object]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from experiments.measure.layout import Span
 from experiments.measure.program import Message, Move, Post, Program, Wait
+from experiments.measure.slot_layout import Span
 
 Step = Callable[[], object]
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
-from experiments.measure.failures import GRACE, Complaint, MeasurementFailed, blame
-from experiments.measure.plan import Plan
-from experiments.measure.results import Row
+from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
+from experiments.measure.points import Plan
+from experiments.measure.result_rows import Row
 from topologies.errors import InputError
 
 WORKER = "from experiments.measure.worker import main; main()"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.measure.layout import Layout, Span
 from experiments.measure.signals import with_signals
+from experiments.measure.slot_layout import Layout, Span
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies._compile import kernel

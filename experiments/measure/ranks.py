@@ -16,10 +16,10 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from experiments.measure.cases import Site, barrier, prepare
-from experiments.measure.environment import Place
+from experiments.measure.launcher import Place
 from experiments.measure.patterns import Values
-from experiments.measure.plan import Plan, Point
-from experiments.measure.results import Row, row_of
+from experiments.measure.points import Plan, Point
+from experiments.measure.result_rows import Row, row_of
 from experiments.measure.sampling import sample
 from topologies.errors import InputError
 

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from experiments.measure.cases import Case, Site, barrier
-from experiments.measure.plan import LEAST, Plan
-from experiments.measure.results import Times
+from experiments.measure.points import LEAST, Plan
+from experiments.measure.result_rows import Times
 
 
 def sample(case: Case, site: Site, plan: Plan) -> tuple[Times, int]:

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.environment import Place
-from experiments.measure.failures import complaint
-from experiments.measure.plan import Plan, Point
+from experiments.measure.blame import complaint
+from experiments.measure.launcher import Place
+from experiments.measure.points import Plan, Point
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.measure.results import Row
+    from experiments.measure.result_rows import Row
 
 Event = dict[str, Any]
 

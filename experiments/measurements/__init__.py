@@ -1,10 +1,7 @@
 """Readers for measured collectives, all into the same points and curves: logs, JSON and CSV
 files."""
 
-from experiments.measurements.doubts import doubts
-from experiments.measurements.folders import read_all
-from experiments.measurements.frame import frame
-from experiments.measurements.measurement import (
+from experiments.measurements.curve import (
     COLLECTIVES,
     UNKNOWN,
     Curve,
@@ -12,8 +9,11 @@ from experiments.measurements.measurement import (
     Measurements,
     Point,
 )
+from experiments.measurements.doubts import doubts
+from experiments.measurements.folders import read_all
+from experiments.measurements.formats.runs_csv.csv_writer import write_runs
+from experiments.measurements.frame import frame
 from experiments.measurements.reading import read
-from experiments.measurements.writing import write_runs
 
 __all__ = [
     "COLLECTIVES",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from experiments.measurements.measurement import Curve, Point
+from experiments.measurements.curve import Curve, Point
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 SHORTEST = 10e-9

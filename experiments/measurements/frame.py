@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from experiments.measurements.measurement import Curve, Measurements, Point
+from experiments.measurements.curve import Curve, Measurements, Point
 
 if TYPE_CHECKING:
     import pandas as pd

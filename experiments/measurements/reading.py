@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from experiments.measurements import curves, nccl_json, nccl_tests, osu
-from experiments.measurements.loading import load
-from experiments.measurements.measurement import Failure, Measurements, Unmeasured, nothing
+from experiments.measurements.curve import Failure, Measurements, Unmeasured, nothing
+from experiments.measurements.formats.nccl_tests import json_reader, log_reader
+from experiments.measurements.formats.osu import osu_reader
+from experiments.measurements.formats.runs_csv import csv_reader
+from experiments.measurements.formats.text import load
 from topologies.errors import InputError
 
 
@@ -15,14 +17,14 @@ def read(path: Path) -> Measurements:
     Raises InputError when the file cannot be read, or is none of them.
     """
     text = load(path)
-    if curves.looks_like_csv(text, path):
-        return curves.parse_csv(text, path)
-    if nccl_json.looks_like_json(text):
-        return nccl_json.parse_json(text, str(path))
-    if not osu.looks_like_osu(text):
-        return nccl_tests.parse_log(text, str(path))
-    if not nccl_tests.looks_like_log(text):
-        return osu.parse_osu(text, str(path))
+    if csv_reader.looks_like_csv(text, path):
+        return csv_reader.parse_csv(text, path)
+    if json_reader.looks_like_json(text):
+        return json_reader.parse_json(text, str(path))
+    if not osu_reader.looks_like_osu(text):
+        return log_reader.parse_log(text, str(path))
+    if not log_reader.looks_like_log(text):
+        return osu_reader.parse_osu(text, str(path))
     return _both(text, str(path))
 
 
@@ -32,7 +34,7 @@ def _both(text: str, source: str) -> Measurements:
     found: list[Measurements] = []
     refused: list[str] = []
     failures: list[Failure] = []
-    for parse in (osu.parse_osu, nccl_tests.parse_log):
+    for parse in (osu_reader.parse_osu, log_reader.parse_log):
         try:
             found.append(parse(text, source))
         except InputError as error:

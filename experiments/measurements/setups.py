@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.measurements.measurement import Curve
+from experiments.measurements.curve import Curve
 from experiments.output import counted
 
 APART = 1.2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
-from experiments.diagnosis.report import Diagnosis
+from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.output import counted
 from experiments.pictures.figure_file import GREY, to_bytes
 from topologies.topology import Floats

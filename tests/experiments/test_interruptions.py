@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pretended_ranks
-from experiments.measure.results import read_rows
+from experiments.measure.result_rows import read_rows
 from experiments.profiles import read
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -13,7 +13,7 @@ import pretended_ranks
 from experiments.commands import measure as command
 from experiments.commands.measure import Request, run
 from experiments.measure import launch as launching
-from experiments.measure.results import read_rows
+from experiments.measure.result_rows import read_rows
 from experiments.measurements import read
 from topologies.errors import InputError
 

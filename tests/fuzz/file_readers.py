@@ -39,7 +39,7 @@ def _resumed(path: Path) -> None:
     from dataclasses import asdict
 
     from experiments import output
-    from experiments.measure.results import cells, read_rows
+    from experiments.measure.result_rows import cells, read_rows
 
     rows = read_rows(path)
     output.render([asdict(row) for row in rows], cells(rows), "table")

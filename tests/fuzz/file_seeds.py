@@ -86,7 +86,9 @@ def _files(*patterns: str) -> Iterator[Seed]:
 
 def _measurements() -> Iterator[Seed]:
     yield from _files(
-        "examples/*.csv", "examples/*.log", "tests/experiments/measurements/data/*.log"
+        "examples/*.csv",
+        "examples/*.log",
+        "tests/experiments/measurements/formats/nccl_tests/data/*.log",
     )
     yield Seed(
         "gloo.csv", b"\n".join((ROOT / "examples/lab/gloo.csv").read_bytes().split(b"\n")[:40])

@@ -6,16 +6,16 @@ import pytest
 
 from experiments.commands import measure as command
 from experiments.measure import launch as launching
-from experiments.measure.environment import MPIRUN, SRUN, TORCHRUN
+from experiments.measure.launcher import MPIRUN, SRUN, TORCHRUN
 
 PRETENDS = """
 import sys
 from multiprocessing.connection import Connection
 import numpy as np
 from dataclasses import asdict
-from experiments.measure.failures import Complaint
-from experiments.measure.plan import Plan
-from experiments.measure.results import row_of
+from experiments.measure.blame import Complaint
+from experiments.measure.points import Plan
+from experiments.measure.result_rows import row_of
 pipe, rank, plan = Connection(int(sys.argv[1])), int(sys.argv[2]), Plan.from_json(sys.argv[3])
 about = {"device": "cpu", "library": "none", "source": "here"}
 for point in plan.points:

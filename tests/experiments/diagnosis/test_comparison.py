@@ -8,7 +8,7 @@ import pytest
 import nccl_logs
 from experiments.diagnosis import compare
 from experiments.measurements import Curve
-from experiments.measurements.osu import parse_osu
+from experiments.measurements.formats.osu.osu_reader import parse_osu
 from experiments.measurements.setups import labels
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]

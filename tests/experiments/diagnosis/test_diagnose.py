@@ -15,7 +15,7 @@ import pytest
 import nccl_logs
 from experiments.commands import diagnose as command
 from experiments.measurements import Curve, read, write_runs
-from experiments.measurements.measurement import NO_FOOTER
+from experiments.measurements.curve import NO_FOOTER
 from experiments.simulations.machine import Machine
 from topologies.errors import InputError
 

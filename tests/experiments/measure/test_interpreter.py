@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.measure.interpreter import Parcel, bind
-from experiments.measure.layout import Layout, Span, granularity
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
+from experiments.measure.slot_layout import Layout, Span, granularity
 from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedules.builder import ScheduleBuilder

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from experiments.measure import launch as launching
-from experiments.measure import plan as planning
-from experiments.measure.failures import MeasurementFailed
+from experiments.measure.blame import MeasurementFailed
 from experiments.measure.launch import launch
-from experiments.measure.plan import Plan, points
-from experiments.measure.results import Row, row_of
+from experiments.measure.points import Plan, points
+from experiments.measure.result_rows import Row, row_of
 
 PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["ring"], [64.0], 2, "float32"), timeout=0.2)
 ABOUT = {"device": "cpu", "library": "none", "source": "here"}
@@ -26,7 +25,7 @@ ROW = row_of(PLAN, PLAN.points[0], np.ones((2, 3)), 0, 1, ABOUT)
 BEGIN = f"""
 import os, signal, sys, threading
 from multiprocessing.connection import Connection
-from experiments.measure.failures import Complaint
+from experiments.measure.blame import Complaint
 pipe, rank, row = Connection(int(sys.argv[1])), int(sys.argv[2]), {asdict(ROW)!r}
 late = Complaint("in ring of 64B", "RuntimeError: Timed out")
 pipe.send({{"at": "in ring of 64B"}})
@@ -92,17 +91,17 @@ def test_the_rank_to_blame_is_named(code: str, line: str, monkeypatch: pytest.Mo
 
 
 def test_ranks_that_all_hang_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "START", 0.0)
+    monkeypatch.setattr("experiments.measure.points.START", 0.0)
     message, _ = failing("wait()", monkeypatch, replace(PLAN, budget=0.1, timeout=0.1))
     assert message == "no rank answers in ring of 64B"
 
 
 PARENT = """
 import signal
-from experiments.measure import launch, plan
+from experiments.measure import launch, points
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background job
 launch.WORKER = {code!r}
-launch.launch(plan.Plan.from_json({plan!r}), print)
+launch.launch(points.Plan.from_json({plan!r}), print)
 """
 CHILD = """
 import os

@@ -16,11 +16,10 @@ if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
 
 from experiments.commands.measure import Request, run
 from experiments.measure import launch as launching
-from experiments.measure import plan as planning
-from experiments.measure.environment import Place
+from experiments.measure.launcher import Place
 from experiments.measure.patterns import PROMISES
-from experiments.measure.plan import Plan
-from experiments.measure.results import read_rows
+from experiments.measure.points import Plan
+from experiments.measure.result_rows import read_rows
 from topologies.errors import InputError
 
 QUICK = Request(nproc="2", repetitions=3, warmup=1, budget="100ms")
@@ -47,7 +46,7 @@ def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
 
     from experiments.measure.ranks import join
 
-    monkeypatch.setattr(planning, "MEETING", 0.1)
+    monkeypatch.setattr("experiments.measure.points.MEETING", 0.1)
     plan = Plan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
     with pytest.raises(
         InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from experiments.measurements import read
+from experiments.measurements.formats.osu.osu_reader import parse_osu
 from experiments.measurements.networks import network_of
-from experiments.measurements.osu import parse_osu
 from nccl_logs import log, only, parse
 
 INFO = "node1:42:50 [0] NCCL INFO "

@@ -1,0 +1,208 @@
+"""What was measured, a row a point, and the file that it is kept in."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments import output
+from experiments.measure.points import IN_PLACE, Plan, Point
+from experiments.measurements.formats.text import load
+from simulator.collectives import collective as simulated
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
+
+Times = npt.NDArray[np.float64]
+Key = tuple[str, str, int, int, str, str, str]
+
+_FACTORS: dict[str, Callable[[int], float]] = {
+    kind.name: kind.busbw
+    for kind in vars(simulated).values()
+    if isinstance(kind, simulated.Collective)
+}
+_FACTORS |= {"scatter": lambda p: (p - 1) / p, "gather": lambda p: (p - 1) / p}
+"""nccl-tests' factors from algbw to busbw."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the CSV. Times are in microseconds, over the repetitions, each that of its slowest
+    rank.
+
+    `time_us` is their median, `cv` their standard deviation over their mean. `wrong` counts the
+    wrong elements of all ranks and all repetitions, warm-up included.
+    """
+
+    collective: str
+    algorithm: str
+    protocol: str
+    ranks: int
+    nodes: int
+    size_bytes: int
+    in_place: int
+    time_us: float
+    min_us: float
+    p90_us: float
+    mean_us: float
+    cv: float
+    repetitions: int
+    wrong: int
+    backend: str
+    device: str
+    dtype: str
+    library: str
+    topology: str
+    source: str
+
+    @property
+    def key(self) -> Key:
+        """What makes a second measurement of it needless."""
+        size = self.collective, self.algorithm, self.ranks, self.size_bytes
+        return *size, self.backend, self.device.partition(" ")[0], self.dtype
+
+
+def key_of(plan: Plan, point: Point) -> Key:
+    """The key of the row that a point becomes."""
+    size = point.collective, point.algorithm, plan.ranks, point.size_bytes
+    return *size, plan.backend, plan.device, plan.dtype
+
+
+def row_of(
+    plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about: Mapping[str, str]
+) -> Row:
+    """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device,
+    library, source."""
+    slowest = times.max(axis=0) * 1e6
+    return Row(
+        collective=point.collective,
+        algorithm=point.algorithm,
+        protocol="",
+        ranks=plan.ranks,
+        nodes=nodes,
+        size_bytes=point.size_bytes,
+        in_place=int(bool(point.algorithm) or point.collective in IN_PLACE),
+        time_us=float(np.median(slowest)),
+        min_us=float(slowest.min()),
+        p90_us=float(np.quantile(slowest, 0.9)),
+        mean_us=float(slowest.mean()),
+        cv=float(slowest.std() / slowest.mean()),
+        repetitions=len(slowest),
+        wrong=wrong,
+        backend=plan.backend,
+        dtype=plan.dtype,
+        topology="",
+        **about,
+    )
+
+
+class Record:
+    """The rows so far; each new one is on the disk, if there is a file, before the next point is
+    measured."""
+
+    def __init__(self, path: Path | None, rows: Sequence[Row] = ()) -> None:
+        self.path, self.rows = path, list(rows)
+        self.about = ""
+
+    @property
+    def meta(self) -> Path | None:
+        """Where it is kept how the rows were measured."""
+        return self.path.with_name(f"{self.path.name}{output.META}") if self.path else None
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and with the first new one what it is `about`."""
+        self.rows.append(row)
+        if self.meta and self.about:
+            output.write(self.meta, self.about)
+            self.about = ""
+        if self.path:
+            output.write(self.path, output.to_csv([asdict(row) for row in self.rows]))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file that a run has left. Raises InputError if it is something else, or
+    damaged."""
+    try:
+        lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
+    except csv.Error as error:
+        raise InputError(f"cannot resume {path}: {error}") from None
+    names = {field.name for field in fields(Row)}
+    if lines and set(lines[0]) != names:
+        raise InputError(f"cannot resume {path}: its columns are not those of simctl measure")
+    return [_row(path, number, line) for number, line in enumerate(lines, 2)]
+
+
+def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
+    casts = {"int": int, "float": float, "str": str}
+    try:
+        if None in line or None in line.values():
+            raise ValueError
+        row = Row(**{field.name: casts[str(field.type)](line[field.name]) for field in fields(Row)})
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"cannot resume {path}: row {number} is damaged, remove it") from None
+    if not (
+        0 <= row.time_us < 1e15
+        and 0 <= row.cv < 1e15
+        and 0 < row.ranks < 2**31
+        and 0 <= row.size_bytes < 2**63
+    ):
+        raise InputError(f"cannot resume {path}: row {number} is damaged, remove it")
+    return row
+
+
+def _bandwidth(record: output.Record, factor: float) -> str:
+    size, seconds = float(record["size_bytes"] or 0), float(record["time_us"] or 0) / 1e6
+    return format_bandwidth(factor * size / seconds) if size and seconds else ""
+
+
+def _factor(record: output.Record) -> float:
+    factor = _FACTORS.get(str(record["collective"]))
+    return factor(int(record["ranks"] or 1)) if factor else 0.0
+
+
+def _time(name: str) -> output.Cell:
+    return lambda record: format_seconds(float(record[name] or 0) / 1e6)
+
+
+def cells(rows: Sequence[Row]) -> dict[str, output.Cell]:
+    """The columns of a table of rows: where several devices or element types are in it, these
+    too."""
+    apart = [
+        name
+        for name in ("backend", "device", "dtype")
+        if len({getattr(row, name) for row in rows}) > 1
+    ]
+    return (
+        CELLS
+        | {"size": _size(in_binary(row.size_bytes for row in rows))}
+        | {name: _word(name) for name in apart}
+    )
+
+
+def _size(binary: bool) -> output.Cell:
+    return lambda record: (
+        format_bytes(float(record["size_bytes"] or 0), binary) if record["size_bytes"] else ""
+    )
+
+
+def _word(name: str) -> output.Cell:
+    return lambda record: str(record[name])
+
+
+CELLS: dict[str, output.Cell] = {
+    "collective": lambda record: str(record["collective"]),
+    "algorithm": lambda record: str(record["algorithm"] or "-"),
+    "ranks": lambda record: str(record["ranks"]),
+    "size": _size(binary=True),
+    "median": _time("time_us"),
+    "p90": _time("p90_us"),
+    "cv": lambda record: f"{float(record['cv'] or 0):.1%}",
+    "algbw": lambda record: _bandwidth(record, 1.0),
+    "busbw": lambda record: _bandwidth(record, _factor(record)),
+    "wrong": lambda record: str(record["wrong"]),
+}

@@ -1,0 +1,1 @@
+"""Readers and writers of measured data, one package for each format."""

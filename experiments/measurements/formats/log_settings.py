@@ -1,0 +1,93 @@
+"""What a log says of the library and of the choices that its environment forced."""
+
+import re
+from collections.abc import Iterator
+
+from experiments.measurements.formats.algorithm_words import Label, forced_by
+
+Said = dict[str, set[str]]
+"""All values that were given to each variable, and to "library": its version."""
+LIBRARY = "library"
+_VERBOSE = ("INFO", "TRACE")
+"""Values of NCCL_DEBUG that print what NCCL chooses."""
+
+_VERSION = re.compile(r"\b([NR]CCL) version ?:? ?v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})")
+_CODE = re.compile(r"\bnccl-library=([0-9]{4,6})(?![0-9])")
+_SETTING = re.compile(
+    r"(?:\b(export|unset) {1,9}['\"]?)?(?<!\b[Ss]et )(?<!\b[Tt]ry )(?<!etting )"
+    r"\b((?:NCCL|RCCL|FI|UCX|OMPI_MCA|MPICH|MPIR_CVAR|I_MPI)_\w{1,60})\b"
+    r"(=| set by environment to )?['\"]?((?:[\w^/~-][\w^:;,/]{0,199})?)"
+)
+
+
+def settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """Names and values in a line, and of which test: "this", the "next" one, or "all" from now on
+    (exported).
+
+    >>> list(settings("+ export NCCL_ALGO=Ring"))
+    [('NCCL_ALGO', 'Ring', 'all')]
+    >>> list(settings("mpirun -x NCCL_PROTO=LL128 all_reduce_perf"))
+    [('NCCL_PROTO', 'LL128', 'next')]
+    >>> list(settings("node1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Tree"))
+    [('NCCL_ALGO', 'Tree', 'this')]
+    """
+    for shell, name, given, value in _SETTING.findall(text):
+        if shell == "unset" or (given and value):
+            scope = "all" if shell else "this" if given != "=" else "next"
+            yield name, "" if shell == "unset" else value, scope
+    for library, version in _VERSION.findall(text):
+        yield LIBRARY, f"{library} {version}", "this"
+    for code in _CODE.findall(text):
+        yield LIBRARY, f"NCCL {version_of(int(code))}", "this"
+    if "rccl-tests" in text:
+        yield LIBRARY, "RCCL", "this"
+
+
+def variables(said: Said) -> tuple[str, ...]:
+    """The variables that have a value that counts: NCCL_DEBUG=WARN prints none of the lines that
+    NCCL_DEBUG is set for.
+
+    >>> variables({"NCCL_PROTO": {"LL"}, "NCCL_ALGO": {""}, "NCCL_DEBUG": {"WARN"}})
+    ('NCCL_PROTO',)
+    """
+    return tuple(
+        sorted(name for name, values in said.items() if name != LIBRARY and _counts(name, values))
+    )
+
+
+def _counts(name: str, values: set[str]) -> bool:
+    return (
+        any(value.upper() in _VERBOSE for value in values) if name == "NCCL_DEBUG" else any(values)
+    )
+
+
+def version_of(code: int) -> str:
+    """The version in the number that NCCL reports: from 2.9 on, it has two digits for each part.
+
+    >>> version_of(22902), version_of(2804)
+    ('2.29.2', '2.8.4')
+    """
+    thousand = 10000 if code >= 10000 else 1000
+    return f"{code // thousand}.{code % thousand // 100}.{code % 100}"
+
+
+def library(said: Said) -> tuple[str, tuple[str, ...]]:
+    """The library and its version, or none and a note where the log names several."""
+    versions = sorted(said.get(LIBRARY, ()), key=lambda version: (len(version), version))
+    if versions and all(versions[-1].startswith(version) for version in versions):
+        return versions[-1], ()
+    return "", (f"library unknown: the log names {' and '.join(versions)}",) if versions else ()
+
+
+def forced(said: Said, collective: str) -> Label:
+    """The algorithm and the protocol that were forced on a collective; none and a note where there
+    are several."""
+    values = {name: sorted(said.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}
+    notes = tuple(
+        f"{name} is {' and '.join(given)} in the log: not known which"
+        for name, given in values.items()
+        if given[1:]
+    )
+    algo, proto = ("".join(given) if len(given) == 1 else "" for given in values.values())
+    label = forced_by(algo, proto, collective)
+    return label._replace(notes=notes + label.notes)

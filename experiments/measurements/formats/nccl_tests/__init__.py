@@ -1,0 +1,1 @@
+"""What nccl-tests and rccl-tests print and write."""

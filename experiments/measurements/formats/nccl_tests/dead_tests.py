@@ -1,0 +1,66 @@
+"""Tests that did not end, and processes that were no job: what a log says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from experiments.measurements.curve import Curve, Failure
+from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.output import counted
+from topologies.units import format_bytes
+
+DIED = "test died"
+ALONE = "without MPI"
+_LONGEST = 160
+
+
+def died(
+    run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bool
+) -> Iterator[Failure]:
+    """The failure of one test of nccl-tests, if it died: before its table, without a row, or before
+    its last size.
+
+    `source` names the log; `bare`: its table has no rows; `last`: no other test follows.
+    """
+    name = (run.started or next(iter(run.named), "") or "a test").removesuffix("_perf")
+    why = f": {' '.join(run.failed.split())[:_LONGEST]}" if run.failed else ""
+    if run.header is None:
+        if run.failed or (run.announced and not run.header_lost):
+            yield Failure(DIED, source, f"{name} ended before its table{why}")
+        return
+    where = f"{source}:{run.header.line}"
+    reached = max(
+        (point.size for curve in curves for point in (*curve.points, *curve.in_place)), default=0
+    )
+    if bare:
+        yield Failure(DIED, where, f"{name} has a table header and no rows{why}")
+    elif not run.closed and (run.failed or _stopped(run, reached)):
+        yield Failure(
+            DIED, where, f"{name} ended after {format_bytes(reached)}{why or _asked(run, last)}"
+        )
+
+
+def alone(source: str, count: int, ranks: int) -> Failure:
+    """Several processes of `ranks` ranks each, where one job was meant."""
+    each = counted(ranks, "rank")
+    return Failure(
+        ALONE,
+        source,
+        f"{count} processes of {each} each and no job of {count * ranks}: nccl-tests was built "
+        f"or started without MPI",
+    )
+
+
+def _stopped(run: Run, reached: int) -> bool:
+    """Whether a further size was asked for."""
+    return (
+        not run.capped
+        and run.largest is not None
+        and run.step is not None
+        and run.step.up(reached) <= run.largest
+    )
+
+
+def _asked(run: Run, last: bool) -> str:
+    follows = "the log ends there" if last else "the next test follows"
+    return f" of {format_bytes(run.largest)}, and {follows}" if run.largest else ""

@@ -1,0 +1,253 @@
+"""The JSON that nccl-tests writes with `-J FILE` (its versions 1 and 2), whole or cut short.
+
+One object a test: version, args, env, nccl_version, config (with the list of devices), results, and
+a summary. A result has size, count, type, redop, root, out_of_place and in_place (each time or
+cpu_time in microseconds, alg_bw, bus_bw, nwrong), actual_iterations; version 2 adds
+out_of_place_per_iter and in_place_per_iter.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.measurements.curve import Curve, Failure, Measurements, nothing
+from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
+from experiments.measurements.formats.nccl_tests.dead_tests import DIED
+from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.measurements.formats.nccl_tests.participants import Device, programs, whole_list
+from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, Row, fits
+from experiments.measurements.formats.nccl_tests.table_curves import Skipped, curves, told
+from experiments.measurements.formats.nccl_tests.torn_rows import Rows, Step
+from experiments.measurements.formats.text import load
+from experiments.measurements.networks import network_of
+from experiments.output import counted
+from topologies.errors import InputError
+
+VERSIONS = ("1", "2")
+
+_DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
+_RESULTS = re.compile(r'"results"\s{0,99}:\s{0,99}\[')
+_BETWEEN = re.compile(r"[\s,]*")
+_MOST_EACH = 1024
+_PLACES = ("out_of_place", "in_place")
+_EXPECTED = 'expected the JSON that nccl-tests writes with -J, with "results" and "config"'
+
+
+@dataclass(frozen=True)
+class _Document:
+    """One test as written; `cut` says what is missing if the file ends before its end."""
+
+    value: dict[str, object]
+    line: int
+    cut: str = ""
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a file begins as a JSON object does."""
+    return re.match(r'\s*\{\s*"', text) is not None
+
+
+def read_json(path: Path) -> Measurements:
+    """The curves in the JSON at `path`: one a test, or more if it has several types, reductions or
+    roots.
+
+    Raises InputError when the file cannot be read, is no such JSON or has no usable result.
+    """
+    return parse_json(load(path), str(path))
+
+
+def parse_json(text: str, source: str) -> Measurements:
+    """The curves in the text of a JSON file that `source` names. Raises InputError as
+    `read_json`."""
+    found: list[Curve] = []
+    lines: list[str] = []
+    failures: list[Failure] = []
+    documents = list(_documents(text, source))
+    for document in documents:
+        skipped: Skipped = defaultdict(list)
+        where = source if len(documents) == 1 else f"{source}:{document.line}"
+        found += _curves(document, where, skipped)
+        lines += told(skipped, "result")
+        if skipped["bare"]:
+            failures.append(Failure(DIED, where, "a test has no results"))
+        lines += [document.cut] if document.cut else []
+    if not found:
+        raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
+    network = network_of(text)
+    return Measurements(
+        tuple(replace(curve, network=network) for curve in found), tuple(lines), tuple(failures)
+    )
+
+
+def _documents(text: str, source: str) -> Iterator[_Document]:
+    """The objects in a file, one after the other."""
+    at = len(text) - len(text.lstrip())
+    while at < len(text):
+        line = text.count("\n", 0, at) + 1
+        try:
+            value, after = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            yield _salvaged(text[at:], line, source)
+            return
+        if not isinstance(value, dict) or not isinstance(value.get("results"), list):
+            raise InputError(f"{source} line {line}: no list of results: {_EXPECTED}")
+        yield _Document(value, line)
+        at = len(text) - len(text[after:].lstrip())
+
+
+def _salvaged(text: str, line: int, source: str) -> _Document:
+    """What stands before the place where a file stops being JSON: its head and its whole
+    results."""
+    found = _RESULTS.search(text)
+    try:
+        head = _DECODER.decode(text[: found.end()] + "]}") if found else None
+    except (ValueError, RecursionError):
+        head = None
+    if found is None or not isinstance(head, dict):
+        raise InputError(
+            f"{source} line {line}: not JSON, or cut short before its results: {_EXPECTED}"
+        )
+    results, at = [], found.end()
+    while at < len(text):
+        at = _after(text, at)
+        try:
+            result, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        results.append(result)
+    rest = len(text) - at
+    after = f"cut short after {counted(len(results), 'result')}"
+    cut = f"the end of the file, {after} ({rest} characters that are no whole result)"
+    return _Document(head | {"results": results}, line, cut)
+
+
+def _after(text: str, at: int) -> int:
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curve]:
+    run, rows = _run(document), []
+    cpu_time = False
+    for number, result in enumerate(_list(document.value, "results"), 1):
+        row = _row(number, result)
+        if row is None:
+            skipped["unreadable"].append(number)
+            continue
+        rows.append(row)
+        cpu_time = cpu_time or _has_cpu_time(result)
+    header = Header(1, (), (), re.compile(""), 1e6, cpu_time)
+    run = replace(run, capped=_capped(document, run, rows))
+    if run.capped:
+        run.notes.append(
+            "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
+        )
+    yield from curves(run, header, Rows(rows), source, skipped)
+
+
+def _run(document: _Document) -> Run:
+    value = document.value
+    config = _dict(value, "config")
+    run = Run(closed=True, unit="result", iterations=_whole(config.get("iterations")))
+    run.named = programs(" ".join(str(word) for word in _list(value, "args")[:1]))
+    run.threads = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
+    run.devices = _devices(config, run.threads)
+    for variable in _list(value, "env"):
+        if isinstance(variable, str):
+            run.own |= {
+                name: {given} for name, given, _ in settings(variable) if variable.startswith(name)
+            }
+    if code := _whole(value.get("nccl_version")):
+        run.own[LIBRARY] = {f"NCCL {version_of(code)}"}
+    if "version" in value and value["version"] not in VERSIONS:
+        run.notes.append(
+            f"version {str(value['version'])[:20]} of the JSON: known here are "
+            f"{' and '.join(VERSIONS)}"
+        )
+    if document.cut:
+        run.notes.append("the file ends before the test does")
+    return run
+
+
+def _devices(config: dict[str, object], each: int) -> list[Device]:
+    """All ranks, though the file may list only the first of the `each` ranks of a process; -1 for
+    one that is torn."""
+    found = [_device(entry) for entry in _list(config, "devices") if isinstance(entry, dict)]
+    return whole_list(found, min(each, _MOST_EACH))
+
+
+def _device(entry: dict[str, object]) -> Device:
+    rank, group = _whole(entry.get("rank")), _whole(entry.get("group"))
+    host, model = (str(entry.get(name) or "")[:255] for name in ("hostname", "device_info"))
+    return Device(-1 if rank is None else rank, group or 0, host, model)
+
+
+def _row(number: int, result: object) -> Row | None:
+    """A result as a row, None if a value is missing or no number."""
+    if not isinstance(result, dict):
+        return None
+    cells = [_cell(result, place) for place in _PLACES]
+    while cells and cells[-1] is None:
+        cells.pop()
+    whole = [_whole(result.get(name)) for name in ("size", "count")]
+    if not cells or whole[0] is None or (result.get("count") is not None and whole[1] is None):
+        return None
+    filled = tuple(cell or Cell("N/A", "N/A", "N/A", "N/A") for cell in cells)
+    if not all(fits("time", text) for cell in filled for text in vars(cell).values()):
+        return None
+    kind, redop, root = (
+        str(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root")
+    )
+    return Row(
+        number,
+        whole[0],
+        whole[1],
+        kind,
+        redop,
+        int(root) if fits("root", root) else None,
+        filled,
+        (),
+        (),
+    )
+
+
+def _cell(result: dict[str, object], place: str) -> Cell | None:
+    if result.get(place) is None:
+        return None
+    cell, iterations = _dict(result, place), _dict(result, f"{place}_per_iter")
+    texts = [
+        cell.get("time", cell.get("cpu_time")),
+        *(cell.get(name) for name in ("alg_bw", "bus_bw", "nwrong")),
+    ]
+    texts += [iterations.get(name) for name in ("min_us", "cv_pct")]
+    return Cell(*("N/A" if text is None else str(text) for text in texts))
+
+
+def _has_cpu_time(result: object) -> bool:
+    return isinstance(result, dict) and any("cpu_time" in _dict(result, place) for place in _PLACES)
+
+
+def _capped(document: _Document, run: Run, rows: list[Row]) -> bool:
+    """Whether a test that ran to its end stopped at a size below the largest asked for."""
+    config = _dict(document.value, "config")
+    step = Step(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
+    asked, largest = _whole(config.get("maximum_bytes")), max((row.size for row in rows), default=0)
+    ended = "end_time" in document.value and not document.cut
+    return ended and asked is not None and 0 < largest < step.up(largest) <= asked
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and fits("size", value) else None
+
+
+def _dict(value: dict[str, object], name: str) -> dict[str, object]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: dict[str, object], name: str) -> list[object]:
+    found = value.get(name)
+    return found if isinstance(found, list) else []

@@ -1,0 +1,94 @@
+"""Logs of nccl-tests and rccl-tests, as launchers, debug output and lost lines leave them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.measurements.curve import Curve, Failure, Measurements, nothing, tally
+from experiments.measurements.formats.nccl_tests.dead_tests import alone, died
+from experiments.measurements.formats.nccl_tests.log_sections import Run, Sections, cut
+from experiments.measurements.formats.nccl_tests.processes import processes
+from experiments.measurements.formats.nccl_tests.table_curves import Skipped, curves, told
+from experiments.measurements.formats.nccl_tests.torn_rows import read_rows
+from experiments.measurements.formats.text import load
+from experiments.measurements.networks import network_of
+from topologies.errors import InputError
+
+_EXPECTED = "expected a header line with size, time, algbw, busbw"
+
+
+def read_log(path: Path) -> Measurements:
+    """The curves in the log at `path`: one a test, or more if it has several types, reductions or
+    roots.
+
+    Raises InputError when the file cannot be read (see `loading.load`), has no table or no usable
+    row.
+    """
+    return parse_log(load(path), str(path))
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether a text has the columns of an nccl-tests table."""
+    return "algbw" in text and "busbw" in text
+
+
+def parse_log(text: str, source: str) -> Measurements:
+    """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
+    count, parts = processes(text)
+    found = _alone(count, parts, source) if parts else _job(text, source)
+    network = network_of(text)
+    return replace(found, curves=tuple(replace(curve, network=network) for curve in found.curves))
+
+
+def _job(text: str, source: str) -> Measurements:
+    """The curves in the log of one job."""
+    sections = cut(text) if "algbw" in text or "nThread" in text else Sections()
+    skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
+    unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
+    found: list[Curve] = []
+    failures: list[Failure] = []
+    for run in sections.runs:
+        mine = list(_curves(run, source, skipped, unfinished))
+        found += mine
+        bare = run.header is not None and run.header.line in skipped["bare"]
+        failures += died(run, mine, source, bare=bare, last=run is sections.runs[-1])
+    if not found:
+        raise nothing(_nothing(sections, source, told(skipped)), failures)
+    return Measurements(tuple(found), told(skipped), tuple(failures))
+
+
+def _curves(run: Run, source: str, skipped: Skipped, unfinished: int | None) -> Iterator[Curve]:
+    if run.header is not None:
+        rows = read_rows(run.header, run.lines, run.step, unfinished)
+        yield from curves(run, run.header, rows, f"{source}:{run.header.line}", skipped)
+
+
+def _alone(count: int, parts: Sequence[str], source: str) -> Measurements:
+    """The curves of processes that were no job, and one failure for all of them."""
+    found, refused = [], []
+    for part in parts:
+        try:
+            found.append(_job(part, source))
+        except InputError as error:
+            refused.append(str(error))
+    alike = [replace(curve, alone=True) for one in found for curve in one.curves]
+    failure = alone(source, count, max((curve.ranks or 1 for curve in alike), default=1))
+    if not alike:
+        raise nothing("; ".join(dict.fromkeys(refused)), (failure,))
+    skipped = dict.fromkeys([line for one in found for line in one.skipped] + refused)
+    if count > len(parts):
+        skipped[f"all processes after the first {len(parts)}: not read"] = None
+    others = (other for one in found for other in one.failures)
+    return Measurements(tuple(alike), tuple(skipped), (failure, *others))
+
+
+def _nothing(sections: Sections, source: str, skipped: Sequence[str]) -> str:
+    header = next((header for _, header in sections.tables()), None)
+    if header is None:
+        return f"no nccl-tests table in {source}: {_EXPECTED}"
+    if skipped == (tally("table", "without rows", [header.line]),):
+        return (
+            f"{source} line {header.line}: a table header with no rows below: the log was cut short"
+        )
+    return f"no usable row in {source}: {'; '.join(skipped)}"

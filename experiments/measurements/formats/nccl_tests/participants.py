@@ -1,0 +1,202 @@
+"""Which collective a table measured, and on how many ranks of how many nodes, as far as the log
+tells."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from experiments.measurements.curve import UNKNOWN, canonical
+from experiments.measurements.formats.nccl_tests.printed_table import Row
+from experiments.measurements.formats.nccl_tests.row_checks import Interval, bus_ratio
+from experiments.output import counted
+
+_DEVICE = re.compile(
+    r"\bRank\s{1,9}([0-9]{1,7})\s{1,9}(?:Group\s{1,9}([0-9]{1,7})\s{1,9})?"
+    r"(?:Pid\s{1,9}[0-9]{1,9}\s{1,9})?"
+    r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]{1,4}"
+    r"(?:\s{1,9}\[[0-9A-Fa-fx:.]{1,20}\]\s{1,9}(\w[\w .()/-]{0,79})$)?"
+)
+_TORN = re.compile(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s")
+_PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
+_TWICE = ("all_reduce",)
+_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "hypercube")
+_NEVER_IN_PLACE = ("all_to_all", "send_recv")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One rank of a list of devices; `rank` is -1 if all that is left of its line is a piece."""
+
+    rank: int
+    group: int = 0
+    host: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How many ranks and nodes took part (None: the log does not tell), and what to say about it.
+
+    `per_node` are the ranks of a node where all nodes have as many.
+    """
+
+    ranks: int | None
+    nodes: int | None
+    notes: tuple[str, ...] = ()
+    per_node: int | None = None
+
+
+def device(text: str) -> Device | None:
+    """The device in a line of the list of devices."""
+    if found := _DEVICE.search(text):
+        return Device(int(found[1]), int(found[2] or 0), found[3] or "", (found[4] or "").strip())
+    return Device(-1) if _TORN.search(text) else None
+
+
+def whole_list(devices: Sequence[Device], each: int) -> list[Device]:
+    """All ranks of a list that has only the first of the `each` ranks of every process, or the list
+    as it is."""
+    if any(entry.rank % each for entry in devices):
+        return list(devices)
+    return [replace(entry, rank=entry.rank + at) for entry in devices for at in range(each)]
+
+
+def programs(text: str) -> list[str]:
+    """The benchmarks named in a line: `all_reduce` for a command with `all_reduce_perf`.
+
+    >>> programs("+ srun ./build/alltoall_perf -b 8")
+    ['alltoall']
+    """
+    return _PROGRAM.findall(text) if "_perf" in text else []
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """busbw over size / time as nccl-tests defines it.
+
+    >>> bus_factor("all_reduce", 4), bus_factor("all_gather", 4), bus_factor("broadcast", 4)
+    (1.5, 0.75, 1.0)
+    """
+    parts = (ranks - 1) / ranks
+    return 2 * parts if collective in _TWICE else parts if collective in _PARTS else 1.0
+
+
+def count_ranks(devices: Sequence[Device]) -> Ranks:
+    """Ranks and nodes of rank 0's group, by the list of devices; unknown where the list is
+    damaged."""
+    if not devices:
+        return Ranks(None, None)
+    if reason := _doubt(devices):
+        return Ranks(None, None, (f"number of ranks unknown: {reason}",))
+    mine = [
+        entry
+        for entry in devices
+        if entry.group == min(devices, key=lambda entry: entry.rank).group
+    ]
+    notes = (
+        ()
+        if len(mine) == len(devices)
+        else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
+    )
+    hosts = Counter(entry.host for entry in mine)
+    return Ranks(
+        len(mine), len(hosts), notes, max(hosts.values()) if len(set(hosts.values())) == 1 else None
+    )
+
+
+def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
+    """The model of all GPUs, or none and a note if there are several."""
+    models = sorted({entry.model for entry in devices if entry.model})
+    if len(models) > 1:
+        return "", (f"{len(models)} models of GPU: {', '.join(models[:3])}",)
+    return (models[0] if models else ""), ()
+
+
+def name_collective(
+    named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float
+) -> tuple[str, str]:
+    """The collective and a note on how it is known, empty where the log names it."""
+    names = {name: canonical(name) for name in named}
+    if len(names) == 1:
+        ((printed, name),) = names.items()
+        return (
+            (name, "")
+            if name
+            else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
+        )
+    pool = _pool(rows, bus_ratio(rows, per_second), ranks)
+    likely = [name for name in pool if name in names.values()] or pool
+    if len(likely) == 1:
+        return likely[
+            0
+        ], f"collective inferred from redop, root and busbw: {likely[0]} is not named in the log"
+    fits = f"redop, root and busbw fit {' or '.join(likely)}" if likely else "busbw fits none"
+    return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
+
+
+def contradicts(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
+    """Whether the printed busbw is that of another collective or number of ranks."""
+    ratio = bus_ratio(rows, per_second)
+    return ratio is not None and collective != UNKNOWN and not _fits(collective, ratio, ranks)
+
+
+def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
+    """Whether the printed busbw singles out this number of ranks."""
+    ratio = bus_ratio(rows, per_second)
+    if ratio is None or collective not in (*_TWICE, *_PARTS):
+        return False
+    return [
+        near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)
+    ] == [ranks]
+
+
+def _doubt(devices: Sequence[Device]) -> str:
+    ranks = [entry.rank for entry in devices]
+    if -1 in ranks:
+        return "a line of the list of devices is torn"
+    if len(set(ranks)) < len(ranks):
+        twice = Counter(ranks).most_common(1)[0][0]
+        return f"rank {twice} is listed twice (processes that did not join in one job?)"
+    if set(ranks) != set(range(len(ranks))):
+        return f"the list of devices has {counted(len(ranks), 'rank')}, the highest is {max(ranks)}"
+    sizes = set(Counter(entry.group for entry in devices).values())
+    return "" if len(sizes) == 1 else "the groups differ in size"
+
+
+def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> list[str]:
+    """The collectives that print such rows."""
+    rooted = rows[0].root is not None and rows[0].root >= 0
+    if rows[0].redop not in ("", "none"):
+        names = ["reduce"] if rooted else ["all_reduce", "reduce_scatter", "send_recv"]
+    else:
+        names = (
+            ["broadcast", "gather", "scatter"]
+            if rooted
+            else ["all_gather", "all_to_all", "hypercube"]
+        )
+    names = [name for name in names if _place_fits(name, rows) and _algbw_fits(name, rows)]
+    if ratio is None:
+        return names
+    return [name for name in names if _fits(name, ratio, ranks)]
+
+
+def _algbw_fits(name: str, rows: Sequence[Row]) -> bool:
+    """Hypercube prints busbw as its algbw."""
+    return name != "hypercube" or all(
+        cell.algbw == cell.busbw for row in rows for cell in row.cells
+    )
+
+
+def _place_fits(name: str, rows: Sequence[Row]) -> bool:
+    """All-to-all and send-receive are never checked in place, the others always if they are out of
+    place."""
+    both = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]
+    if not both:
+        return True
+    checked = any(cells[1].wrong != "N/A" for cells in both)
+    return checked != (name in _NEVER_IN_PLACE)
+
+
+def _fits(collective: str, ratio: Interval, ranks: int | None) -> bool:
+    counts = range(2, 4097) if ranks is None else (ranks,)
+    return any(ratio[0] <= bus_factor(collective, count) <= ratio[1] for count in counts)

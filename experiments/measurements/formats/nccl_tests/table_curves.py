@@ -1,0 +1,225 @@
+"""The curves of one nccl-tests table, whether it was printed or written as JSON."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
+from experiments.measurements.formats.log_settings import forced, library, variables
+from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.measurements.formats.nccl_tests.participants import (
+    Ranks,
+    bus_factor,
+    confirms,
+    contradicts,
+    count_ranks,
+    gpu_model,
+    name_collective,
+)
+from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, Row
+from experiments.measurements.formats.nccl_tests.row_checks import finite, measured, row_agrees
+from experiments.measurements.formats.nccl_tests.torn_rows import Rows
+from experiments.output import counted
+
+Skipped = dict[str, list[int]]
+_REASONS = {
+    "torn": ("row", "torn beyond repair"),
+    "unreadable": ("row", "without the values expected"),
+    "orphan": ("row", "without a table header above"),
+    "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
+    "infinite": ("row", "with a number that is not finite"),
+    "empty": ("row", "of size 0"),
+    "untimed": ("row", "with a time of 0 or N/A"),
+    "bare": ("table", WITHOUT_ROWS),
+    "long": ("line", "too long to read"),
+}
+
+
+def told(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
+    """What was skipped, in words."""
+    counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
+    return tuple(
+        tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of one table that share data type, reduction and root."""
+
+    run: Run
+    header: Header
+    rows: tuple[Row, ...]
+    ranks: Ranks
+    notes: tuple[str, ...]
+
+
+def curves(run: Run, header: Header, found: Rows, source: str, skipped: Skipped) -> Iterator[Curve]:
+    """The curves of one table, one a data type, reduction and root; what is left out goes into
+    `skipped`."""
+    skipped["torn"] += found.torn
+    if not found.rows and not found.torn:
+        skipped["bare"].append(header.line)
+    kinds: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
+    for row in found.rows:
+        kinds[row.kind, row.redop, row.root].append(row)
+    notes = _run_notes(run, header, found)
+    for (kind, redop, root), rows in kinds.items():
+        own = (
+            f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
+            f"its table"
+        )
+        table = _Table(
+            run, header, tuple(rows), _ranks(run), notes + ((own,) if len(kinds) > 1 else ())
+        )
+        curve = _curve(_checked(table, skipped), source, skipped)
+        if curve.points or curve.in_place:
+            yield curve
+
+
+def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
+    notes = list(run.notes)
+    if found.joined:
+        notes.append(tally("row", "torn in two and put together again", found.joined))
+    if header.cpu_time:
+        notes.append("times are cputime: until the call returned, not until the data was there")
+    if not run.closed:
+        notes.append(NO_FOOTER)
+    return tuple(notes)
+
+
+def _ranks(run: Run) -> Ranks:
+    if not run.devices and len(run.nranks) == 1:
+        (ranks,) = run.nranks
+        return Ranks(
+            ranks,
+            None,
+            (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",),
+        )
+    return count_ranks(run.devices)
+
+
+def _checked(table: _Table, skipped: Skipped) -> _Table:
+    """Without the rows of size 0, those with numbers that are not finite, and those that disagree
+    with themselves."""
+    infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
+    rows = [row for row in table.rows if row.size and row.line not in infinite]
+    skipped["infinite"] += infinite
+    skipped["empty"] += [row.line for row in table.rows if not row.size]
+    factor, notes = _convention(rows, table)
+    good = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
+    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in good})
+    return replace(table, rows=good, notes=table.notes + notes)
+
+
+def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, ...]]:
+    """What algbw is of size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
+    parts = bus_factor("all_gather", table.ranks.ranks or 1)
+    per_second = table.header.per_second
+    plain, old = (
+        sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts)
+    )
+    if old <= plain or old * 2 <= len(rows):
+        return 1.0, ()
+    return parts, (
+        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version "
+        f"before 2.0.9",
+    )
+
+
+def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
+    collective, ranks, notes = _identity(table)
+    said, run = table.run.said(), table.run
+    label, (version, doubt), (device, mixed) = (
+        forced(said, collective),
+        library(said),
+        gpu_model(run.devices),
+    )
+    series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
+    for at, place in enumerate(run.places):
+        timed = [row for row in table.rows if at < len(row.cells)]
+        skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
+        usable = [row for row in timed if measured(row.cells[at])]
+        series[place], more = _points(table, usable, at, place)
+        notes += more
+    return Curve(
+        collective,
+        ranks.ranks,
+        ranks.nodes,
+        series["out-of-place"],
+        series["in-place"],
+        source,
+        (*notes, *label.notes, *doubt, *mixed),
+        algorithm=label.algorithm,
+        protocol=label.protocol,
+        library=version,
+        gpus_per_node=ranks.per_node,
+        device=device,
+        dtype=table.rows[0].kind if table.rows else "",
+        capped=run.capped,
+        variables=variables(said),
+        hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
+    )
+
+
+def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
+    """The collective, the ranks, and all that is to be said so far."""
+    if not table.rows:
+        return "unknown", table.ranks, table.notes
+    run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks
+    named = [run.started] if run.started else run.named
+    collective, note = name_collective(named, rows, ranks.ranks, per_second)
+    if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
+        ranks = Ranks(
+            None,
+            None,
+            (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",),
+        )
+    elif ranks.ranks is None and not ranks.notes:
+        ranks = _by_threads(run, collective, rows, per_second)
+    return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
+
+
+def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
+    if run.threads and confirms(collective, run.threads, rows, per_second):
+        return Ranks(
+            run.threads,
+            1,
+            (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",),
+        )
+    return Ranks(None, None, ("number of ranks unknown: no list of devices",))
+
+
+def _points(
+    table: _Table, rows: Sequence[Row], at: int, place: str
+) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """The points of one half of the table, one a size, and notes on wrong results and repeated
+    sizes."""
+    made = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
+    wrong = [line for line, point in made if point.wrong]
+    notes: tuple[str, ...] = ()
+    if wrong:
+        notes += (
+            f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",
+        )
+    points = sorted((point for _, point in made), key=lambda point: (point.size, point.time_s))
+    sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
+    if len(sizes) < len(points):
+        most = max(map(len, sizes))
+        notes += (
+            f"sizes measured up to {most} times {place}: the (lower) median time of each is kept",
+        )
+    return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
+
+
+def _point(size: int, cell: Cell, table: _Table) -> Point:
+    least, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
+    return Point(
+        size,
+        float(cell.time) / table.header.per_second,
+        None if cell.wrong == "N/A" else int(float(cell.wrong)),
+        None if cv is None else cv / 100,
+        table.run.iterations,
+        None if least is None else least / table.header.per_second,
+    )

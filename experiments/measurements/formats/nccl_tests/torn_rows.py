@@ -1,0 +1,288 @@
+"""The rows of one table from its lines, those torn into pieces by another program's lines included.
+
+A torn row is put together only where the pieces, laid side by side, fill the table's columns
+exactly. Where its bandwidth has too few digits to tell which size the time belongs to, the next row
+must be the next size too: else the halves of two rows, with lines missing between them, could pass
+for one.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from experiments.measurements.formats.nccl_tests.printed_table import (
+    Header,
+    Row,
+    aligned,
+    fits,
+    spans,
+)
+from experiments.measurements.formats.nccl_tests.row_checks import agrees, copies, row_agrees
+
+_FIRST = re.compile(r"[ \t]*[0-9]")
+_FOREIGN = re.compile(r"[A-Za-z:\[]")
+_WIDEST = 13
+_LONGEST = 4096
+_LAST = 4
+"""Tokens at the end of a line that are looked at first: they tell most other lines from the end of
+a row."""
+_MOST_READINGS = 8
+"""Ways to lay the pieces of a row side by side that are kept until its last piece comes."""
+
+Line = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a test goes from one size to the next: times `factor`, or plus `bytes`."""
+
+    factor: int = 1
+    bytes: int = 0
+
+    def up(self, size: float) -> float:
+        """The next size (bytes)."""
+        return size * self.factor + self.bytes
+
+    def down(self, size: float) -> float:
+        """The size before (bytes)."""
+        return (size - self.bytes) / self.factor
+
+    def follows(self, size: int, later: int) -> bool:
+        """Whether no size lies between the two; sizes are rounded down, hence the margin."""
+        following = self.up(size)
+        return size < later < math.sqrt(following * self.up(following))
+
+
+@dataclass
+class Rows:
+    """What became of a table's lines: rows, the lines of torn ones, and of those put together
+    again."""
+
+    rows: list[Row] = field(default_factory=list)
+    torn: list[int] = field(default_factory=list)
+    joined: list[int] = field(default_factory=list)
+
+
+def read_rows(
+    header: Header, lines: Sequence[Line], step: Step | None, unfinished: int | None
+) -> Rows:
+    """The rows in `lines` (without prefixes); `unfinished` is a last line that has no line end."""
+    whole = [header.row(line, text) for line, text in lines]
+    full = [row for row in whole if row is not None]
+    reader = _Reader(_calibrated(header, full), _usual_copies(full), unfinished)
+    for (line, text), row in zip(lines, whole, strict=True):
+        reader.feed(line, text, row)
+    reader.flush()
+    return _settled(reader.found, header.per_second, step)
+
+
+def may_matter(text: str) -> bool:
+    """Whether a line could be a row or a piece of one; cheap, since a log has many lines that are
+    neither."""
+    last = text.rsplit(None, 1)[-1:]
+    return (
+        len(text) <= _LONGEST
+        and bool(last)
+        and (_FIRST.match(text) is not None or fits("wrong", last[0]))
+    )
+
+
+def _calibrated(header: Header, rows: Sequence[Row]) -> Header:
+    """The header with the column ends that its rows have, where they have them in common."""
+    full = [row for row in rows if row.columns == header.columns]
+    ends = Counter(tuple(end for _, end in row.spans) for row in full).most_common(1)
+    at = header.columns.index("busbw") + 1
+    if not ends or ends[0][1] < 2 or ends[0][0][:at] != header.ends[:at]:
+        return header
+    return replace(header, ends=ends[0][0])
+
+
+def _usual_copies(rows: Sequence[Row]) -> float | None:
+    usual = Counter(number for row in rows if (number := copies(row))).most_common(1)
+    return usual[0][0] if usual and usual[0][0] >= 1 else None
+
+
+def _settled(found: Rows, per_second: float, step: Step | None) -> Rows:
+    """Without the rows put together from pieces that nothing proves to belong together."""
+    doubtful, joined = set(), set(found.joined)
+    for row, later in zip(found.rows, [*found.rows, None][1:], strict=True):
+        if row.line in joined and not _proven(row, later, per_second, step):
+            doubtful.add(row.line)
+    rows = [row for row in found.rows if row.line not in doubtful]
+    return Rows(rows, sorted([*found.torn, *doubtful]), sorted(joined - doubtful))
+
+
+def _proven(row: Row, later: Row | None, per_second: float, step: Step | None) -> bool:
+    others = (
+        (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
+    )
+    told_apart = all(
+        not agrees(int(other), cell, per_second) for other in others for cell in row.cells
+    )
+    followed = step is not None and later is not None and step.follows(row.size, later.size)
+    return row_agrees(row, per_second) and (told_apart or followed)
+
+
+class _Reader:
+    def __init__(self, header: Header, usual: float | None, unfinished: int | None) -> None:
+        self.found = Rows()
+        self._header, self._usual, self._unfinished = header, usual, unfinished
+        self._head: Line | None = None
+        self._longer: list[str] = []
+
+    def feed(self, line: int, text: str, row: Row | None) -> None:
+        """Take the next line, which `row` is if it is a whole one."""
+        if self._head and (joined := self._completed(*self._head, text)):
+            self._head = None
+            self._join(joined)
+            return
+        if row is not None or self._is_head(text):
+            self.flush()
+            self._start(line, text, row)
+        elif (
+            self._head
+            and self._is_head(self._head[1])
+            and (longer := self._lengthened(self._head[1], text))
+        ):
+            self._longer += longer
+        elif self._is_tail(text):
+            self._tear(self._head[0] if self._head else line)
+        elif self._head is None and self._begins(text):
+            self._start(line, text, row)
+
+    def flush(self) -> None:
+        """Settle the line that waits for its other half."""
+        if self._head is None:
+            return
+        line, text = self._head
+        row = self._header.row(line, text)
+        if row is not None and self._whole(row):
+            self.found.rows.append(row)
+        elif row is not None or self._is_head(text):
+            self._tear(line)
+        self._head = None
+
+    def _start(self, line: int, text: str, row: Row | None) -> None:
+        cut = row or self._joined(line, text, "")
+        if cut is not None and self._aligned(cut) and not cut.doubtful_end():
+            self.found.rows.append(cut)
+        else:
+            self._head, self._longer = (line, text), []
+
+    def _join(self, row: Row) -> None:
+        if row.doubtful_end():
+            self._tear(row.line)
+        else:
+            self.found.rows.append(row)
+            self.found.joined.append(row.line)
+
+    def _tear(self, line: int) -> None:
+        self._head = None
+        self.found.torn.append(line)
+
+    def _aligned(self, row: Row) -> bool:
+        return aligned(row.spans, self._header.ends_of(row.columns))
+
+    def _whole(self, row: Row) -> bool:
+        """Whether a complete row lost no digit of its first and last token, the only ones that can
+        have."""
+        if self._aligned(row):
+            return not (row.doubtful_end() and row.line == self._unfinished)
+        known = self._usual is not None or "count" not in row.columns
+        return known and copies(row) == self._usual and not row.doubtful_end()
+
+    def _completed(self, line: int, head: str, tail: str) -> Row | None:
+        """The one row that ends with `tail` and begins with the head, or with the head and the
+        pieces after it."""
+        found = {row for begun in (head, *self._longer) if (row := self._joined(line, begun, tail))}
+        return found.pop() if len(found) == 1 else None
+
+    def _lengthened(self, head: str, piece: str) -> list[str]:
+        """The beginnings of a row that the head, with or without the pieces after it, and one more
+        piece make."""
+        tokens, width = piece.split(), len(piece.rstrip())
+        found: dict[str, None] = {}
+        if len(self._longer) >= _MOST_READINGS:
+            return []
+        for columns in {self._header.columns, self._header.without_redop()}:
+            ends = self._header.ends_of(columns)
+            for count in range(max(2, len(tokens)), len(columns)):
+                if not all(map(fits, columns[count - len(tokens) + 1 : count], tokens[1:])):
+                    continue
+                for begun in (head, *self._longer):
+                    for cut in range(
+                        max(1, ends[count - 1] - width), ends[count - 1] - width + _WIDEST
+                    ):
+                        text = begun.ljust(cut)[:cut] + piece.rstrip()
+                        if not _is_cut(begun, cut) and self._begins_row(
+                            text, columns[:count], ends[:count]
+                        ):
+                            found[text] = None
+        return list(found)
+
+    def _begins_row(self, text: str, columns: Sequence[str], ends: Sequence[int]) -> bool:
+        """Whether a text is the first columns of a row."""
+        found = spans(text)
+        fit = len(found) == len(columns) and all(
+            fits(c, text[s:e]) for c, (s, e) in zip(columns, found, strict=True)
+        )
+        return fit and aligned(found, ends)
+
+    def _joined(self, line: int, head: str, tail: str) -> Row | None:
+        """The one row that begins in `head` (another program's text may follow there) and ends with
+        `tail`."""
+        found = []
+        tokens = tail.split()
+        last = min(len(tokens) - 1, _LAST)
+        if len(tokens) > len(self._header.columns) or (
+            last > 0 and not all(map(fits, self._header.columns[-last:], tokens[-last:]))
+        ):
+            return None
+        for cut in range(_WIDEST):
+            cut += self._header.ends[-1] - len(tail.rstrip())
+            if cut <= 0 or _is_cut(head, cut):
+                continue
+            row = self._header.row(line, head.ljust(cut)[:cut] + tail)
+            if row is not None and self._aligned(row) and self._counts(row):
+                found.append(row)
+        return found[0] if len(found) == 1 else None
+
+    def _counts(self, row: Row) -> bool:
+        """Whether the size is what the count makes it in the other rows, if there are any and the
+        type is known."""
+        number = copies(row)
+        return (
+            number is None or number == self._usual or (self._usual is None and number.is_integer())
+        )
+
+    def _begins(self, text: str) -> bool:
+        first = _FIRST.match(text)
+        return first is not None and first.end() <= self._header.ends[0]
+
+    def _is_head(self, text: str) -> bool:
+        """Whether a piece surely begins a row: its first tokens are those of the first columns."""
+        found = spans(text[: self._header.ends[-1]])
+        names = self._header.columns
+        known = [
+            fits(name, text[start:end]) for name, (start, end) in zip(names, found, strict=False)
+        ]
+        in_place = bool(found) and found[0][1] == self._header.ends[0]
+        enough = 2 if in_place else 3
+        return (all(known[:3]) and len(known) >= enough) or (in_place and len(found) == 1)
+
+    def _is_tail(self, text: str) -> bool:
+        """Whether a piece surely ends a row: its tokens, but for a cut first one, fit the last
+        columns."""
+        tokens = text.split()
+        names = self._header.columns[-len(tokens) :]
+        return 2 <= len(tokens) < len(self._header.columns) and all(
+            map(fits, names[1:], tokens[1:])
+        )
+
+
+def _is_cut(head: str, cut: int) -> bool:
+    """Whether a row's own text, and not another program's, stands behind the place where the next
+    piece begins."""
+    return bool(head[cut:].strip()) and not _FOREIGN.search(head[cut:])

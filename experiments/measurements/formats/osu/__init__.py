@@ -1,0 +1,1 @@
+"""What the OSU micro-benchmarks print."""

@@ -1,0 +1,1 @@
+"""CSV files of measured runs, as simctl writes and reads them."""

@@ -1,0 +1,147 @@
+"""What is known of a CSV besides its numbers: from an index beside it, or from its own name."""
+
+import csv
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from experiments.measurements.curve import UNKNOWN, canonical
+from experiments.measurements.formats.algorithm_words import read_label
+from experiments.measurements.formats.osu.osu_table import PROGRAMS
+from experiments.measurements.formats.runs_csv.csv_lines import lines
+from experiments.measurements.formats.text import load
+from topologies.errors import InputError
+
+INDEX = "index.csv"
+Entry = dict[str, str]
+
+_RANKS = re.compile(r"p([0-9]{1,7})")
+_SPELLED = re.compile(r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=_|$)")
+_PROGRAM = re.compile(r"\bosu_(\w+)")
+_MACHINE = ("gpu_model", "intra", "inter")
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a curve (None and empty: unknown); `guessed`: the file's name is all there
+    was to go by."""
+
+    collective: str | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+    notes: tuple[str, ...] = ()
+    guessed: bool = False
+    algorithm: str = ""
+    protocol: str = ""
+    library: str = ""
+    gpus_per_node: int | None = None
+    device: str = ""
+    family: str = ""
+    machine: str = ""
+    kind: str = ""
+
+
+def about(path: Path) -> About:
+    """What `index.csv`, beside the file at `path` or one folder up, says of it; else what its name
+    says."""
+    notes: tuple[str, ...] = ()
+    for folder in path.absolute().parents[:2]:
+        index = folder / INDEX
+        try:
+            entry = entries(index).get(path.stem) if index.is_file() else None
+        except (InputError, OSError) as error:
+            notes += (f"index not used: {error}",)
+            continue
+        if entry is not None:
+            return _by_index(entry, index)
+    named = by_name(path.stem)
+    return replace(named, notes=notes)
+
+
+def by_name(stem: str) -> About:
+    """What a file's name says, by the convention `MACHINE_..._COLLECTIVE_pRANKS`.
+
+    >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective
+    'all_reduce'
+    >>> by_name("a2a_p8").ranks, by_name("run3").ranks
+    (8, None)
+    """
+    words = _SPELLED.sub(
+        lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")
+    ).split("_")
+    collective = next((name for word in reversed(words) if (name := canonical(word))), None)
+    ranks = (
+        next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None)
+        or None
+    )
+    return About(collective, ranks, guessed=True)
+
+
+def entries(index: Path) -> dict[str, Entry]:
+    """The rows of an index by their `case`, the first of each.
+
+    Raises InputError when the file cannot be read or is not a CSV.
+    """
+    status = index.stat()
+    return _entries(index, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
+    """By the time and size of the file too, for it may be written anew."""
+    found: dict[str, Entry] = {}
+    try:
+        for row in csv.DictReader(lines(load(index), index)):
+            found.setdefault(
+                row.get("case") or "", {name: text or "" for name, text in row.items() if name}
+            )
+    except csv.Error as error:
+        raise InputError(f"{index}: not a CSV: {error}") from None
+    return found
+
+
+def _by_index(entry: Entry, index: Path) -> About:
+    printed, label = entry.get("collective", ""), entry.get("algorithm", "")
+    forced = read_label(label, canonical(printed) or UNKNOWN)
+    notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
+    if printed and canonical(printed) is None:
+        notes.append(f"collective {printed!r} of {index.name} is none that is known here")
+    return About(
+        canonical(printed) or UNKNOWN,
+        _whole(entry.get("ranks", "")),
+        _whole(entry.get("nodes", "")),
+        (*notes, *forced.notes),
+        algorithm=forced.algorithm,
+        protocol=forced.protocol,
+        library=_library(entry.get("nccl_or_mpi_version", ""), label),
+        gpus_per_node=_whole(entry.get("gpus_per_node", "")),
+        device=entry.get("gpu_model", ""),
+        family=entry.get("family", ""),
+        machine="; ".join(entry[name] for name in _MACHINE if entry.get(name)),
+        kind=_kind(entry.get("note", ""), label),
+    )
+
+
+def _kind(*words: str) -> str:
+    """What the OSU program that an index names measures, or a bandwidth of many messages; empty if
+    it names none."""
+    named = (
+        PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS
+    )
+    return next(named, "bandwidth" if any("windowed streaming" in text for text in words) else "")
+
+
+def _library(version: str, label: str) -> str:
+    """The library and its version; a bare version is one of NCCL."""
+    version = version.partition(" (_over")[0]
+    version = f"NCCL {version}" if version[:1].isdigit() else version
+    return f"{version}, the authors' own algorithm" if label.endswith("_over") else version
+
+
+def _whole(text: str) -> int | None:
+    return (
+        int(text)
+        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0
+        else None
+    )

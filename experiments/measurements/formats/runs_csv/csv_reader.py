@@ -1,0 +1,219 @@
+"""CSV files of measured curves: size_bytes and time_us, and whatever else stands beside them."""
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.measurements.curve import (
+    COLLECTIVE,
+    UNKNOWN,
+    Curve,
+    Measurements,
+    Point,
+    tally,
+)
+from experiments.measurements.formats.runs_csv import csv_cells as columns
+from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
+from experiments.measurements.formats.runs_csv.csv_index import About, about
+from experiments.measurements.formats.runs_csv.csv_lines import lines
+from experiments.measurements.formats.text import load
+from experiments.measurements.networks import network_by_words
+from experiments.output import counted
+from topologies.errors import InputError
+
+_SHOWN = 3
+_TOLERANCE = 0.05
+
+
+@dataclass
+class _Series:
+    """The points of one curve by their size, and the lines whose bandwidth says something else."""
+
+    points: dict[int, Point] = field(default_factory=dict)
+    in_place: dict[int, Point] = field(default_factory=dict)
+    disagree: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Table:
+    """The rows of a CSV by what their own columns say of their curve, and what was wrong."""
+
+    series: dict[Identity, _Series] = field(default_factory=dict)
+    identities: dict[tuple[str, ...], Identity] = field(default_factory=dict)
+    mistakes: list[str] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+
+def looks_like_csv(text: str, path: Path) -> bool:
+    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's
+    columns."""
+    first = text.lstrip().partition("\n")[0]
+    named = path.suffix.lower() == ".csv" and "redop" not in text
+    return named or any(name in first for name in columns.REQUIRED)
+
+
+def read_csv(path: Path) -> Measurements:
+    """The curves in the CSV at `path`: one for every collective, algorithm, protocol, ranks, ... in
+    its columns.
+
+    Needs columns size_bytes and time_us (microseconds); `columns.KNOWN` are all that are read. The
+    times of rows with in_place 1, and those under inplace_time_us, are the curve's `in_place`. What
+    the columns leave open is looked up in `index.csv` beside the file or one folder up, then in the
+    file's name. Raises InputError when the file cannot be read, or a row is not what its header
+    says.
+    """
+    return parse_csv(load(path), path)
+
+
+def parse_csv(text: str, path: Path) -> Measurements:
+    """The curves in the text of a CSV that came from `path`. Raises InputError as `read_csv`."""
+    table = _Table()
+    try:
+        for line, row in _rows(text, path, table):
+            _read_row(table, line, row)
+    except csv.Error as error:
+        raise InputError(f"{path}: not a CSV: {error}") from None
+    if table.mistakes:
+        more = f"; and {len(table.mistakes) - _SHOWN} more" if len(table.mistakes) > _SHOWN else ""
+        raise InputError(f"{path} {'; '.join(table.mistakes[:_SHOWN])}{more}")
+    if not table.series:
+        raise InputError(
+            f"{path}: a header and no rows with a size and a time above 0: expected at least one"
+        )
+    known = about(path)
+    curves = tuple(_curve(key, series, known, path) for key, series in table.series.items())
+    return Measurements(curves, tuple(_skipped(table)))
+
+
+def _skipped(table: _Table) -> Iterator[str]:
+    if table.unread:
+        names = ", ".join(table.unread)
+        yield f"{counted(len(table.unread), 'column')} with names not known here: {names}"
+    if table.empty:
+        yield tally("row", "of size or time 0", table.empty)
+
+
+def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str, str]]]:
+    reader = csv.reader(lines(text, path), skipinitialspace=True)
+    header = [name.strip() for name in next((row for row in reader if row), [])]
+    missing = [name for name in columns.REQUIRED if name not in header]
+    if missing:
+        raise InputError(
+            f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected "
+            f"size_bytes,time_us"
+        )
+    if len(set(header)) < len(header):
+        raise InputError(f"{path} line {reader.line_num}: a column name twice: expected each once")
+    table.unread = [name[:40] for name in header if name not in columns.KNOWN]
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{path} line {reader.line_num}: {counted(len(row), 'value')} under "
+                f"{counted(len(header), 'column')}"
+            )
+        yield reader.line_num, dict(zip(header, map(str.strip, row), strict=True))
+
+
+def _read_row(table: _Table, line: int, row: Cells) -> None:
+    try:
+        key, size, time_us = (
+            _identity(table, row),
+            columns.size(row),
+            columns.time("time_us", row["time_us"]),
+        )
+        point = columns.point(size, time_us, row)
+        beside = (
+            columns.time("inplace_time_us", row["inplace_time_us"])
+            if row.get("inplace_time_us")
+            else 0.0
+        )
+        in_place = columns.in_place(row)
+    except ValueError as error:
+        table.mistakes.append(f"line {line}: {error}")
+        return
+    if point.time_s == 0 or (size == 0 and key.collective != "barrier"):
+        table.empty.append(line)
+        return
+    series = table.series.setdefault(key, _Series())
+    points = series.in_place if in_place else series.points
+    if size in points:
+        apart = (
+            f" (put what {', '.join(table.unread[:_SHOWN])} says under topology)"
+            if table.unread
+            else ""
+        )
+        table.mistakes.append(
+            f"line {line}: size_bytes {size} a second time: expected each size once{apart}"
+        )
+    points[size] = point
+    if beside and not in_place:
+        series.in_place[size] = Point(size, beside / 1e6)
+    if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
+        series.disagree.append(line)
+
+
+def _identity(table: _Table, row: Cells) -> Identity:
+    """What a row says of its curve, read once for all rows that say the same."""
+    texts = tuple(row.get(name, "") for name in IDENTITY)
+    if texts not in table.identities:
+        table.identities[texts] = columns.identity(row)
+    return table.identities[texts]
+
+
+def _disagrees(printed: str, computed: float) -> bool:
+    """Whether a bandwidth column says something else than size / time (a time in another unit,
+    mostly)."""
+    try:
+        value = float(printed)
+    except ValueError:
+        return False
+    return not math.isfinite(value) or (value > 0 and abs(value - computed) > _TOLERANCE * computed)
+
+
+def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
+    points, in_place = (
+        tuple(found[size] for size in sorted(found)) for found in (series.points, series.in_place)
+    )
+    ranks, nodes = key.ranks or known.ranks, key.nodes or known.nodes
+    per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    return Curve(
+        key.collective or known.collective or UNKNOWN,
+        ranks,
+        nodes,
+        points,
+        in_place,
+        key.source or str(path),
+        (*known.notes, *_notes(key, series, known)),
+        algorithm=key.algorithm or known.algorithm,
+        protocol=key.protocol or known.protocol,
+        library=key.library or known.library,
+        gpus_per_node=known.gpus_per_node or per_node,
+        backend=key.backend,
+        device=key.device or known.device,
+        dtype=key.dtype,
+        topology=key.topology,
+        family=known.family,
+        machine=known.machine,
+        kind=key.kind or known.kind or COLLECTIVE,
+        network=network_by_words(f"{key.topology} {known.machine}"),
+    )
+
+
+def _notes(key: Identity, series: _Series, known: About) -> Iterator[str]:
+    guesses = {"collective": (key.collective, known.collective), "ranks": (key.ranks, known.ranks)}
+    guessed = [
+        what for what, (given, guess) in guesses.items() if given is None and guess is not None
+    ]
+    if guessed and known.guessed:
+        yield f"{' and '.join(guessed)} by the file's name"
+    if series.points and 0 < len(series.in_place) < len(series.points):
+        yield f"in-place times for {len(series.in_place)} of {counted(len(series.points), 'size')}"
+    if series.disagree:
+        yield tally(
+            "row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", series.disagree
+        )

@@ -1,0 +1,82 @@
+"""Names and sizes become points."""
+
+import pytest
+
+from experiments.measure.points import Plan, Point, parse_names, points
+from topologies.errors import InputError
+
+
+def sizes(name: str, size: float, ranks: int, dtype: str = "float32") -> list[int]:
+    return [point.size_bytes for point in points([name], [size], ranks, dtype)]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "ranks", "dtype", "expected"),
+    [
+        ("all_reduce", 4096, 3, "float32", 4096),
+        ("all_gather", 4096, 3, "float32", 4092),
+        ("ring", 4096, 3, "float32", 4092),
+        ("halving_doubling", 4096, 3, "float32", 4096),
+        ("ring_reduce_scatter", 4096, 5, "float64", 4080),
+        ("pairwise", 1, 5, "float32", 20),
+        ("all_reduce", 1, 5, "float64", 8),
+        ("all_reduce", 7, 5, "bfloat16", 6),
+        ("barrier", 4096, 5, "float32", 0),
+    ],
+)
+def test_sizes_cut_into_whole_chunks(
+    name: str, size: float, ranks: int, dtype: str, expected: int
+) -> None:
+    assert sizes(name, size, ranks, dtype) == [expected]
+
+
+def test_points_are_in_order_and_once_each() -> None:
+    found = points(["ring", "barrier", "broadcast"], [1.0, 2.0, 64.0], 2, "float32")
+    assert found == (
+        Point("all_reduce", "ring", 2, 8),
+        Point("all_reduce", "ring", 16, 64),
+        Point("barrier", "", 0, 0),
+        Point("broadcast", "", 1, 4),
+        Point("broadcast", "", 16, 64),
+    )
+    assert [str(point) for point in found[1:3]] == ["ring of 64B", "barrier"]
+
+
+def test_a_plan_survives_its_journey() -> None:
+    plan = Plan(
+        "gloo",
+        "cpu",
+        "float32",
+        2,
+        "",
+        points(["ring", "reduce"], [64.0], 2, "float32"),
+        budget=0.5,
+    )
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("all-reduce", "did you mean 'all_reduce'"),
+        ("rnig", "did you mean 'ring'"),
+        ("", "'' cannot be measured"),
+        ("ring,,tree", "'' cannot be measured"),
+        ("parameter_server_apart", "needs a server"),
+        ("sharp", "a switch that reduces"),
+        ("x" * 10_000, "cannot be measured"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason) as error:
+        parse_names(text)
+    assert len(str(error.value)) < 400
+
+
+def test_names_count_once() -> None:
+    assert parse_names("ring, all_reduce,ring") == ["ring", "all_reduce"]
+
+
+def test_send_and_receive_takes_two() -> None:
+    with pytest.raises(InputError, match="2 or more"):
+        points(["send_recv"], [64.0], 1, "float32")
