@@ -3,21 +3,23 @@ by protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
-from simulator.crowding import Crowding
+from simulator.effects.crowding import Crowding
+from simulator.effects.exchanges import Exchanges
+from simulator.effects.host_memory import Memory
+from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.engines import run
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Topology
 
 
 class Cost(NamedTuple):
@@ -30,81 +32,17 @@ class Cost(NamedTuple):
 
 COMMON = ("launch", "copy to merge")
 """What the library does for a collective, whatever the algorithm."""
-ALONE = ("shift",)
-"""Algorithms in which one rank of a node sends to another, and does not share the node's ports."""
 
 
-class Memory(NamedTuple):
-    """Seconds a byte: to merge (γ) and to touch the buffer once, below and beyond `cache` bytes of
-    V; to get `fresh` memory for scratch of V >= `mapped` bytes, which the allocator maps anew in
-    each call, or memory that it gave `back` at the heap's end, where an algorithm has several
-    blocks of more than `trimmed` bytes; to have such fresh memory `registered` with the network
-    again; and seconds for each time that memory is `pinned` for it, however much."""
+class LinkCosts(NamedTuple):
+    """What links cost in some jobs: shape (..., protocols, kinds), the jobs' shape first."""
 
-    reduction: float = 0.0
-    reduction_beyond: float = 0.0
-    copy: float = 0.0
-    copy_beyond: float = 0.0
-    fresh: float = 0.0
-    cache: float = 2.0**23.5
-    back: float = 0.0
-    mapped: float = 2.0**25
-    trimmed: float = 2.0**19
-    registered: float = 0.0
-    pinned: float = 0.0
-
-    def beyond(self, nbytes: Floats | float) -> Floats:
-        """The share of the work that memory does, and not the cache: half of it at `cache` bytes,
-        94% at twice."""
-        return np.asarray(1 / (1 + (self.cache / np.asarray(nbytes)) ** 4))
-
-    def merge(self, nbytes: float) -> float:
-        """γ of a collective of V bytes."""
-        share = float(self.beyond(nbytes))
-        return (1 - share) * self.reduction + share * self.reduction_beyond
-
-    def touch(self, nbytes: float) -> float:
-        """Seconds a byte of a copy of V bytes."""
-        share = float(self.beyond(nbytes))
-        return (1 - share) * self.copy + share * self.copy_beyond
-
-    def allocate(
-        self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0
-    ) -> Floats:
-        """Seconds to write `scratch` * V bytes of new memory, to pin it, and to register `joined` *
-        V of it again, V/2 at a time; nothing where the allocator keeps them from call to call.
-
-        glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD); above V there are
-        several.
-        """
-        blocks, size = np.asarray(scratch), np.asarray(nbytes)
-        trimmed = (blocks > 1) & (size > self.trimmed)
-        again = np.asarray(joined)
-        mapped = (
-            size * (blocks * self.fresh + again * self.registered)
-            + ((blocks > 0) + 2 * again) * self.pinned
-        )
-        given = size * blocks * self.back + self._given * self.pinned
-        return np.asarray(np.where(size >= self.mapped, mapped, trimmed * given))
-
-    @property
-    def _given(self) -> float:
-        """The share of memory given back, by what it costs to get it anew."""
-        return min(1.0, self.back / self.fresh) if self.fresh else float(self.back > 0)
-
-
-class Exchanges(NamedTuple):
-    """Messages that two ranks send to each other in one step over several nodes: of each, the bytes
-    after the first `beyond` take `slowness` seconds a byte more, as a long exchange does not move
-    both ways at full rate."""
-
-    slowness: float = 0.0
-    beyond: float = 2.0**22
-
-    def longer(self, messages: Floats) -> float:
-        """Seconds by which one such message a step, shape (steps,), makes a schedule longer on a
-        quiet network."""
-        return self.slowness * float(np.maximum(0.0, messages - self.beyond).sum())
+    latency: Floats
+    """α in seconds."""
+    bandwidth: Floats
+    """β in bytes/s."""
+    gap: Floats
+    """g in seconds, the same in every job: shape (protocols, kinds)."""
 
 
 @dataclass(frozen=True)
@@ -215,16 +153,10 @@ class Profile:
             topology.medium_bandwidth.copy(),
             topology.medium_gap.copy(),
         )
-        size = used_nodes(topology)
-        for kind, cost in protocol.links.items():
+        costs = self.link_costs(job(algorithm, topology), (protocol,), tuple(protocol.links))
+        for kind, *cost in zip(protocol.links, *(column[0] for column in costs), strict=True):
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            longer, slower = self._crowding(kind, size).slower(size)
-            latency[links] = cost.latency * protocol.factor(algorithm, kind) * longer
-            slower *= self.slower.get(algorithm, {}).get(kind, 1.0)
-            pacer = "network" if self.paced and size > 1 and "network" in protocol.links else kind
-            rate = protocol.links[pacer].bandwidth / self._sharing(pacer, topology, algorithm)
-            bandwidth[links] = (rate if pacer == kind else min(rate, cost.bandwidth)) / slower
-            gap[links] = cost.gap
+            latency[links], bandwidth[links], gap[links] = cost
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         return replace(
             topology,
@@ -233,6 +165,46 @@ class Profile:
             medium_gap=gap,
             reduction=reduction,
         )
+
+    def link_costs(
+        self, jobs: Jobs, protocols: Sequence[Protocol], kinds: Sequence[str]
+    ) -> LinkCosts:
+        """What links of `kinds` cost in `jobs`, by each of `protocols`."""
+        costs = np.array([[one.links[kind] for kind in kinds] for one in protocols])
+        factors = np.array(
+            [
+                [[one.factor(name, kind) for kind in kinds] for one in protocols]
+                for name in jobs.names
+            ]
+        )
+        slower = np.array(
+            [[self.slower.get(name, {}).get(kind, 1.0) for kind in kinds] for name in jobs.names]
+        )
+        crowd = np.ones((2, *jobs.nodes.shape, len(kinds)))
+        for k, kind in enumerate(kinds):
+            if kind in self.crowding:
+                crowd[..., k] = np.moveaxis(self.crowding[kind].slower(jobs.nodes), -1, 0)
+        latency = costs[..., 0] * factors[jobs.algorithm] * crowd[0][..., None, :]
+        slowness = crowd[1] * slower[jobs.algorithm]
+        bandwidth = self._paced(jobs, costs[..., 2], kinds) / slowness[..., None, :]
+        return LinkCosts(latency, bandwidth, costs[..., 1])
+
+    def _paced(self, jobs: Jobs, bandwidth: Floats, kinds: Sequence[str]) -> Floats:
+        """β before crowding, shape (..., protocols, kinds). Over several nodes, ports are shared
+        and pace the links inside nodes."""
+        several, paced = jobs.nodes[..., None] > 1, self.paced and "network" in kinds
+        columns = []
+        for k in range(len(kinds)):
+            pacer = kinds.index("network") if paced else k
+            rate = bandwidth[:, pacer] / self._sharing(kinds[pacer], jobs)[..., None]
+            rate = rate if pacer == k else np.minimum(rate, bandwidth[:, k])
+            columns.append(np.where(several, rate, bandwidth[:, k]))
+        return np.stack(columns, axis=-1)
+
+    def _sharing(self, kind: str, jobs: Jobs) -> Floats:
+        """The factor by which 1/β between nodes is longer for the ranks that share a port."""
+        crowding = self.crowding.get(kind)
+        return np.ones(jobs.nodes.shape) if crowding is None else crowding.sharing(jobs.sharers())
 
     def simulate(
         self,
@@ -254,19 +226,41 @@ class Profile:
     def beside(
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
-        """Seconds of what no link does: the call, the copy of V to where it is reduced, fresh
-        memory, and what long exchanges between nodes take more."""
-        nbytes = schedule.nbytes_total
-        scratch, joined = (one.get(algorithm.name, 0.0) for one in (self.scratch, self.joined))
+        """Seconds that no link takes, by name."""
+        here = job(algorithm.name, topology, reduces(algorithm.collective.name))
+        here = here._replace(ranks=np.array(float(schedule.ranks)))
+        kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
+        excess = 0.0
+        if self.exchanges.slowness:
+            messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
+            excess = self.exchanges.excess(messages)
+        shares = self.shares(here, schedule.nbytes_total, excess, kinds)
+        return {name: float(seconds) for name, seconds in shares.items()}
+
+    def shares(
+        self, jobs: Jobs, nbytes: Floats | float, excess: Floats | float, kinds: Sequence[str]
+    ) -> dict[str, Floats]:
+        """Seconds that no link takes, by name, each in the jobs' shape: the call, the copy of V to
+        where it is reduced, fresh memory, and what long exchanges between nodes take more.
+
+        `excess` is what they have beyond `exchanges.beyond`, in bytes. It slows down with the
+        number of nodes as links between nodes do: as the first of `kinds` that does.
+        """
+        launch, scratch, joined = (
+            np.array([values.get(name, default) for name in jobs.names])[jobs.algorithm]
+            for values, default in (
+                (self.launches, self.launch),
+                (self.scratch, 0.0),
+                (self.joined, 0.0),
+            )
+        )
+        between = next((self.crowding[kind] for kind in kinds if kind in self.crowding), Crowding())
+        slower = between.slower(jobs.nodes)[..., 1]
         return {
-            "launch": self.launches.get(algorithm.name, self.launch),
-            "copy to merge": nbytes
-            * self.touched(algorithm.collective.name)
-            * self.memory.touch(nbytes),
-            "fresh memory": float(self.memory.allocate(scratch, nbytes, joined * schedule.ranks)),
-            "long exchanges": self._exchanged(schedule, topology)
-            if self.exchanges.slowness
-            else 0.0,
+            "launch": launch,
+            "copy to merge": nbytes * jobs.reduces * self.memory.touch(nbytes),
+            "fresh memory": self.memory.allocate(scratch, nbytes, joined * jobs.ranks),
+            "long exchanges": self.exchanges.slowness * excess * slower,
         }
 
     def ignored(
@@ -278,48 +272,6 @@ class Profile:
             one for one in self.ineffective if one.covers(label, collective, ranks, nodes, library)
         )
         return next(found, None)
-
-    def _exchanged(self, schedule: Schedule, topology: Topology) -> float:
-        """Seconds that long exchanges take more; they slow down with the number of nodes as links
-        between them do."""
-        size = used_nodes(topology)
-        between = next((kind for kind in self.crowding if topology.link_kinds.are(kind).any()), "")
-        _, slower = self._crowding(between, size).slower(size)
-        return float(
-            slower
-            * self.exchanges.longer(schedule.exchanged(self.exchanges.beyond, nodes_of(topology)))
-        )
-
-    def _crowding(self, kind: str, size: float) -> Crowding:
-        return self.crowding.get(kind, Crowding(size))
-
-    def _sharing(self, kind: str, topology: Topology, algorithm: str) -> float:
-        """By how much 1/β of links between nodes is longer for so many ranks as a node has."""
-        size = used_nodes(topology)
-        per_node = 1 if algorithm in ALONE else -(-np.count_nonzero(_works(topology)) // size)
-        return self._crowding(kind, size).sharing(per_node) if size > 1 else 1.0
-
-    @staticmethod
-    def touched(collective: str) -> float:
-        """How often the library touches the whole buffer before it sends: once where it reduces,
-        into its own copy."""
-        return float("reduce" in collective)
-
-
-def nodes_of(topology: Topology) -> Ints:
-    """The node of every rank, shape (ranks,); a rank outside of any is one."""
-    node = topology.node[topology.placement]
-    return np.where(node < 0, len(topology.node) + np.arange(len(node)), node).astype(np.int32)
-
-
-def used_nodes(topology: Topology) -> float:
-    """How many nodes the ranks are in, but for switches that reduce."""
-    return float(len(np.unique(nodes_of(topology)[_works(topology)])))
-
-
-def _works(topology: Topology) -> npt.NDArray[np.bool_]:
-    """Which ranks are no switches, shape (ranks,)."""
-    return np.asarray(~topology.in_network[topology.placement].astype(np.bool_))
 
 
 def over(routed: Routed, machine: Topology) -> Routed:

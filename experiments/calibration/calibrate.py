@@ -16,7 +16,8 @@ from experiments.calibration.table import Machine, as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
-from simulator.profile import Ineffective, Profile, used_nodes
+from simulator.effects.jobs import used_nodes
+from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2

@@ -10,11 +10,10 @@ from math import exp
 
 import numpy as np
 
+from experiments.calibration.exploration import NEGLIGIBLE
 from experiments.calibration.libraries import Library, Prior
 from experiments.calibration.table import Known, reach
 
-NEGLIGIBLE = 1e-13
-"""Seconds: the least α that is simulated."""
 SHORT = 0.1
 """Where a g starts, in units of α."""
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1

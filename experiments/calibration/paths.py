@@ -19,8 +19,9 @@ import numpy as np
 
 from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
+from simulator.effects.exchanges import Exchanges
+from simulator.effects.jobs import nodes_of
 from simulator.engines import run
-from simulator.profile import Exchanges, nodes_of
 from simulator.schedules.routed import route
 from topologies.topology import Floats, Topology
 
@@ -112,7 +113,7 @@ class Paths:
         if (nbytes, beyond) not in self.long:
             schedule = self.routed.schedule.scaled(nbytes)
             messages = schedule.exchanged(beyond, nodes_of(self.routed.topology))
-            self.long[nbytes, beyond] = Exchanges(1.0, beyond).longer(messages)
+            self.long[nbytes, beyond] = Exchanges(beyond=beyond).excess(messages)
         return self.long[nbytes, beyond]
 
     def _keep(

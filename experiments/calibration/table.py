@@ -14,13 +14,11 @@ from experiments.calibration.libraries import RINGS, Library
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
-from simulator.profile import ALONE
+from simulator.effects.jobs import Index, Jobs, jobs, reduces
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
 
 Ints = npt.NDArray[np.int64]
-Rows = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
-"""Which points."""
 ALL = slice(None)
 ENDLESS = 1e30
 """Bytes in units of V."""
@@ -47,6 +45,8 @@ def reach(kind: str) -> str:
 class Place:
     """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
 
+    job: int
+    """Its number in the jobs of `Known`."""
     algorithm: str
     nodes: int
     paths: Paths
@@ -55,28 +55,25 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The known paths of every point, padded with zeros: `latencies`, `bytes` and `gaps` of shape
-    (points, algorithms, protocols, paths, kinds), `merged` without the kinds, `factors` on α
-    without the paths; and of shape (points, algorithms) `absent`, infinite where a point has no
-    such algorithm, else 0, `scratch` and what of it is `joined`, in units of V, `rings`, 1 for a
-    ring, else 0, bytes in `long` exchanges, `pairs`, 1 for sends and receives that have channels of
-    their own, and `alone`, 1 where one rank uses a node's port.
-    """
+    """The known paths of every point, padded with zeros. The shape is (points, algorithms,
+    protocols, paths, kinds), or the first of these."""
 
     latencies: Floats
+    """How often a path has α of each kind."""
     bytes: Floats
+    """The bytes that a path has over each kind, in units of V."""
     gaps: Floats
+    """How often a path has g of each kind."""
     merged: Floats
-    factors: Floats
+    """The bytes that a path merges, in units of V: no kinds."""
     absent: Floats
-    scratch: Floats
-    joined: Floats
-    rings: Floats
-    long: Floats
-    pairs: Floats
-    alone: Floats
+    """Infinite where a point has no such algorithm, else 0: points and algorithms."""
+    excess: Floats
+    """The bytes of long exchanges beyond the library's limit: points and algorithms."""
+    job: Ints
+    """The number of the job in the jobs of `Known`: points and algorithms."""
 
-    def at(self, keep: Rows) -> Table:
+    def at(self, keep: Index) -> Table:
         """That of the points that `keep` chooses."""
         return Table(*(getattr(self, column.name)[keep] for column in fields(self)))
 
@@ -120,6 +117,10 @@ class Known:
                     topology = machine(curve.ranks, curve.per_node)
                     self._note(topology)
                     self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
+        names, ranks, per_node = zip(*self.of, strict=True)
+        nodes = [-(-count // width) for _, count, width in self.of]
+        reduce = [reduces(find(name).collective.name) for name in names]
+        self.jobs: Jobs = jobs(names, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
@@ -156,7 +157,7 @@ class Known:
 
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""
-        for (name, ranks, per_node), paths in self.of.items():
+        for job, ((name, ranks, per_node), paths) in enumerate(self.of.items()):
             curves = [
                 one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node
             ]
@@ -165,7 +166,7 @@ class Known:
                 for one in curves
                 if name in self.library.all_of(one.algorithms + one.others)
             ]
-            yield Place(name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
+            yield Place(job, name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
     def table(self) -> Table:
         """All known paths; made anew when there are more."""
@@ -185,9 +186,8 @@ class Known:
             *(np.zeros((*shape, kinds)) for _ in range(3)),
             np.zeros(shape),
         )
-        factors = np.ones((len(points), most, len(self.library.protocols), kinds))
-        absent, scratch = np.full((len(points), most), np.inf), np.zeros((len(points), most))
-        joined, rings, long, pairs, alone = (np.zeros_like(scratch) for _ in range(5))
+        absent, excess = np.full((len(points), most), np.inf), np.zeros((len(points), most))
+        job = np.zeros((len(points), most), dtype=np.int64)
         for c, curve in enumerate(points.curves):
             here = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
@@ -201,37 +201,18 @@ class Known:
                         for column, count in zip((latencies, crossed, gaps), counts, strict=True):
                             column[(*place, columns)] = count.T
                         merged[place] = rows[:, -1]
-                for q, prior in enumerate(self.library.protocols):
-                    factors[here, a, q] = [prior.factor(name, reach(kind)) for kind in self.kinds]
                 barred = [
                     q
                     for q, prior in enumerate(self.library.protocols)
                     if prior.name not in curve.protocols
                 ]
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
-                scratch[here, a] = self.library.scratch.get(name, 0.0)
-                joined[here, a] = self.library.joined.get(name, 0.0) * curve.ranks
-                rings[here, a] = name in RINGS
-                pairs[here, a] = name in self.library.pairs
-                alone[here, a] = name in ALONE
-                long[here, a] = [
+                job[here, a] = list(self.of).index((name, curve.ranks, curve.per_node))
+                excess[here, a] = [
                     paths.exchanged(float(size), self.library.long) for size in points.size[here]
                 ]
             absent[here] = self.absent(c, curve.algorithms, most)
-        return Table(
-            latencies,
-            crossed,
-            gaps,
-            merged,
-            factors,
-            absent,
-            scratch,
-            joined,
-            rings,
-            long,
-            pairs,
-            alone,
-        )
+        return Table(latencies, crossed, gaps, merged, absent, excess, job)
 
     def absent(self, c: int, ran: tuple[str, ...], most: int) -> Floats:
         """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`,

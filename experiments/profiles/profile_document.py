@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
-from simulator.crowding import Apart, Crowding
-from simulator.profile import Cost, Exchanges, Ineffective, Memory, Profile, Protocol
+from simulator.effects.crowding import Apart, Crowding
+from simulator.effects.exchanges import Exchanges
+from simulator.effects.host_memory import Memory
+from simulator.profile import Cost, Ineffective, Profile, Protocol
 from topologies.errors import InputError
 from topologies.readers.topology_document import Location, Mistake
 

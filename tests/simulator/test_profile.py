@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from simulator.collectives import find
-from simulator.crowding import Apart, Crowding
+from simulator.effects.crowding import Apart, Crowding
+from simulator.effects.exchanges import Exchanges
+from simulator.effects.host_memory import Memory
 from simulator.engines import simulate
-from simulator.profile import Cost, Exchanges, Memory, Profile, Protocol
+from simulator.profile import Cost, Profile, Protocol
 from topologies.errors import InputError
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology

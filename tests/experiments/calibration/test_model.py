@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.exploration import Exploration
 from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
@@ -241,11 +242,11 @@ def test_sessions_are_simulated_as_they_are_predicted() -> None:
     assert any(" at " in parameter.name for parameter in model.parameters)
     model.explore(inner)
     (place,) = [one for one in model.paths.places() if one.nodes == 4 and one.algorithm == "ring"]
-    merge, simulated = model.memory(inner).merge(SIZES[-1]), []
+    exploration, simulated = Exploration(model.profile(inner), model.paths.jobs, model.kinds), []
     for number in range(len(MPI.protocols)):
-        costs = model.costs(inner, number, 4, "ring", merge, place.paths)
+        costs = exploration.costs(place, number, SIZES[-1])
         simulated.append(place.paths.simulate(costs, SIZES[-1], number))
-    memory = model.memory(inner)
+    memory = model.profile(inner).memory
     first = model.value(inner, "launch") + memory.touch(SIZES[-1]) * SIZES[-1]
     assert model.predict(inner)[-1] == pytest.approx(first + min(simulated), rel=1e-9)
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.profiles import find, names, parse
 from experiments.profiles.profile_document import dumps, of
-from simulator.crowding import Apart, Crowding
+from simulator.effects.crowding import Apart, Crowding
 from simulator.profile import Cost, Profile, Protocol
 from topologies.errors import InputError
 

@@ -1,0 +1,61 @@
+"""Simulate measured points at the parameters of a fit, and keep the paths that explain them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments.calibration.paths import Costs
+from experiments.calibration.table import Place
+from simulator.effects.jobs import Jobs
+from simulator.profile import Profile
+
+NEGLIGIBLE = 1e-13
+"""Seconds: the least α that is simulated."""
+NEAR = 1.5
+"""How many times as long as the fastest a protocol may seem and still be simulated again."""
+
+
+class Exploration:
+    """Simulations of places under a profile, whose jobs and kinds of link are those of a fit."""
+
+    def __init__(self, profile: Profile, jobs: Jobs, kinds: Sequence[str]) -> None:
+        self.profile, self.kinds = profile, tuple(kinds)
+        self.links = profile.link_costs(jobs, profile.protocols, kinds)
+
+    def explore(self, place: Place, doubt: float) -> float:
+        """By how much, relatively and at most, the paths known of a place were wrong. Places that
+        were wrong by less than `doubt` the last time are not simulated."""
+        paths = place.paths
+        if paths.wrong < doubt:
+            return 0.0
+        if paths.large:
+            ends = (0, place.sizes[0]), (len(self.profile.protocols) - 1, place.sizes[-1])
+            paths.wrong = max(self._wrong(place, number, float(size)) for number, size in ends)
+        else:
+            paths.wrong = max(self._settle(place, float(size)) for size in place.sizes)
+        return paths.wrong
+
+    def _settle(self, place: Place, size: float) -> float:
+        """Simulate the protocols that come near the fastest at a size, as far as the paths known
+        say."""
+        numbers = range(len(self.profile.protocols))
+        known = [place.paths.longest(self.costs(place, q, size), size, q) for q in numbers]
+        return max(self._wrong(place, q, size) for q in numbers if known[q] <= NEAR * min(known))
+
+    def _wrong(self, place: Place, number: int, size: float) -> float:
+        costs = self.costs(place, number, size)
+        before = place.paths.longest(costs, size, number)
+        return abs(1 - before / place.paths.simulate(costs, size, number))
+
+    def costs(self, place: Place, number: int, size: float) -> Costs:
+        """What a place costs by the protocol of a number at a size in bytes."""
+        columns = [self.kinds.index(kind) for kind in place.paths.kinds]
+        links = place.job, number, columns
+        return Costs(
+            np.maximum(NEGLIGIBLE, self.links.latency[links]),
+            1 / self.links.bandwidth[links],
+            self.links.gap[number, columns],
+            float(self.profile.memory.merge(size)),
+        )

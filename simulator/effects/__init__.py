@@ -1,0 +1,1 @@
+"""Formulas of what a profile adds to the links of a machine."""

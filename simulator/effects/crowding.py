@@ -1,0 +1,70 @@
+"""How links between nodes slow down as a job grows."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from topologies.topology import Floats
+
+ALIKE = 16.0
+"""The factor in nodes over which corrections of single numbers of nodes are shared by 1/e."""
+
+
+class Apart(NamedTuple):
+    """A correction for one number of nodes, which was measured in another allocation."""
+
+    nodes: float
+    """The number of nodes."""
+    latency: float
+    """The logarithm of the factor by which α is longer."""
+    bandwidth: float
+    """The logarithm of the factor by which 1/β is longer."""
+
+
+class Crowding(NamedTuple):
+    """How links of a kind slow down as a job grows."""
+
+    nodes: float = 1.0
+    """The number of nodes at which α and 1/β are as measured."""
+    latency: float = 0.0
+    """α grows with the number of nodes to this power."""
+    bandwidth: float = 0.0
+    """1/β grows with the number of nodes to this power."""
+    apart: tuple[Apart, ...] = ()
+    """Corrections of single numbers of nodes. Another number gets a mix of them, which fades with
+    the distance in log(nodes)."""
+    per_node: float = 1.0
+    """The ranks a node at which 1/β is as measured."""
+    shared: float = 0.0
+    """1/β grows with the ranks a node to this power: -1 where each rank has a port of its own."""
+    most: float = inf
+    """The most nodes that were measured: both powers end there."""
+
+    def slower(self, nodes: Floats | float) -> Floats:
+        """The factors by which α and 1/β are longer on `nodes` nodes, shape (..., 2)."""
+        size = np.asarray(nodes, dtype=np.float64)
+        growth = np.log(np.minimum(size, self.most) / self.nodes)[..., None]
+        powers = np.array([self.latency, self.bandwidth])
+        return np.asarray(np.exp(growth * powers + self._correction(size)))
+
+    def sharing(self, per_node: Floats | float) -> Floats:
+        """The factor by which 1/β is longer where so many ranks of a node share its ports."""
+        return np.asarray((np.asarray(per_node) / self.per_node) ** self.shared)
+
+    def _correction(self, nodes: Floats) -> Floats:
+        """The logarithms that the corrections add for α and 1/β, shape (..., 2)."""
+        if not self.apart:
+            return np.zeros(2)
+        known = np.array(self.apart)
+        weights = np.linalg.solve(alike(known[:, 0], known[:, 0]), known[:, 1:])
+        return np.asarray(alike(nodes, known[:, 0]) @ weights)
+
+
+def alike(nodes: Floats, others: Floats) -> Floats:
+    """The share of a correction that two numbers of nodes have in common: 1 for the same number,
+    1/e for a factor ALIKE. The shape is that of `nodes`, then that of `others`."""
+    distance = np.log(nodes)[..., None] - np.log(others)
+    return np.asarray(np.exp(-np.abs(distance) / np.log(ALIKE)))

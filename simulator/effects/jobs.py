@@ -1,0 +1,85 @@
+"""Where a collective runs: what its time depends on besides its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.topology import Floats, Ints, Topology
+
+Index = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+ALONE = ("shift",)
+"""Algorithms in which one rank of a node sends to another node, and does not share its ports."""
+
+
+class Jobs(NamedTuple):
+    """Collectives by algorithm, ranks and nodes. The arrays have one shape."""
+
+    names: tuple[str, ...]
+    """The algorithms, each once."""
+    algorithm: npt.NDArray[np.int64]
+    """The index of a job's algorithm in `names`."""
+    ranks: Floats
+    """The ranks of the collective."""
+    nodes: Floats
+    """The nodes that these ranks are in."""
+    per_node: Floats
+    """The ranks of a node."""
+    reduces: Floats
+    """1 for a collective that reduces, else 0."""
+
+    def at(self, index: Index) -> Jobs:
+        """The jobs at `index`, in the shape of `index`."""
+        columns = (column[index] for column in self[2:])
+        return Jobs(self.names, self.algorithm[index], *columns)
+
+    def sharers(self) -> Floats:
+        """How many ranks of a node share its ports."""
+        alone = np.array([name in ALONE for name in self.names])[self.algorithm]
+        return np.asarray(np.where(alone, 1.0, self.per_node))
+
+
+def jobs(
+    algorithms: Sequence[str],
+    ranks: Sequence[float],
+    nodes: Sequence[float],
+    per_node: Sequence[float],
+    reduces: Sequence[float],
+) -> Jobs:
+    """The jobs of the given columns."""
+    names = tuple(dict.fromkeys(algorithms))
+    columns = (np.array(column, dtype=np.float64) for column in (ranks, nodes, per_node, reduces))
+    return Jobs(names, np.array([names.index(name) for name in algorithms]), *columns)
+
+
+def job(algorithm: str, topology: Topology, reduces: float = 0.0) -> Jobs:
+    """The job of an algorithm on all ranks of a machine, in arrays of shape ()."""
+    works = _works(topology)
+    ranks = float(np.count_nonzero(works))
+    nodes = float(len(np.unique(nodes_of(topology)[works])))
+    columns = (ranks, nodes, -(-ranks // nodes), reduces)
+    return Jobs((algorithm,), np.array(0), *map(np.array, columns))
+
+
+def reduces(collective: str) -> float:
+    """1 for a collective that reduces, else 0."""
+    return float("reduce" in collective)
+
+
+def nodes_of(topology: Topology) -> Ints:
+    """The node of every rank, shape (ranks,). A rank outside of any node is one."""
+    node = topology.node[topology.placement]
+    return np.where(node < 0, len(topology.node) + np.arange(len(node)), node).astype(np.int32)
+
+
+def used_nodes(topology: Topology) -> float:
+    """How many nodes the ranks are in, without switches that reduce."""
+    return float(len(np.unique(nodes_of(topology)[_works(topology)])))
+
+
+def _works(topology: Topology) -> npt.NDArray[np.bool_]:
+    """Which ranks are no switches, shape (ranks,)."""
+    return np.asarray(~topology.in_network[topology.placement].astype(np.bool_))
