@@ -86,8 +86,8 @@ print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_ma
 
 STEPS = """
 import resource, sys, time
-from experiments.models.catalogue import find
-from experiments.training.strategies import find as strategy
+from experiments.models.model_catalogue import find
+from experiments.training.strategy_options import find as strategy
 from simulator.engines import simulate
 from simulator.training.measures import measure
 from simulator.training.plan import Setting
@@ -259,7 +259,7 @@ if __name__ == "__main__":
         output.write(module.PAGE, module.page())
         sys.exit()
     if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
-        module = import_module("experiments.benchmarks.gloo")
+        module = import_module("experiments.benchmarks.gloo_lab")
         output.say(module.table(Path(sys.argv[2]) if sys.argv[2:] else module.COMMITTED))
         sys.exit()
     chosen = sys.argv[1:] or ["engine", "commands"]

@@ -102,7 +102,7 @@ def profile_names() -> list[str]:
 
 
 def model_names() -> list[str]:
-    from experiments.models.catalogue import MODELS
+    from experiments.models.model_catalogue import MODELS
 
     return list(MODELS)
 

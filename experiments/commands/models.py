@@ -1,7 +1,7 @@
 """`simctl models`."""
 
 from experiments import output
-from experiments.models.catalogue import MODELS, find
+from experiments.models.model_catalogue import MODELS, find
 from topologies.units import format_bytes, format_seconds
 
 

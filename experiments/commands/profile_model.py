@@ -52,7 +52,7 @@ def run(request: Request, out: Path | None, how: str) -> int:
     with redirect_stdout(sys.stderr):
         model = _profiled(request)
     if out:
-        from experiments.models.files import write
+        from experiments.models.model_files import write
 
         write(model, out)
     output.say(_text(model) if how == "table" else _records(model, how))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from experiments import output
-from experiments.training.strategies import listed, options_of
+from experiments.training.strategy_options import listed, options_of
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 

@@ -12,8 +12,8 @@ from typing import cast
 
 from experiments import output
 from experiments.commands.sweep import FIGURES, parse_ranks
+from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from experiments.output import Record, Value
-from experiments.pictures.machines.facts import SIZE, Facts, LinkGroup, facts, link_groups
 from topologies.catalogue import HELP, find
 from topologies.clusters import cluster
 from topologies.errors import InputError
@@ -50,7 +50,7 @@ def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
     output.check_writable(picture, FIGURES)
     topology = find(text).build(_one(p)) if p else find(text).whole()
     if picture:
-        from experiments.pictures.machines.drawing import topology_figure
+        from experiments.pictures.machines.machine_picture import topology_figure
 
         output.write(picture, topology_figure(topology, picture.suffix[1:].lower()))
     found = facts(topology)

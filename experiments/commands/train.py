@@ -8,13 +8,14 @@ from itertools import product
 from pathlib import Path
 
 from experiments import output
-from experiments.models import catalogue
+from experiments.models import model_catalogue as catalogue
 from experiments.models.accelerators import ACCELERATORS, DEVICES
 from experiments.simulations.machine import Machine
-from experiments.training import conditions, strategies
+from experiments.training import condition_options as conditions
+from experiments.training import strategy_options as strategies
 from experiments.training.job import Job, Run
-from experiments.training.report import report, text
-from experiments.training.table import COLUMNS, cells
+from experiments.training.training_report import report, text
+from experiments.training.training_table import COLUMNS, cells
 from simulator.training import Strategy
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError

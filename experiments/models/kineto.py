@@ -31,7 +31,15 @@ from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
-from experiments.models.trace import ACCUMULATE, COMMUNICATES, EVALUATE, Act, Trace, contents, load
+from experiments.models.kineto_trace import (
+    ACCUMULATE,
+    COMMUNICATES,
+    EVALUATE,
+    Act,
+    Trace,
+    contents,
+    load,
+)
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 

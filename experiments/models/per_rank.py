@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import fmean
 
-from experiments.models.files import read_ranked
+from experiments.models.model_files import read_ranked
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from experiments.output import Record
 from experiments.pictures.figure_file import GREY, to_bytes
-from experiments.training.strategies import shown
+from experiments.training.strategy_options import shown
 
 WHAT_IF = {"twice_bandwidth_s": "2β", "half_latency_s": "α/2", "twice_compute_s": "2x compute"}
 

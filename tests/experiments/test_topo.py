@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.commands import topo
-from experiments.pictures.machines.facts import BOUNDS, PAIRS, facts
+from experiments.machine_facts import BOUNDS, PAIRS, facts
 from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
 from topologies.columns import Words

@@ -46,7 +46,7 @@ def _resumed(path: Path) -> None:
 
 
 def _topology(path: Path) -> None:
-    from experiments.pictures.machines.facts import facts
+    from experiments.machine_facts import facts
     from topologies.readers.files import read
 
     machine = read(path)
@@ -55,9 +55,9 @@ def _topology(path: Path) -> None:
 
 
 def _model(path: Path) -> None:
-    from experiments.models.files import read
+    from experiments.models.model_files import read
     from experiments.training.job import Job
-    from experiments.training.strategies import find
+    from experiments.training.strategy_options import find
     from topologies.catalogue import find as find_machine
 
     model = read(path)
@@ -76,7 +76,7 @@ def _profile(path: Path) -> None:
 
 
 def _noise(path: Path) -> None:
-    from experiments.training.conditions import parse
+    from experiments.training.condition_options import parse
 
     parse(None, str(path), None, None, 0)
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models import files, kineto
+from experiments.models import kineto
+from experiments.models import model_files as files
 from simulator.training.model import Model
 from topologies.errors import InputError
 

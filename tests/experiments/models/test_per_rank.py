@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from experiments.models import files, per_rank
-from experiments.models.catalogue import find
+from experiments.models import model_files as files
+from experiments.models import per_rank
+from experiments.models.model_catalogue import find
 from simulator.training.model import Model
 from topologies.errors import InputError
 

@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 
 from experiments.commands.profile_model import Request, load, parse_inputs, run
 from experiments.models import torch_run
-from experiments.models.files import read
 from experiments.models.hooks import Clock
+from experiments.models.model_files import read
 from experiments.models.torch_module import profile
 from simulator.training.model import Model
 from topologies.errors import InputError

@@ -19,7 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments import output
-from experiments.models import kineto, trace
+from experiments.models import kineto, kineto_trace
 from simulator.training.model import Model
 from topologies.errors import InputError
 from topologies.readers.checks import LIMIT, check_text
@@ -35,7 +35,7 @@ def read(path: Path) -> Model:
 
 def read_ranked(path: Path) -> tuple[Model, int | None]:
     """As :func:`read`, and the rank that a trace says it is of."""
-    data, name = trace.contents(path), path.name
+    data, name = kineto_trace.contents(path), path.name
     if kineto.looks_like(data):
         return kineto.parse_ranked(data, name)
     if len(data) > LIMIT:

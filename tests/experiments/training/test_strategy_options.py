@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.strategies import find, options_of, values
+from experiments.training.strategy_options import find, options_of, values
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
 

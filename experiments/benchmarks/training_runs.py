@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from experiments.benchmarks.gloo import fit_software
-from experiments.benchmarks.gloo import lab as lab
+from experiments.benchmarks.gloo_lab import fit_software
+from experiments.benchmarks.gloo_lab import lab as lab
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import read
-from experiments.models.catalogue import find as find_model
+from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.training.buckets import rebuilt

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.benchmarks.gloo import (
+from experiments.benchmarks.gloo_lab import (
     PAYLOAD,
     RULES,
     WITHOUT,

@@ -25,7 +25,7 @@ springs."""
 BOW = 0.55
 
 
-def plain(sketch: Sketch) -> Layout:
+def shape_layout(sketch: Sketch) -> Layout:
     """The devices of a graph without levels, laid out by its structure."""
     import networkx
 

@@ -140,7 +140,7 @@ def _from_files(paths: list[Path]) -> Model:
 
 
 def _from_file(path: Path) -> Model:
-    from experiments.models.files import read
+    from experiments.models.model_files import read
 
     return read(path)
 

@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.path import Path
 
+from experiments.machine_facts import LinkGroup, link_groups
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.machines.facts import LinkGroup, link_groups
-from experiments.pictures.machines.layout import layout
+from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.sketch import Layout
 from topologies.columns import Words
 from topologies.topology import Floats, Topology
@@ -82,7 +82,7 @@ def topology_figure(topology: Topology, kind: str) -> bytes:
 
     Raises InputError for a plain shape that is too large to draw.
     """
-    where = layout(topology)
+    where = machine_layout(topology)
     strokes = _strokes(topology, where)
     handles = [*_device_handles(topology), *map(_handle, strokes)]
     low, high = _extent(where)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pictures.machines.drawing import HALF, topology_figure
-from experiments.pictures.machines.facts import link_groups
-from experiments.pictures.machines.layout import layout
+from experiments.machine_facts import link_groups
+from experiments.pictures.machines.machine_layout import machine_layout
+from experiments.pictures.machines.machine_picture import HALF, topology_figure
 from experiments.pictures.machines.sketch import Layout, ends
 from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
@@ -80,7 +80,7 @@ def test_larger_ones_render(text: str) -> None:
     ("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()]
 )
 def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
-    where = layout(machine(text, ranks))
+    where = machine_layout(machine(text, ranks))
     assert len(set(where.devices.tolist())) == len(where.devices) == len(where.places)
     left, right = where.places[:, 0] - where.widths / 2, where.places[:, 0] + where.widths / 2
     y = where.places[:, 1]
@@ -96,7 +96,7 @@ def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
 @pytest.mark.parametrize(("text", "ranks"), [*MACHINE_RANKS.items(), *LARGER.items()])
 def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
-    where = layout(topology)
+    where = machine_layout(topology)
     for one, other in combinations(sorted(where.frames, key=lambda frame: frame.left), 2):
         assert one.right < other.left
     for frame in where.frames:
@@ -108,7 +108,7 @@ def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> N
 @pytest.mark.parametrize(("text", "ranks"), MACHINE_RANKS.items())
 def test_gpus_are_one_row_with_nvswitches_below_and_nics_on_top(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
-    where = layout(topology)
+    where = machine_layout(topology)
     (gpus,) = level(topology, where, "gpu")
     assert [height < gpus for height in level(topology, where, "nvswitch")] in ([], [True])
     assert level(topology, where, "nic") == [where.places[:, 1].max()]
@@ -116,7 +116,7 @@ def test_gpus_are_one_row_with_nvswitches_below_and_nics_on_top(text: str, ranks
 
 def test_levels_rise_from_gpus_to_spines() -> None:
     topology = machine("hgx_h100:nodes=2", 16)
-    where = layout(topology)
+    where = machine_layout(topology)
     rows = [
         level(topology, where, kind)
         for kind in ("nvswitch", "gpu", "pcie switch", "cpu", "nic", "switch")
@@ -136,14 +136,14 @@ def test_levels_follow_the_links_and_not_the_names() -> None:
         builder.connect(gpu, edges[k // 2], bandwidth=1e9)
     for edge in edges:
         builder.connect(edge, core, bandwidth=1e9)
-    where = layout(builder.build(gpus))
+    where = machine_layout(builder.build(gpus))
     assert where.places[:4, 1].tolist() == [where.places[0, 1]] * 4
     assert where.places[0, 1] < where.places[4, 1] == where.places[5, 1] < where.places[6, 1]
 
 
 def test_nvlinks_of_a_hybrid_cube_mesh_are_arcs_below_the_gpus() -> None:
     topology = machine("dgx1")
-    where = layout(topology)
+    where = machine_layout(topology)
     kinds = topology.device_kinds
     mesh = [
         curve for (one, other), curve in where.curves.items() if kinds[one] == kinds[other] == "gpu"
@@ -160,7 +160,7 @@ def test_a_ring_is_a_circle_in_the_order_of_its_links() -> None:
     gpus = [builder.device(f"gpu{k}") for k in range(5)]
     for k, rank in enumerate(order):
         builder.connect(gpus[rank], gpus[order[(k + 1) % 5]], bandwidth=1e9)
-    places = layout(builder.build(gpus)).places
+    places = machine_layout(builder.build(gpus)).places
     steps = np.linalg.norm(places[order] - places[np.roll(order, -1)], axis=1)
     assert np.linalg.norm(places, axis=1) == pytest.approx(np.linalg.norm(places[0]))
     assert steps == pytest.approx(steps[0])
@@ -169,7 +169,7 @@ def test_a_ring_is_a_circle_in_the_order_of_its_links() -> None:
 @given(widths=st.tuples(st.integers(2, 5), st.integers(2, 5)))
 def test_a_torus_lies_on_a_grid(widths: tuple[int, int]) -> None:
     ranks = widths[0] * widths[1]
-    where = layout(torus(ranks, bandwidth=1e9, dims=widths))
+    where = machine_layout(torus(ranks, bandwidth=1e9, dims=widths))
     across, down = (len(set(where.places[:, axis].tolist())) for axis in (0, 1))
     if max(widths) > 2:
         assert (down, across) == widths
@@ -179,7 +179,7 @@ def test_a_torus_lies_on_a_grid(widths: tuple[int, int]) -> None:
 
 
 def test_the_star_has_its_switch_in_the_middle() -> None:
-    where = layout(machine("star", 8))
+    where = machine_layout(machine("star", 8))
     assert where.places[-1].tolist() == [0, 0]
     assert np.linalg.norm(where.places[:-1], axis=1) == pytest.approx(
         np.linalg.norm(where.places[0])
@@ -212,14 +212,14 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_two_nodes_are_complete() -> None:
     topology = machine("hgx_h100:nodes=2", 16)
-    where = layout(topology)
+    where = machine_layout(topology)
     assert len(where.devices) == len(topology.device_names)
     assert where.left_out == ()
 
 
 def test_what_is_drawn_of_a_large_machine_hangs_together() -> None:
     topology = machine("nvl72:nodes=100,network=fat_tree", 7200)
-    where = layout(topology)
+    where = machine_layout(topology)
     drawn = np.zeros(len(topology.device_names), dtype=np.bool_)
     drawn[where.devices] = True
     kept = drawn[topology.source] & drawn[topology.target]
@@ -251,7 +251,7 @@ def test_what_no_one_could_read_is_refused() -> None:
     with pytest.raises(
         InputError, match="ring has 257 devices and 514 links: a picture of it shows at most 256"
     ):
-        layout(ring(257, bandwidth=1e9))
+        machine_layout(ring(257, bandwidth=1e9))
 
 
 def test_a_picture_is_the_same_every_time() -> None:

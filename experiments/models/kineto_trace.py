@@ -16,7 +16,7 @@ from topologies.errors import InputError
 from topologies.readers.contents import contents as file_contents
 
 if TYPE_CHECKING:
-    from experiments.models.events import Event
+    from experiments.models.kineto_events import Event
 
 LIMIT = 128 * 2**20
 """Bytes of a trace, unpacked."""
@@ -90,7 +90,7 @@ def load(data: bytes, name: str) -> Trace:
 
     Where there are kernels the time is theirs, and operations only launch.
     """
-    from experiments.models.events import read_events
+    from experiments.models.kineto_events import read_events
 
     content = _json(data, name)
     given = content.get("traceEvents") if isinstance(content, dict) else None

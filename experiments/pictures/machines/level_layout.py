@@ -41,7 +41,7 @@ class Levels(NamedTuple):
     highest: int
 
 
-def rows(sketch: Sketch) -> Layout:
+def level_layout(sketch: Sketch) -> Layout:
     """Every device in the row of its level; a link within a row is an arc unless its ends have room
     between them."""
     sketch, left_out = _thinned(sketch, levels(sketch))

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.models.files import dumps, parse, read, write
+from experiments.models.model_files import dumps, parse, read, write
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 

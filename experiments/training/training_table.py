@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from experiments.output import Cell, Record, Value
 from experiments.training.job import CHANGES
-from experiments.training.strategies import shown
+from experiments.training.strategy_options import shown
 from topologies.units import format_bytes, format_seconds
 
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))

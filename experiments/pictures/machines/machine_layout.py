@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.pictures.machines import plain, rows
+from experiments.pictures.machines.level_layout import level_layout
+from experiments.pictures.machines.shape_layout import shape_layout
 from experiments.pictures.machines.sketch import Layout, Numbers, Sketch, ends
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Topology
@@ -17,7 +18,7 @@ MOST_RANKS, MOST_OF_ONE = 32, 40
 MOST_NODES = 4
 
 
-def layout(topology: Topology) -> Layout:
+def machine_layout(topology: Topology) -> Layout:
     """Where everything goes. Raises InputError for a plain shape with more than
     :data:`MOST_DEVICES` devices."""
     ranks = _rank_devices(topology)
@@ -25,7 +26,7 @@ def layout(topology: Topology) -> Layout:
     large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
     if topology.node.max() >= 0 or others > 1 or (others and (large or topology.shared_names)):
         drawn, left_out = _some(topology, ranks)
-        found = rows.rows(sketch(topology, drawn, ranks))
+        found = level_layout(sketch(topology, drawn, ranks))
         return found._replace(left_out=left_out + found.left_out)
     if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
@@ -33,7 +34,9 @@ def layout(topology: Topology) -> Layout:
             f"{topology.name} has {size}: a picture of it shows at most {MOST_DEVICES} and "
             f"{2 * MOST_LINKS}"
         )
-    return plain.plain(sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks))
+    return shape_layout(
+        sketch(topology, np.ones(len(topology.device_names), dtype=np.bool_), ranks)
+    )
 
 
 def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
-from experiments.models.catalogue import LARGEST_BATCH, MODELS, find
+from experiments.models.model_catalogue import LARGEST_BATCH, MODELS, find
 from simulator.training.model import WIDTHS, Model
 from topologies.errors import InputError
 
@@ -235,7 +235,7 @@ def test_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(path)
         return wanted
 
-    monkeypatch.setattr("experiments.models.files.read", read)
+    monkeypatch.setattr("experiments.models.model_files.read", read)
     (tmp_path / "plain").write_text("")
     (tmp_path / "with:colon").write_text("")
     texts = [str(tmp_path / "plain"), str(tmp_path / "with:colon"), "no/such", "no.yaml"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.benchmarks.training import (
+from experiments.benchmarks.training_runs import (
     MIB,
     Nodes,
     Overhead,
