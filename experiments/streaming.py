@@ -5,53 +5,79 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 
 from experiments.output import Record
 
 Say = Callable[[str], None]
-
-
+GAP = "  "
+"""What parts two columns."""
 Row = TypeVar("Row")
 
 
 class Column(NamedTuple, Generic[Row]):
     """A column of a table."""
 
+    heading: str
+    """What stands above it."""
     cell: Callable[[Row], str]
     """The text of a row's cell."""
     width: int = 0
     """Characters of the widest cell."""
+    group: str = ""
+    """What stands above the headings of this column and its neighbours of the same group."""
     words: bool = False
     """Whether cells are words, which stand to the left."""
 
 
-class Table(Generic[Row]):
-    """Aligned text. A cell that is wider than its column after all makes it wider from there on."""
+def width_of(columns: Sequence[Column[Row]]) -> int:
+    """The number of characters of a line."""
+    widths = (max(len(column.heading), column.width) for column in columns)
+    return sum(widths) + len(GAP) * (len(columns) - 1)
 
-    def __init__(self, columns: Mapping[str, Column[Row]], say: Say) -> None:
+
+class Table(Generic[Row]):
+    """Aligned text. A cell that is wider than its column makes it wider from there on."""
+
+    def __init__(self, columns: Sequence[Column[Row]], say: Say) -> None:
         self._columns, self._say = columns, say
-        self._widths = [max(len(heading), column.width) for heading, column in columns.items()]
+        self._widths = [max(len(column.heading), column.width) for column in columns]
         self._started = False
 
     def __call__(self, row: Row) -> None:
         """Print a row, the first below the headings."""
         if not self._started:
             self._started = True
-            self._say(self._line(list(self._columns)))
-        self._say(self._line([column.cell(row) for column in self._columns.values()]))
+            if any(column.group for column in self._columns):
+                self._say(self._groups())
+            self._say(self._line([column.heading for column in self._columns]))
+        self._say(self._line([column.cell(row) for column in self._columns]))
+
+    def _groups(self) -> str:
+        """The line above the headings. A group that is wider than its columns widens the last."""
+        parts, end = [], 0
+        for group, numbers in groupby(range(len(self._columns)), self._group):
+            last = [*numbers][-1]
+            width = sum(self._widths[end : last + 1]) + len(GAP) * (last - end)
+            self._widths[last] += max(0, len(group) - width)
+            parts.append(group.ljust(width))
+            end = last + 1
+        return GAP.join(parts).rstrip()
+
+    def _group(self, number: int) -> str:
+        return self._columns[number].group
 
     def _line(self, cells: list[str]) -> str:
         self._widths = [
             max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)
         ]
-        words = [column.words for column in self._columns.values()]
         padded = (
-            c.ljust(w) if left else c.rjust(w)
-            for c, w, left in zip(cells, self._widths, words, strict=True)
+            cell.ljust(width) if column.words else cell.rjust(width)
+            for cell, width, column in zip(cells, self._widths, self._columns, strict=True)
         )
-        return "  ".join(padded).rstrip()
+        return GAP.join(padded).rstrip()
 
 
 class Csv:

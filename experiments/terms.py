@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from experiments.output import align
-from experiments.simulations.verdict import Verdict
 
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
-    "busbw": (
-        "V / time (algbw) times the factor of nccl-tests: compare it with the bandwidth of a link"
-    ),
+    "of bound": "the time as a multiple of the best lower bound; no algorithm is below 1",
+    "busbw": "V / time (algbw) times nccl-tests' factor: compare it with the bandwidth of a link",
     "redundant": "the peak amount of duplicate data over all ranks",
-    "not claimed": "the machine breaks an assumption of the formula, so a difference is no failure",
+    "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
+    "FAIL": "a check failed",
+    "--wide": "prints all columns: bounds, steps, bytes and memory too",
 }
 
 
-def footnote(terms: Iterable[str]) -> str:
-    """What `terms` mean, a line each.
+def footnote(terms: Iterable[str], examples: Mapping[str, Iterable[str]] | None = None) -> str:
+    """What `terms` mean, a line each, and below a term its examples.
 
     >>> print(footnote(["redundant"]))
       redundant  the peak amount of duplicate data over all ranks
     """
-    return align([[f"  {term}", TERMS[term]] for term in terms])
-
-
-def claimed(verdicts: Iterable[Verdict]) -> list[str]:
-    """The term that verdicts use, if any does."""
-    return ["not claimed"] * any(not verdict.claimed for verdict in verdicts)
+    lines = []
+    for term in terms:
+        lines.append([f"  {term}", TERMS[term]])
+        lines += [["", f"- {example}"] for example in (examples or {}).get(term, ())]
+    return align(lines)

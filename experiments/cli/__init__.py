@@ -104,6 +104,7 @@ def sweep(
     plot: Plot = None,
     metric: Annotated[Metric, typer.Option(help="What the plot shows against p.")] = Metric.time,
     profile: ProfileName = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")] = False,
     format: Output = Format.table,
 ) -> None:
     """Simulate algorithms at many rank counts and sizes.
@@ -120,7 +121,7 @@ def sweep(
     )
     raise typer.Exit(
         command.run(
-            algo, p, size, machine, engine.value, out, plot, metric.value, format.value, found
+            algo, p, size, machine, engine.value, out, plot, metric.value, format.value, found, wide
         )
     )
 

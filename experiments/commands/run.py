@@ -12,7 +12,7 @@ from experiments import output
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.simulations.machine import Machine, ignored
 from experiments.simulations.sweep import Case, Row, judge
-from experiments.terms import claimed, footnote
+from experiments.terms import footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
 from simulator.analysis.waits import waits
@@ -149,7 +149,8 @@ def _text(
     chosen = cast(list[str], report["chosen"])
     if chosen:
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
-    blocks.append(footnote(["V", "busbw", "redundant", *claimed([row.verdict])]))
+    verdict = [row.verdict.word] if row.verdict.reason else []
+    blocks.append(footnote(["V", "busbw", "redundant", *verdict]))
     return "\n\n".join(blocks)
 
 

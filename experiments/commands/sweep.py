@@ -8,12 +8,11 @@ from pathlib import Path
 from time import monotonic
 
 from experiments import output
-from experiments.commands.sweep_table import columns
+from experiments.commands.sweep_table import columns, explanation
 from experiments.simulations import workload
 from experiments.simulations.machine import Machine, ignored
 from experiments.simulations.sweep import Missing, Row, sweep
 from experiments.streaming import Csv, Say, Table
-from experiments.terms import claimed, footnote
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -38,6 +37,7 @@ def run(
     metric: str,
     how: str,
     profile: Profile | None = None,
+    wide: bool = False,
 ) -> int:
     """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
     be simulated."""
@@ -49,7 +49,8 @@ def run(
     _announce(sum(work), output.counted(len(work) * len(sizes), "point"), p)
     progress = output.Progress("numbers of ranks simulated")
     say = _say(progress, kept=bool(out or plot))
-    show = _shown(how, Table(columns(algorithms, ranks, sizes, profile is not None), say), Csv(say))
+    shown = columns(algorithms, ranks, sizes, profiled=profile is not None, wide=wide)
+    show = _shown(how, Table(shown, say), Csv(say))
     missing: list[Missing] = []
     rows: list[Row] = []
     for row in sweep(
@@ -91,7 +92,7 @@ def run(
     if how == "json":
         output.say(output.to_json([row.record() for row in rows]))
     elif how == "table":
-        say("\n" + footnote(["V", "busbw", "redundant", *claimed(row.verdict for row in rows)]))
+        say(f"\n{explanation(rows, wide=wide)}")
     return _verdict(rows, missing)
 
 

@@ -1,52 +1,121 @@
-"""The table that `simctl sweep` prints: csv and json carry every field in SI units."""
+"""The tables of `simctl sweep`: a narrow one that answers the question, and one of all columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from experiments.simulations.sweep import Row
-from experiments.streaming import Column
+from experiments.streaming import Column, width_of
+from experiments.terms import footnote
 from simulator.collectives import Algorithm
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 TIME, RATIO, BANDWIDTH, BYTES = (
     len(widest) for widest in ("999.9ms", "999.999", "999.9GB/s", "3.8125GiB")
 )
+WIDEST = 100
+"""Characters of a line of the narrow table."""
+DISPENSABLE = ("busbw", "formula", "of bound")
+"""Columns that the narrow table leaves out, in this order, where long names need their place."""
 
 
 def columns(
-    algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float], profiled: bool
-) -> dict[str, Column[Row]]:
-    """The columns with their widths, which hold every row to come."""
+    algorithms: Sequence[Algorithm],
+    ranks: Sequence[int],
+    sizes: Sequence[float],
+    *,
+    profiled: bool,
+    wide: bool,
+) -> list[Column[Row]]:
+    """The columns with widths that hold every row to come."""
+    which = _which(algorithms, ranks, sizes)
+    if wide:
+        return [*which, *_times(wide), *_all(algorithms, ranks, sizes), *_verdict(profiled, wide)]
+    busbw = Column[Row]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
+    narrow = [*which, *_times(wide), busbw, *_verdict(profiled, wide)]
+    for heading in DISPENSABLE:
+        if width_of(narrow) > WIDEST:
+            narrow = [column for column in narrow if column.heading != heading]
+    return narrow
+
+
+def explanation(rows: Sequence[Row], *, wide: bool) -> str:
+    """What the words of the table mean, and the reasons of verdicts that the narrow table leaves
+    out."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        if row.verdict.reason:
+            names = reasons.setdefault(row.verdict.word, {}).setdefault(row.verdict.reason, [])
+            names += [row.algorithm] * (row.algorithm not in names)
+    more = ["redundant", *reasons] if wide else [*reasons, "--wide"]
+    examples = {
+        word: [_shortened(f"{reason} ({', '.join(names)})") for reason, names in known.items()]
+        for word, known in reasons.items()
+    }
+    return footnote(["V", "of bound", "busbw", *more], {} if wide else examples)
+
+
+def _shortened(text: str) -> str:
+    most = WIDEST - len("  not claimed  - ")
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def _which(
+    algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float]
+) -> list[Column[Row]]:
+    """What is simulated."""
+    binary = in_binary(sizes)
+    names = max(len(algorithm.name) for algorithm in algorithms)
+    size = max(len(format_bytes(size, binary)) for size in sizes)
+    return [
+        Column("algorithm", lambda row: row.algorithm, names, words=True),
+        Column("p", lambda row: str(row.ranks), len(str(max(ranks)))),
+        Column("size", lambda row: format_bytes(row.size_B, binary), size),
+    ]
+
+
+def _times(wide: bool) -> list[Column[Row]]:
+    first, group = ("simulated", "time") if wide else ("time", "")
+    return [
+        Column(first, lambda row: format_seconds(row.time_s), TIME, group),
+        Column("formula", lambda row: format_seconds(row.formula_s), TIME, group),
+        Column("difference", _difference, 0, group),
+        Column("of bound", lambda row: _ratio(row.over_bound), RATIO, group),
+    ]
+
+
+def _all(
+    algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float]
+) -> list[Column[Row]]:
+    """The columns that only the wide table has."""
     binary, most = in_binary(sizes), max(ranks)
     steps = max(algorithm.cost.steps(p) for algorithm in algorithms for p in ranks)
-    widest = {
-        "algorithm": max(len(algorithm.name) for algorithm in algorithms),
-        "size": max(len(format_bytes(size, binary)) for size in sizes),
-        "bound": len(f"cut of {most // 2} of {most} ranks"),
-    }
-    found: dict[str, Column[Row]] = {
-        "algorithm": Column(lambda row: row.algorithm, widest["algorithm"], words=True),
-        "p": Column(lambda row: str(row.ranks), len(str(most))),
-        "size": Column(lambda row: format_bytes(row.size_B, binary), widest["size"]),
-        "time": Column(lambda row: format_seconds(row.time_s), TIME),
-        "formula": Column(lambda row: format_seconds(row.formula_s), TIME),
-        "differ": Column(_difference),
-        "/bound": Column(lambda row: f"{row.over_bound:.3f}", RATIO),
-        "bound": Column(lambda row: row.bound, widest["bound"], words=True),
-        "algbw": Column(lambda row: format_bandwidth(row.algbw_Bps), BANDWIDTH),
-        "busbw": Column(lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH),
-        "steps": Column(lambda row: str(row.steps), len(str(steps))),
-        "bytes": Column(lambda row: format_bytes(row.volume_B, binary), BYTES),
-        "formula ": Column(lambda row: format_bytes(row.volume_formula_B, binary), BYTES),
-        "peak": Column(lambda row: format_bytes(row.peak_B, binary), BYTES),
-        "formula  ": Column(lambda row: format_bytes(row.peak_formula_B, binary), BYTES),
-        "redundant": Column(lambda row: format_bytes(row.redundant_B, binary), BYTES),
-        "formula   ": Column(lambda row: format_bytes(row.redundant_formula_B, binary), BYTES),
-    }
-    if profiled:
-        found["protocol"] = Column(lambda row: row.protocol, words=True)
-    return found | {"verdict": Column(lambda row: str(row.verdict), words=True)}
+    bound = len(f"cut of {most // 2} of {most} ranks")
+
+    def nbytes(value: float) -> str:
+        return format_bytes(value, binary)
+
+    sent, peak, redundant = "bytes sent", "peak memory of a rank", "redundant memory"
+    return [
+        Column("bound", lambda row: row.bound, bound, "time", words=True),
+        Column("algbw", lambda row: format_bandwidth(row.algbw_Bps), BANDWIDTH, "bandwidth"),
+        Column("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH, "bandwidth"),
+        Column("steps", lambda row: str(row.steps), len(str(steps))),
+        Column("simulated", lambda row: nbytes(row.volume_B), BYTES, sent),
+        Column("formula", lambda row: nbytes(row.volume_formula_B), BYTES, sent),
+        Column("simulated", lambda row: nbytes(row.peak_B), BYTES, peak),
+        Column("formula", lambda row: nbytes(row.peak_formula_B), BYTES, peak),
+        Column("simulated", lambda row: nbytes(row.redundant_B), BYTES, redundant),
+        Column("formula", lambda row: nbytes(row.redundant_formula_B), BYTES, redundant),
+    ]
+
+
+def _verdict(profiled: bool, wide: bool) -> list[Column[Row]]:
+    protocol = Column[Row]("protocol", lambda row: row.protocol, words=True)
+    verdict = Column[Row](
+        "verdict", lambda row: str(row.verdict) if wide else row.verdict.word, words=True
+    )
+    return [protocol, verdict] if profiled else [verdict]
 
 
 def _difference(row: Row) -> str:
@@ -54,3 +123,7 @@ def _difference(row: Row) -> str:
     if not row.verdict.claimed:
         return "-"
     return f"{row.difference:+.2%}" if abs(row.difference) > 1e-9 else "0"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}" if value < 1e4 else f"{value:.3g}"

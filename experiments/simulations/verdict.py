@@ -23,6 +23,16 @@ class Verdict(NamedTuple):
         """Whether the time had to equal the formula."""
         return not self.assumption
 
+    @property
+    def word(self) -> str:
+        """The verdict without its reasons."""
+        return "FAIL" if self.failed else "ok" if self.claimed else "not claimed"
+
+    @property
+    def reason(self) -> str:
+        """The checks that failed, or the assumption that does not hold."""
+        return ", ".join(self.failures) or self.assumption
+
     def __str__(self) -> str:
         """The text of tables and files.
 
@@ -31,6 +41,4 @@ class Verdict(NamedTuple):
         >>> str(Verdict(assumption="routes differ"))
         'not claimed: routes differ'
         """
-        if self.failed:
-            return f"FAIL: {', '.join(self.failures)}"
-        return "ok" if self.claimed else f"not claimed: {self.assumption}"
+        return f"{self.word}: {self.reason}" if self.reason else self.word

@@ -6,10 +6,10 @@ from experiments.streaming import Column, Csv, Table
 
 def test_a_table_has_its_widths_before_its_rows() -> None:
     lines: list[str] = []
-    columns: dict[str, Column[Record]] = {
-        "name": Column(lambda record: str(record["name"]), words=True),
-        "n": Column(lambda record: str(record["n"]), 3),
-    }
+    columns: list[Column[Record]] = [
+        Column("name", lambda record: str(record["name"]), words=True),
+        Column("n", lambda record: str(record["n"]), 3),
+    ]
     table = Table(columns, lines.append)
     table({"name": "a", "n": 1})
     assert lines == ["name    n", "a       1"]
@@ -20,7 +20,7 @@ def test_a_table_has_its_widths_before_its_rows() -> None:
 def test_a_cell_that_is_wider_after_all_widens_the_rows_to_come() -> None:
     lines: list[str] = []
     table: Table[Record] = Table(
-        {"n": Column(lambda record: str(record["n"])), "m": Column(lambda record: "1")},
+        [Column("n", lambda record: str(record["n"])), Column("m", lambda record: "1")],
         lines.append,
     )
     for n in (1, 123, 1):

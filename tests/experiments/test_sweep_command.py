@@ -4,6 +4,7 @@ below."""
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from experiments.commands import sweep as command
+from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
 from experiments.simulations.sweep import Row, sweep
 from experiments.simulations.verdict import Verdict
-from simulator.collectives import find
+from simulator.collectives import algorithms, find
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HGX = ("--topology", "hgx_h100:nodes=4")
@@ -181,13 +183,69 @@ def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
     rows, _, below = simctl("sweep", "--p", "2..4", "--algo", "ring,tree").stdout.partition("\n\n")
     assert [line.split("  ")[1] for line in below.splitlines()] == [
         "V",
+        "of bound",
         "busbw",
-        "redundant",
         "not claimed",
+        "",
+        "--wide",
     ]
-    assert "not claimed: " in rows
+    assert "- routes differ (tree)" in below
+    assert "not claimed" in rows
     assert "not claimed" not in simctl("sweep", "--p", "2..4").stdout
     assert simctl("run", "--p", "4").stdout.count("busbw  ") == 1
+
+
+def test_the_first_sweep_of_the_readme_works(simctl: Simctl) -> None:
+    done = simctl("sweep", "--algo", "ring", "--p", "2..64")
+    heading, *rows = table(done.stdout)
+    assert done.returncode == 0
+    assert re.split(r" {2,}", heading) == [
+        *("algorithm", "p", "size", "time", "formula", "difference", "of bound", "busbw"),
+        "verdict",
+    ]
+    assert len(rows) == 63
+    assert all(row.endswith("  ok") for row in rows)
+
+
+NAMES = ",".join(algorithms())
+WIDE_SWEEPS = {
+    "all algorithms": ("--algo", NAMES, "--p", "8", "--size", "3.8125GiB"),
+    "rules without a formula": ("--algo", NAMES, "--p", "4", "--sharing", "fair"),
+    "large sizes": ("--p", "2..512:x4", "--size", "8B..16GiB:x1024", "--latency", "333ms"),
+    "a machine": ("--algo", "rings,nvls,ring", "--p", "8..32:x2", "--size", "1kB,999MB", *HGX),
+    "a profile": ("--profile", "leonardo_cpu", "--algo", "recursive_doubling,ring", "--p", "16"),
+}
+
+
+@pytest.mark.parametrize("arguments", WIDE_SWEEPS.values(), ids=WIDE_SWEEPS.keys())
+def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -> None:
+    lines = simctl("sweep", *arguments).stdout.splitlines()
+    assert len(lines) > 3
+    assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_two_headings_are_equal(wide: bool, simctl: Simctl) -> None:
+    shown = columns([find("ring")], [4], [8.0], profiled=True, wide=wide)
+    names = [(column.group.strip(), column.heading.strip()) for column in shown]
+    assert len(set(names)) == len(names)
+
+
+def test_a_group_of_columns_has_its_heading_above_the_first(simctl: Simctl) -> None:
+    groups, headings = simctl("sweep", "--p", "4", "--wide").stdout.splitlines()[:2]
+    assert groups.split("  ")[0] == ""
+    for group, heading in {
+        "time": "simulated",
+        "bandwidth": "algbw",
+        "bytes sent": "simul",
+    }.items():
+        assert heading in headings[groups.index(group) :][:12]
+
+
+@pytest.mark.parametrize("how", ["csv", "json"])
+def test_a_wide_table_does_not_change_the_data(how: str, simctl: Simctl) -> None:
+    line = ("sweep", "--p", "4", "--format", how)
+    assert simctl(*line, "--wide").stdout == simctl(*line).stdout
 
 
 @pytest.mark.parametrize("how", ["csv", "json"])

@@ -219,6 +219,7 @@ VALUES: dict[str, Value] = {
     "reduction": _of("1TB/s", "10GB/s"),
     "placement": _of(*["node", "round-robin"] * 4, "0,1,2,3", "3,2,1,0"),
     "store_and_forward": _of("yes"),
+    "wide": _of("yes"),
     "out": _of("out.csv", "out.csv", "table.txt", "new/out.csv"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "png": _of("machine.png", "machine.svg"),
