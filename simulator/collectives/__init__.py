@@ -1,31 +1,20 @@
-"""The algorithms by name. A family's file is imported when one of its algorithms is first asked
-for."""
+"""The algorithms by name.
+
+Every file of this package that declares `ALGORITHMS` is found by itself: a new algorithm needs no
+entry anywhere else. The files are imported when an algorithm is first asked for.
+"""
 
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from simulator.collectives.collective import Algorithm, Collective
 from topologies.errors import InputError
 
-FAMILIES = (
-    "ring",
-    "rings",
-    "gloo",
-    "naive",
-    "parameter_server",
-    "tree",
-    "binary_tree",
-    "double_tree",
-    "chain",
-    "recursive_doubling",
-    "halving_doubling",
-    "neighbor_exchange",
-    "all_to_all",
-    "shift",
-    "in_network",
-)
-"""Modules of this package, in the order in which `simctl algos` lists what they declare."""
+FIRST = ("ring", "rings", "gloo")
+"""Files listed before the others, which follow by name. The first algorithm of a collective is the
+default for measurements of that collective."""
 UNCOMPUTED = ("barrier",)
 """Collectives that exist, without an algorithm here."""
 
@@ -33,8 +22,16 @@ UNCOMPUTED = ("barrier",)
 @cache
 def algorithms() -> dict[str, Algorithm]:
     """Every algorithm by name."""
-    modules = [import_module(f"simulator.collectives.{family}") for family in FAMILIES]
-    return {algorithm.name: algorithm for module in modules for algorithm in module.ALGORITHMS}
+    files = sorted(
+        (module.name for module in iter_modules(__path__)),
+        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
+    )
+    modules = [import_module(f"{__name__}.{name}") for name in files]
+    return {
+        algorithm.name: algorithm
+        for module in modules
+        for algorithm in getattr(module, "ALGORITHMS", ())
+    }
 
 
 def find(name: str) -> Algorithm:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm
+from simulator.cost_models import servers
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -28,7 +28,7 @@ ALGORITHMS = (
         "pairwise",
         ALL_TO_ALL,
         pairwise_all_to_all,
-        cost_models.PAIRWISE_ALL_TO_ALL,
+        servers.PAIRWISE_ALL_TO_ALL,
         "every block straight to its rank",
     ),
 )

@@ -3,8 +3,8 @@ and 2r + 2."""
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
+from simulator.cost_models import trees
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies.topology import Ints
@@ -61,21 +61,21 @@ ALGORITHMS = (
         "binary_tree",
         ALL_REDUCE,
         binary_tree_all_reduce,
-        cost_models.binary_tree_all_reduce(PIECES),
+        trees.binary_tree_all_reduce(PIECES),
         "reduced up a binary tree in pieces, then broadcast down it",
     ),
     Algorithm(
         "binary_tree_reduce",
         REDUCE,
         binary_tree_reduce,
-        cost_models.binary_tree_reduce(PIECES),
+        trees.binary_tree_reduce(PIECES),
         "up a binary tree, in pieces, towards rank 0",
     ),
     Algorithm(
         "binary_tree_broadcast",
         BROADCAST,
         binary_tree_broadcast,
-        cost_models.binary_tree_broadcast(PIECES),
+        trees.binary_tree_broadcast(PIECES),
         "down a binary tree, in pieces, from rank 0",
     ),
 )

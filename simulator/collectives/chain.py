@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import BROADCAST, REDUCE, Algorithm
+from simulator.cost_models import neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -36,14 +36,14 @@ ALGORITHMS = (
         "chain_broadcast",
         BROADCAST,
         chain_broadcast,
-        cost_models.chain_broadcast(PIECES),
+        neighbors.chain_broadcast(PIECES),
         "passed on from rank to rank, in pieces",
     ),
     Algorithm(
         "chain_reduce",
         REDUCE,
         chain_reduce,
-        cost_models.chain_reduce(PIECES),
+        neighbors.chain_reduce(PIECES),
         "added to from rank to rank, in pieces, towards rank 0",
     ),
 )

@@ -8,8 +8,8 @@ Tree. Inside a node the ranks are a chain, whose first rank stands in both trees
 import numpy as np
 import numpy.typing as npt
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
+from simulator.cost_models import trees
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
@@ -48,7 +48,7 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
         topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]])
     )
     channels = max(1, min(int(sizes.min()), int(nics)))
-    cost = cost_models.double_tree(FINE, int(_ranked(node, channels)[1].max()), channels)
+    cost = trees.double_tree(FINE, int(_ranked(node, channels)[1].max()), channels)
     words = (
         f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
     )
@@ -86,21 +86,24 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
     place = np.empty_like(order)
     place[order] = np.arange(len(order)) - first[node[order]]
     before = order[first[node] + (place - 1) % size[node]]
-    above, channel = np.tile(trees(len(size)), (channels, 1)), np.arange(2 * channels)[:, None] // 2
+    above, channel = (
+        np.tile(two_trees(len(size)), (channels, 1)),
+        np.arange(2 * channels)[:, None] // 2,
+    )
     head = order[first + channel % size]
     joined = np.where(above < 0, -1, np.take_along_axis(head, np.maximum(above, 0), axis=1))
     behind = (place - channel) % size[node]
     return np.where(behind > 0, before, joined[:, node]), _depths(above)[:, node] + behind
 
 
-def trees(nodes: int) -> Numbers:
+def two_trees(nodes: int) -> Numbers:
     """The parent (-1: none) of every node in the two trees, shape (2, nodes).
 
     In the first the odd nodes are leaves, and node 0 is above them all. The second is the first
     turned round for an even number, so that the even nodes are leaves; moved on by one for an odd
     number, where node 0 alone passes on in both, for one node below it in each.
 
-    >>> trees(6).tolist()
+    >>> two_trees(6).tolist()
     [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]
     """
     node = np.arange(nodes)
@@ -135,7 +138,7 @@ ALGORITHMS = (
         "double_tree",
         ALL_REDUCE,
         double_tree_all_reduce,
-        cost_models.double_tree(PIECES),
+        trees.double_tree(PIECES),
         "half of V up and down each of two binary trees of nodes, in pieces",
         fit=fit,
     ),

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.all_to_all import pairwise_all_to_all
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -26,7 +25,7 @@ from simulator.collectives.collective import (
     Algorithm,
 )
 from simulator.collectives.shift import shift_send_recv
-from simulator.cost_models import log2_ceil
+from simulator.cost_models import gloo, log2_ceil
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
@@ -159,56 +158,56 @@ ALGORITHMS = (
         "gloo_ring",
         ALL_REDUCE,
         gloo_ring_all_reduce,
-        cost_models.GLOO_RING,
+        gloo.GLOO_RING,
         "gloo's: a ring of segments, each sent when its receiver says that it is ready",
     ),
     Algorithm(
         "gloo_reduce",
         REDUCE,
         gloo_ring_reduce,
-        cost_models.GLOO_REDUCE,
+        gloo.GLOO_REDUCE,
         "gloo's: a reduce-scatter round a ring, then all chunks straight to rank 0",
     ),
     Algorithm(
         "gloo_all_gather",
         ALL_GATHER,
         gloo_ring_all_gather,
-        cost_models.GLOO_ALL_GATHER,
+        gloo.GLOO_ALL_GATHER,
         "gloo's: a ring of half chunks, two in flight",
     ),
     Algorithm(
         "gloo_broadcast",
         BROADCAST,
         gloo_broadcast,
-        cost_models.GLOO_BROADCAST,
+        gloo.GLOO_BROADCAST,
         "gloo's: a binomial tree, to all children at once",
     ),
     Algorithm(
         "gloo_scatter",
         SCATTER,
         gloo_scatter,
-        cost_models.GLOO_SCATTER,
+        gloo.GLOO_SCATTER,
         "gloo's: rank 0 sends every chunk straight to its rank",
     ),
     Algorithm(
         "gloo_gather",
         GATHER,
         gloo_gather,
-        cost_models.GLOO_GATHER,
+        gloo.GLOO_GATHER,
         "gloo's: every chunk straight to rank 0",
     ),
     Algorithm(
         "gloo_all_to_all",
         ALL_TO_ALL,
         gloo_all_to_all,
-        cost_models.GLOO_ALL_TO_ALL,
+        gloo.GLOO_ALL_TO_ALL,
         "gloo's: every block straight to its rank",
     ),
     Algorithm(
         "gloo_send_recv",
         SEND_RECV,
         gloo_send_recv,
-        cost_models.GLOO_SEND_RECV,
+        gloo.GLOO_SEND_RECV,
         "gloo's: every rank sends to the next",
     ),
 )

@@ -3,10 +3,9 @@ doubling."""
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.collectives.recursive_doubling import chunks
-from simulator.cost_models import log2_floor
+from simulator.cost_models import log2_floor, trees
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -74,14 +73,14 @@ ALGORITHMS = (
         "halving_doubling",
         ALL_REDUCE,
         halving_doubling_all_reduce,
-        cost_models.HALVING_DOUBLING,
+        trees.HALVING_DOUBLING,
         "Rabenseifner: recursive halving, then recursive doubling",
     ),
     Algorithm(
         "recursive_halving_reduce_scatter",
         REDUCE_SCATTER,
         recursive_halving_reduce_scatter,
-        cost_models.RECURSIVE_HALVING_REDUCE_SCATTER,
+        trees.RECURSIVE_HALVING_REDUCE_SCATTER,
         "exchange half of what is left with the rank 2^k away",
     ),
 )

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.cost_models import servers
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies.topology import Ints
@@ -49,14 +49,14 @@ ALGORITHMS = (
         "naive",
         ALL_REDUCE,
         naive_all_reduce,
-        cost_models.NAIVE,
+        servers.NAIVE,
         "everyone sends everything to everyone at once",
     ),
     Algorithm(
         "naive_serial",
         ALL_REDUCE,
         naive_serial_all_reduce,
-        cost_models.NAIVE_SERIAL,
+        servers.NAIVE_SERIAL,
         "one root reduces at a time",
     ),
 )

@@ -3,9 +3,9 @@ by turns."""
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_GATHER, Algorithm
 from simulator.collectives.ring import ring_all_gather
+from simulator.cost_models import neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -38,7 +38,7 @@ ALGORITHMS = (
         "neighbor_exchange",
         ALL_GATHER,
         neighbor_exchange_all_gather,
-        cost_models.NEIGHBOR_EXCHANGE,
+        neighbors.NEIGHBOR_EXCHANGE,
         "two chunks at a time, to either neighbour by turns",
     ),
 )

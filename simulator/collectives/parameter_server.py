@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.cost_models import servers
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -36,14 +36,14 @@ ALGORITHMS = (
         "parameter_server",
         ALL_REDUCE,
         parameter_server_all_reduce,
-        cost_models.PARAMETER_SERVER,
+        servers.PARAMETER_SERVER,
         "push to rank 0, pull from it",
     ),
     Algorithm(
         "parameter_server_apart",
         ALL_REDUCE,
         parameter_server_apart_all_reduce,
-        cost_models.PARAMETER_SERVER_APART,
+        servers.PARAMETER_SERVER_APART,
         "push to a server besides the workers, pull from it",
         servers=1,
     ),

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
-from simulator.cost_models import log2_floor
+from simulator.cost_models import log2_floor, trees
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies.topology import Ints
@@ -80,14 +79,14 @@ ALGORITHMS = (
         "recursive_doubling",
         ALL_REDUCE,
         recursive_doubling_all_reduce,
-        cost_models.RECURSIVE_DOUBLING,
+        trees.RECURSIVE_DOUBLING,
         "exchange everything with the rank 2^k away",
     ),
     Algorithm(
         "recursive_doubling_all_gather",
         ALL_GATHER,
         recursive_doubling_all_gather,
-        cost_models.RECURSIVE_DOUBLING_ALL_GATHER,
+        trees.RECURSIVE_DOUBLING_ALL_GATHER,
         "exchange all chunks so far with the rank 2^k away",
     ),
 )

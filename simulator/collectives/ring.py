@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.cost_models import neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -53,21 +53,21 @@ ALGORITHMS = (
         "ring",
         ALL_REDUCE,
         ring_all_reduce,
-        cost_models.RING_ALL_REDUCE,
+        neighbors.RING_ALL_REDUCE,
         "reduce-scatter, then all-gather, round a ring",
     ),
     Algorithm(
         "ring_reduce_scatter",
         REDUCE_SCATTER,
         ring_reduce_scatter,
-        cost_models.RING_REDUCE_SCATTER,
+        neighbors.RING_REDUCE_SCATTER,
         "chunks added to on the way round a ring",
     ),
     Algorithm(
         "ring_all_gather",
         ALL_GATHER,
         ring_all_gather,
-        cost_models.RING_ALL_GATHER,
+        neighbors.RING_ALL_GATHER,
         "chunks passed on round a ring",
     ),
 )

@@ -5,7 +5,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from simulator import cost_models
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -13,7 +12,7 @@ from simulator.collectives.collective import (
     Algorithm,
     Fitted,
 )
-from simulator.cost_models import CostModel
+from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies.rings import Rings, find_rings
@@ -87,21 +86,21 @@ def rings_of(topology: Topology, ranks: int) -> Rings:
 def fit_all_reduce(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """The rings that :func:`topologies.rings.find_rings` finds."""
     rings = rings_of(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_ALL_REDUCE, rings.bandwidth, len(rings.orders))
+    cost = neighbors.rings(neighbors.RING_ALL_REDUCE, rings.bandwidth, len(rings.orders))
     return _fitted(rings_all_reduce(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
 def fit_reduce_scatter(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
     rings = rings_of(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_REDUCE_SCATTER, rings.bandwidth, len(rings.orders))
+    cost = neighbors.rings(neighbors.RING_REDUCE_SCATTER, rings.bandwidth, len(rings.orders))
     return _fitted(rings_reduce_scatter(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
 def fit_all_gather(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """As :func:`fit_all_reduce`."""
     rings = rings_of(topology, ranks)
-    cost = cost_models.rings(cost_models.RING_ALL_GATHER, rings.bandwidth, len(rings.orders))
+    cost = neighbors.rings(neighbors.RING_ALL_GATHER, rings.bandwidth, len(rings.orders))
     return _fitted(rings_all_gather(ranks, nbytes, rings.orders), topology, cost, rings)
 
 
@@ -124,7 +123,7 @@ ALGORITHMS = (
         "rings",
         ALL_REDUCE,
         rings_all_reduce,
-        cost_models.RING_ALL_REDUCE,
+        neighbors.RING_ALL_REDUCE,
         "several rings at once, made for the machine's links and NICs",
         fit=fit_all_reduce,
     ),
@@ -132,7 +131,7 @@ ALGORITHMS = (
         "rings_reduce_scatter",
         REDUCE_SCATTER,
         rings_reduce_scatter,
-        cost_models.RING_REDUCE_SCATTER,
+        neighbors.RING_REDUCE_SCATTER,
         "as rings, the first half",
         fit=fit_reduce_scatter,
     ),
@@ -140,7 +139,7 @@ ALGORITHMS = (
         "rings_all_gather",
         ALL_GATHER,
         rings_all_gather,
-        cost_models.RING_ALL_GATHER,
+        neighbors.RING_ALL_GATHER,
         "as rings, the second half",
         fit=fit_all_gather,
     ),

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import SEND_RECV, Algorithm
+from simulator.cost_models import neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -19,7 +19,5 @@ def shift_send_recv(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm(
-        "shift", SEND_RECV, shift_send_recv, cost_models.SHIFT, "every rank sends to the next"
-    ),
+    Algorithm("shift", SEND_RECV, shift_send_recv, neighbors.SHIFT, "every rank sends to the next"),
 )

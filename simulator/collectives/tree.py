@@ -6,9 +6,8 @@ root is longest.
 
 import numpy as np
 
-from simulator import cost_models
 from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
-from simulator.cost_models import log2_floor
+from simulator.cost_models import log2_floor, trees
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 
@@ -64,21 +63,21 @@ ALGORITHMS = (
         "tree",
         ALL_REDUCE,
         tree_all_reduce,
-        cost_models.TREE_ALL_REDUCE,
+        trees.TREE_ALL_REDUCE,
         "binomial reduce, then binomial broadcast",
     ),
     Algorithm(
         "tree_reduce",
         REDUCE,
         binomial_reduce,
-        cost_models.TREE_REDUCE,
+        trees.TREE_REDUCE,
         "binomial tree towards rank 0",
     ),
     Algorithm(
         "tree_broadcast",
         BROADCAST,
         binomial_broadcast,
-        cost_models.TREE_BROADCAST,
+        trees.TREE_BROADCAST,
         "binomial tree from rank 0",
     ),
 )

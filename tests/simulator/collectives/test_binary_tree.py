@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models
 from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.binary_tree import (
@@ -12,6 +11,7 @@ from simulator.collectives.binary_tree import (
     binary_tree_broadcast,
     binary_tree_reduce,
 )
+from simulator.cost_models import trees
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -42,7 +42,7 @@ def test_a_broadcast_takes_what_its_closed_form_says(
         binary_tree_broadcast(ranks, 1e6, pieces=pieces),
         star(ranks, bandwidth=1e9, latency=latency, gap=1e-6),
     )
-    time = cost_models.binary_tree_broadcast(pieces).time(observe(timeline.routed), ranks, 1e6)
+    time = trees.binary_tree_broadcast(pieces).time(observe(timeline.routed), ranks, 1e6)
     assert timeline.makespan == pytest.approx(time, rel=1e-9)
 
 

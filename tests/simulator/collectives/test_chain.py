@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import cost_models
 from simulator.collectives import find
 from simulator.collectives.chain import chain_broadcast, chain_reduce
+from simulator.cost_models import neighbors
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -24,7 +24,7 @@ def test_any_number_of_pieces_keeps_its_promise_and_its_time(
 ) -> None:
     schedule = BUILDS[name](ranks, 1e6, pieces=pieces)
     semantics.check(schedule, find(name).collective)
-    cost = getattr(cost_models, name)(pieces)
+    cost = getattr(neighbors, name)(pieces)
     timeline = simulate(
         schedule, star(ranks, bandwidth=1e9, latency=1e-5, gap=1e-6, reduction=gamma)
     )

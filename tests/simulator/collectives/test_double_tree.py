@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.double_tree import FINE, double_tree_all_reduce, fit, trees
+from simulator.collectives.double_tree import FINE, double_tree_all_reduce, fit, two_trees
 from simulator.cost_models import log2_ceil
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -20,7 +20,7 @@ from topologies.shapes import star
 
 def children(nodes: int) -> np.ndarray:
     """How many nodes are below each, shape (2, nodes)."""
-    return np.array([np.bincount(above[above >= 0], minlength=nodes) for above in trees(nodes)])
+    return np.array([np.bincount(above[above >= 0], minlength=nodes) for above in two_trees(nodes)])
 
 
 def way_up(above: np.ndarray, node: int) -> int:
@@ -29,14 +29,14 @@ def way_up(above: np.ndarray, node: int) -> int:
 
 def test_the_trees_of_five_and_six_nodes_by_hand() -> None:
     # 0 - 4 - 2 - (1, 3), and 1 - 0 - 3 - (2, 4); 0 - 4 - (2 - (1, 3), 5), and its mirror image.
-    assert trees(5).tolist() == [[-1, 2, 4, 2, 0], [1, -1, 3, 0, 3]]
-    assert trees(6).tolist() == [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]
-    assert trees(1).tolist() == [[-1], [-1]]
+    assert two_trees(5).tolist() == [[-1, 2, 4, 2, 0], [1, -1, 3, 0, 3]]
+    assert two_trees(6).tolist() == [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]
+    assert two_trees(1).tolist() == [[-1], [-1]]
 
 
 @pytest.mark.parametrize("nodes", range(2, 34))
 def test_trees_are_binary_as_deep_as_they_must_be_and_share_no_inner_node(nodes: int) -> None:
-    for above in trees(nodes):
+    for above in two_trees(nodes):
         assert max(way_up(above, node) for node in range(nodes)) == log2_ceil(nodes)
         assert np.count_nonzero(above < 0) == 1
     below = children(nodes)
