@@ -3,7 +3,6 @@ long."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -61,14 +60,10 @@ class Series:
         return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
 
-_IGNORED = re.compile(r"^algorithm: label (\w{1,40}), NOT effective")
-
-
 def forced(curve: Curve) -> str:
     """What a run was told to take, whether or not that had an effect; empty where nobody told
     it."""
-    ignored = (_IGNORED.match(note) for note in curve.notes)
-    return curve.algorithm or next((found[1].lower() for found in ignored if found), "")
+    return curve.algorithm or curve.ignored_algorithm
 
 
 def series(

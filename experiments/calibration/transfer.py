@@ -45,8 +45,7 @@ def port(curves: Iterable[Curve]) -> float:
 
 def _leaving(curve: Curve) -> float:
     """How many messages leave a node at once."""
-    in_pairs = any("pairs" in note for note in curve.notes)
-    return (curve.ranks or 2) / 2 if in_pairs else 1.0
+    return (curve.ranks or 2) / 2 if curve.pairs else 1.0
 
 
 def linked(library: Library, bandwidth: float) -> Library:

@@ -190,7 +190,7 @@ def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     yield from (
         f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings
     )
-    if NO_FOOTER in curve.notes and not died:
+    if curve.unfinished and not died:
         yield f"  note: {NO_FOOTER}"
     if not full:
         return

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from experiments.diagnosis.findings import Finding
-from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve, Failure
 from experiments.measurements.networks import EFA, SLINGSHOT
 
@@ -58,7 +57,7 @@ def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
     """A line for each kind of alarm, in their order. It names no variable that the curve's file
     sets."""
-    told, known = _MPI if uses_mpi(curve) else _NCCL, _set(curve)
+    told, known = _MPI if curve.uses_mpi else _NCCL, _set(curve)
     alarms = [finding for finding in findings if finding.alarm]
     single = {finding.kind for finding in alarms if len(finding.places) == 1}
     kinds = dict.fromkeys(finding.kind for finding in alarms)
@@ -237,5 +236,5 @@ def _on_slingshot(curve: Curve, known: frozenset[str]) -> str:
         if names
         else []
     )
-    newer = [] if uses_mpi(curve) else ["try a newer aws-ofi-nccl"]
+    newer = [] if curve.uses_mpi else ["try a newer aws-ofi-nccl"]
     return f"on Slingshot {'; '.join([*limits, *newer])}" if limits or newer else ""

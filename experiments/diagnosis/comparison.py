@@ -14,7 +14,7 @@ from experiments.diagnosis.samples import Samples, samples
 from experiments.diagnosis.shape import runs
 from experiments.measurements import UNKNOWN, Curve
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.setups import labels, noted
+from experiments.measurements.setups import labels
 from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
@@ -25,7 +25,6 @@ nearer."""
 CONSECUTIVE = 3
 """So many sizes in a row must differ: one or two are noise."""
 _WORD = re.compile("[A-Za-z]+")
-_LINE = re.compile(":[0-9]+$")
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def same(curve: Curve) -> tuple[object, ...]:
         curve.nodes,
         *about,
         *machine(curve),
-        *noted(curve),
+        curve.label,
     )
 
 
@@ -88,8 +87,8 @@ def machine(curve: Curve) -> tuple[object, ...]:
 
 def _placed(group: Sequence[Curve]) -> list[Curve]:
     """Without curves of one log of which nothing says that they are of one machine."""
-    logs = Counter(_LINE.sub("", curve.source) for curve in group if _LINE.search(curve.source))
-    return [curve for curve in group if curve.hosts or logs[_LINE.sub("", curve.source)] < 2]
+    tables = Counter(curve.log for curve in group if curve.log)
+    return [curve for curve in group if curve.hosts or tables[curve.log] < 2]
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:

@@ -14,9 +14,9 @@ from experiments.diagnosis.expectation import Expectation, Expected
 from experiments.diagnosis.findings import FAR_BELOW, FEWEST, MISFIT, Finding
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
-from experiments.diagnosis.samples import Places, Samples, samples, uses_mpi
+from experiments.diagnosis.samples import Places, Samples, samples
 from experiments.measurements import Curve
-from experiments.measurements.formats.nccl_tests.participants import bus_factor
+from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds
@@ -227,7 +227,7 @@ def _steps(curve: Curve, latency: float) -> str:
         return ""
     there_and_back = 2 if curve.collective == "all_reduce" else 1
     ring = "ring" in curve.algorithm
-    doubling = "doubling" in curve.algorithm or uses_mpi(curve)
+    doubling = "doubling" in curve.algorithm or curve.uses_mpi
     rounds = curve.ranks - 1 if ring else int(np.ceil(np.log2(curve.ranks)))
     steps = rounds * (1 if doubling and not ring else there_and_back)
     name = "a ring" if ring else "recursive doubling" if doubling else "a tree"

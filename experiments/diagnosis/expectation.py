@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.calibration.libraries import library
-from experiments.diagnosis.samples import uses_mpi
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.sweep import DEFAULT, Case, Machine, Rules
@@ -172,5 +171,5 @@ def _candidates(curve: Curve) -> list[Algorithm]:
     """What may have run: the algorithm that was forced, by its name here; else those of the
     collective."""
     forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.collective)
-    usual = CANDIDATES | MPI if uses_mpi(curve) else CANDIDATES
+    usual = CANDIDATES | MPI if curve.uses_mpi else CANDIDATES
     return [algorithms()[name] for name in forced or usual[curve.collective]]

@@ -3,14 +3,12 @@ they are known."""
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.diagnosis.samples import on_host
 from experiments.measurements import Curve
-from experiments.measurements.formats.nccl_tests.participants import bus_factor
+from experiments.measurements.collectives import bus_factor
 from experiments.measurements.networks import INFINIBAND, SLINGSHOT
 from experiments.output import counted
 from topologies.topology import Topology
@@ -18,20 +16,6 @@ from topologies.units import format_bandwidth
 
 FULL = 0.7
 """A share of the line rate from which on links count as used."""
-_NAMED = {
-    "EDR": 12.5,
-    "HDR100": 12.5,
-    "HDR200": 25.0,
-    "HDR": 25.0,
-    "NDR200": 25.0,
-    "NDR": 50.0,
-    "XDR": 100.0,
-}
-_COUNT = re.compile(r"\b([0-9]{1,2})(?:x | per node)")
-_WORD = re.compile(
-    r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s "
-    r"per link)"
-)
 _PORTS = (1.25, 3.125, 12.5, 25.0, 50.0, 100.0)
 """GB/s of usual ports, one way."""
 _GENERATIONS = {
@@ -82,7 +66,7 @@ def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | 
     unknown."""
     if not curve.ranks or curve.ranks < 2:
         return None
-    alone = nodes_of(curve, topology) == 1 or _network(curve).startswith("none")
+    alone = nodes_of(curve, topology) == 1 or curve.single_node
     rate = leaving(curve, algbw)
     links = (
         _of_topology(topology, alone)
@@ -98,7 +82,7 @@ def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | 
     if not links:
         return Plateau(rate, None, text)
     guess = f"; {links.guess}" if links.guess else ""
-    return Plateau(rate, links, f"{text}: {_words(rate, links, on_host(curve))}{guess}")
+    return Plateau(rate, links, f"{text}: {_words(rate, links, curve.on_host)}{guess}")
 
 
 def nodes_of(curve: Curve, topology: Topology | None) -> int:
@@ -177,29 +161,13 @@ def _of_gpu(curve: Curve) -> Links | None:
     return Links(found[0], found[1], found[2] * 1e9, "GPU", sure=False) if found else None
 
 
-def _network(curve: Curve) -> str:
-    """What an index says between nodes."""
-    return "".join(curve.machine.split("; ", 2)[2:])
-
-
 def _of_network(curve: Curve, rate: float) -> Links:
-    """The NICs that an index names; else a guess."""
-    network, here = _network(curve), (curve.ranks or 2) // (curve.nodes or 1)
-    if found := _WORD.search(network):
-        speed = 1e9 * (
-            _NAMED[found[1]] if found[1] else int(found[2]) / 8 if found[2] else float(found[3])
-        )
-        count = (
-            int(said[1])
-            if (said := _COUNT.search(network))
-            else here
-            if "per GPU" in network
-            else 1
-        )
-        return Links(
-            found[1] or (f"{found[2]} Gbit/s" if found[2] else "link"), count, speed, "node"
-        )
-    return _guess(curve, rate, 1 if on_host(curve) else curve.gpus_per_node or max(here, 1))
+    """The ports that an index names; else a guess."""
+    ranks = (curve.ranks or 2) // (curve.nodes or 1)
+    if curve.ports:
+        name, bandwidth, number = curve.ports
+        return Links(name, ranks if number is None else number, bandwidth, "node")
+    return _guess(curve, rate, 1 if curve.on_host else curve.gpus_per_node or max(ranks, 1))
 
 
 def _guess(curve: Curve, rate: float, gpus: int) -> Links:
@@ -221,7 +189,7 @@ def _guess(curve: Curve, rate: float, gpus: int) -> Links:
         if same
         else ""
     )
-    how = "a guess" if on_host(curve) else f"a guess by {counted(gpus, 'GPU')} a node"
+    how = "a guess" if curve.on_host else f"a guess by {counted(gpus, 'GPU')} a node"
     generation = _GENERATIONS.get(curve.network, {}).get(speed, "")
     name = f"port of {8 * speed:g} Gbit/s{f' ({generation})' if generation else ''}"
     return Links(name, count, speed * 1e9, "node", sure=False, guess=how + others)

@@ -18,7 +18,6 @@ NOISIEST = 0.25
 """The most noise that excuses a point: a measurement that varies by more says nothing, and that is
 worth a word."""
 Places = npt.NDArray[np.int64]
-_HOST = ("cpu", "host")
 
 
 @dataclass(frozen=True)
@@ -58,19 +57,8 @@ def samples(curve: Curve) -> Samples:
         np.array([_noise(point) for point in points]),
         np.array([bool(point.wrong) for point in points]),
         np.array([beside.get(point.size, np.nan) for point in points]),
-        on_host(curve),
+        curve.on_host,
     )
-
-
-def on_host(curve: Curve) -> bool:
-    """Whether the buffers are in the host's memory, by the device's name or the backend."""
-    words = curve.device.lower()
-    return words.startswith(_HOST) if words else curve.backend in ("gloo", "mpi")
-
-
-def uses_mpi(curve: Curve) -> bool:
-    """Whether an MPI library moved the data, as far as the file tells."""
-    return "MPI" in curve.library.upper() or curve.backend == "mpi" or on_host(curve)
 
 
 def _noise(point: Point) -> float:

@@ -13,21 +13,13 @@ import numpy.typing as npt
 
 from experiments import output
 from experiments.measure.points import IN_PLACE, Plan, Point
+from experiments.measurements.collectives import bus_factor
 from experiments.measurements.formats.text import load
-from simulator.collectives import collective as simulated
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 Times = npt.NDArray[np.float64]
 Key = tuple[str, str, int, int, str, str, str]
-
-_FACTORS: dict[str, Callable[[int], float]] = {
-    kind.name: kind.busbw
-    for kind in vars(simulated).values()
-    if isinstance(kind, simulated.Collective)
-}
-_FACTORS |= {"scatter": lambda p: (p - 1) / p, "gather": lambda p: (p - 1) / p}
-"""nccl-tests' factors from algbw to busbw."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +147,18 @@ def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
     return row
 
 
-def _bandwidth(record: output.Record, factor: float) -> str:
+def _algbw(record: output.Record) -> float:
+    """Bytes/s; 0 for a barrier."""
     size, seconds = float(record["size_bytes"] or 0), float(record["time_us"] or 0) / 1e6
-    return format_bandwidth(factor * size / seconds) if size and seconds else ""
+    return size / seconds if size and seconds else 0.0
 
 
-def _factor(record: output.Record) -> float:
-    factor = _FACTORS.get(str(record["collective"]))
-    return factor(int(record["ranks"] or 1)) if factor else 0.0
+def _busbw(record: output.Record) -> float:
+    return _algbw(record) * bus_factor(str(record["collective"]), int(record["ranks"] or 1))
+
+
+def _bandwidth(value: Callable[[output.Record], float]) -> output.Cell:
+    return lambda record: format_bandwidth(value(record)) if value(record) else ""
 
 
 def _time(name: str) -> output.Cell:
@@ -202,7 +198,7 @@ CELLS: dict[str, output.Cell] = {
     "median": _time("time_us"),
     "p90": _time("p90_us"),
     "cv": lambda record: f"{float(record['cv'] or 0):.1%}",
-    "algbw": lambda record: _bandwidth(record, 1.0),
-    "busbw": lambda record: _bandwidth(record, _factor(record)),
+    "algbw": _bandwidth(_algbw),
+    "busbw": _bandwidth(_busbw),
     "wrong": lambda record: str(record["wrong"]),
 }

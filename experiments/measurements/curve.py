@@ -1,26 +1,17 @@
-"""What a measurement is once it is read, whatever file it came from: points, curves, what was left
-out."""
+"""A measurement, whatever file it comes from: points, curves, and tests that failed."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
 
+from experiments.measurements.ports import Ports
 from topologies.errors import InputError
 
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "send_recv",
-    "gather",
-    "scatter",
-    "hypercube",
-    "barrier",
-)
-UNKNOWN = "unknown"
+if TYPE_CHECKING:
+    import pandas as pd
+
 COLLECTIVE = "collective"
 KINDS = (
     COLLECTIVE,
@@ -34,24 +25,25 @@ KINDS = (
 ranks or of several at once; or size over the bandwidth of many messages in flight."""
 
 NO_FOOTER = "no footer below the table: the log may be cut short"
-"""The note of a curve of nccl-tests whose test does not say that it ended."""
+"""The note of a curve of nccl-tests that is `unfinished`."""
 WITHOUT_ROWS = "without rows"
 """What `skipped` says of a table that is also one of the `failures`."""
+DIED = "test died"
+"""The kind of failure of a test that ended early."""
+ALONE = "without MPI"
+"""The kind of failure of processes that were started as one job and did not join it."""
 
-_SHORT = {"ar": "all_reduce", "ag": "all_gather", "rs": "reduce_scatter", "a2a": "all_to_all"}
-_SHORT |= {"bc": "broadcast", "bcast": "broadcast", "sr": "send_recv", "p2p": "send_recv"}
-_NAMES = _SHORT | {name.replace("_", ""): name for name in COLLECTIVES}
 _SHOWN = 10
-
-
-def canonical(name: str) -> str | None:
-    """The one spelling of a collective's name that this project uses, or None for a name it does
-    not know.
-
-    >>> canonical("alltoall"), canonical("All-Reduce"), canonical("bc"), canonical("allmost")
-    ('all_to_all', 'all_reduce', 'broadcast', None)
-    """
-    return _NAMES.get(name.strip().lower().replace("_", "").replace("-", ""))
+_ON_HOST = ("cpu", "host")
+_COLUMN_TYPES = {
+    "str": "string",
+    "bool": "bool",
+    "int": "int64",
+    "int | None": "Int64",
+    "float": "float64",
+    "float | None": "float64",
+}
+"""Types of fields, and those of the columns of a table."""
 
 
 def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> str:
@@ -67,96 +59,163 @@ def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> st
 
 @dataclass(frozen=True)
 class Point:
-    """One size and the time one collective of that size took.
-
-    `size` is in bytes as nccl-tests counts them (all-gather, reduce-scatter and all-to-all: the
-    total array; scatter and gather: the root's whole buffer), `time_s` in seconds; both are above
-    zero, but for a barrier's size of 0. `wrong` counts the wrong elements, None where nobody
-    checked. `cv` is the standard deviation over the mean of the repetitions (0.03: 3%),
-    `repetitions` how many there were; `min_s`, `p90_s` and `mean_s` are their least time, 90th
-    percentile and mean in seconds. None: the file does not tell.
-    """
+    """One size, and the time of one collective of that size. None: the file does not tell."""
 
     size: int
+    """Bytes as nccl-tests counts them, above 0 but for a barrier. All-gather, reduce-scatter and
+    all-to-all count the total array, scatter and gather the root's whole buffer."""
     time_s: float
+    """Seconds, above 0."""
     wrong: int | None = None
+    """Wrong elements; None if nobody checked."""
     cv: float | None = None
+    """Standard deviation over mean of the repetitions (0.03: 3%)."""
     repetitions: int | None = None
+    """How often the collective was repeated."""
     min_s: float | None = None
+    """Seconds of the fastest repetition."""
     p90_s: float | None = None
+    """Seconds of the 90th percentile."""
     mean_s: float | None = None
+    """Seconds of the mean."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One collective on one set of ranks over several sizes, in ascending order of size.
+    """One collective on one set of ranks over several sizes.
 
-    `points` are out of place, `in_place` the same sizes in place where that was measured.
-    `collective` is one of `COLLECTIVES` or "unknown"; `ranks`, `nodes` and `gpus_per_node` (ranks a
-    node) are None where the file does not tell. `source` names the file, and in a log the line of
-    the table's header; or what a CSV's column `source` says. `notes` say what a reader of the
-    numbers should know.
-
-    `algorithm` is simctl's name where the word is known (see `spellings.canonical_algorithm`), else
-    the library's own word, empty where the library chose; so is `protocol` ("LL", "LL128",
-    "Simple", "eager", "rendezvous"). `library` is the library and its version, `backend` what
-    torch.distributed calls it, `device` the GPU's model or the kind of memory, `dtype` the element
-    type, `topology` and `machine` the machine in words, `family` the series that an index.csv puts
-    the curve in. All are empty where the file does not tell. `kind`, one of `KINDS`, is what the
-    benchmark measures. `hosts` are the names of the nodes, `network` is one of `networks.NETWORKS`,
-    `variables` are those of the library that the file sets (NCCL_DEBUG: to INFO or TRACE). `alone`:
-    a process that was meant as a part of a job ran as a job of its own. `capped`: the benchmark
-    itself lowered its largest size for lack of memory, so the curve's early end is no fault.
+    None and empty texts say that the file does not tell. The reader of a file fills all fields, so
+    that nothing else has to read notes or descriptions.
     """
 
     collective: str
+    """One of `COLLECTIVES`, or "unknown"."""
     ranks: int | None
+    """Ranks that took part."""
     nodes: int | None
+    """Nodes that they were on."""
     points: tuple[Point, ...]
+    """Times out of place, by ascending size."""
     in_place: tuple[Point, ...]
+    """Times in place, by ascending size."""
     source: str
+    """The file, with the line of the table's header in a log; or a CSV's column `source`."""
     notes: tuple[str, ...] = ()
+    """What a reader of the numbers should know."""
     algorithm: str = ""
+    """The algorithm that was forced, by simctl's name if it has one; empty if the library chose."""
     protocol: str = ""
+    """The protocol that was forced: "LL", "LL128", "Simple", "eager", "rendezvous" or another."""
     library: str = ""
+    """The library and its version."""
     gpus_per_node: int | None = None
+    """Ranks of a node."""
     backend: str = ""
+    """What torch.distributed calls the library."""
     device: str = ""
+    """The model of the GPUs, or the kind of memory."""
     dtype: str = ""
+    """The type of an element."""
     topology: str = ""
+    """The machine in words, by a CSV's column."""
     family: str = ""
+    """The series that an index puts the curve in."""
     machine: str = ""
+    """The machine in words, by an index."""
     capped: bool = False
+    """Whether the benchmark lowered its largest size for lack of memory: the end is no fault."""
     kind: str = COLLECTIVE
+    """What the benchmark measures, one of `KINDS`."""
     hosts: tuple[str, ...] = ()
+    """The names of the nodes."""
     alone: bool = False
+    """Whether a process that was meant as a part of a job ran as a job of its own."""
     network: str = ""
+    """The network between nodes, one of `networks.NETWORKS`."""
     variables: tuple[str, ...] = ()
+    """The library's variables that the file sets (NCCL_DEBUG: to INFO or TRACE)."""
+    log: str = ""
+    """The log that holds the curve as one of its tables."""
+    unfinished: bool = False
+    """Whether a log does not say that the test ended."""
+    label: str = ""
+    """What an index says of the algorithm, in its own words."""
+    ignored_algorithm: str = ""
+    """The algorithm that the run asked for and that had no effect, by an index."""
+    pairs: bool = False
+    """Whether half of the ranks sent to the other half at once."""
+    single_node: bool = False
+    """Whether the machine has no network between nodes, by an index."""
+    ports: Ports | None = None
+    """The network ports of a node, by an index."""
 
     @property
     def streams(self) -> bool:
-        """Whether its times are size over the bandwidth of many messages in flight (osu_bw and
-        kin)."""
+        """Whether times are size over the bandwidth of many messages in flight (osu_bw and
+        similar)."""
         return self.kind.endswith("bandwidth")
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the buffers are in the host's memory, by the device's name or the backend."""
+        if self.device:
+            return self.device.lower().startswith(_ON_HOST)
+        return self.backend in ("gloo", "mpi")
+
+    @property
+    def uses_mpi(self) -> bool:
+        """Whether an MPI library moved the data, as far as the file tells."""
+        return "MPI" in self.library.upper() or self.backend == "mpi" or self.on_host
+
+    def to_frame(self) -> pd.DataFrame:
+        """A table with a row for each point: the point's fields, whether it is in place, and the
+        fields of the curve that are texts, numbers or yes and no.
+
+        Whole numbers that the file does not tell are <NA>, other numbers NaN, texts empty.
+        """
+        import pandas as pd
+
+        types = _columns(Curve) | {"in_place": "bool"} | _columns(Point)
+        curve = {name: getattr(self, name) for name in _columns(Curve)}
+        rows = [
+            curve | {"in_place": in_place} | vars(point)
+            for in_place, points in ((False, self.points), (True, self.in_place))
+            for point in points
+        ]
+        table = pd.DataFrame(rows, columns=list(types)).astype(types)
+        return table.rename(columns={"size": "size_B"})
+
+
+def _columns(record: type[Curve | Point]) -> dict[str, str]:
+    """The fields of a record that are one value, and the pandas type of each."""
+    return {
+        field.name: _COLUMN_TYPES[str(field.type)]
+        for field in fields(record)
+        if str(field.type) in _COLUMN_TYPES
+    }
 
 
 class Failure(NamedTuple):
-    """A test that did not do what was meant: `kind` in two words, `source` as of a curve, and
-    `text` in words."""
+    """A test that did not do what was meant."""
 
     kind: str
+    """`DIED` or `ALONE`."""
     source: str
+    """The file and line, as of a curve."""
     text: str
+    """What happened."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """Everything read from one file or several; `skipped` says, counted and by place, what was not
-    read and why, and `failures` which tests died or were started wrongly."""
+    """Everything that one or several files hold."""
 
     curves: tuple[Curve, ...]
+    """The curves, in the order of the files."""
     skipped: tuple[str, ...] = ()
+    """What was not read and why, counted and by place."""
     failures: tuple[Failure, ...] = ()
+    """Tests that died or were started wrongly."""
 
 
 class Unmeasured(InputError):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from experiments.measurements.curve import (
+    DIED,
     WITHOUT_ROWS,
     Curve,
     Failure,
     Measurements,
     Unmeasured,
 )
-from experiments.measurements.formats.nccl_tests.dead_tests import DIED
 from experiments.measurements.formats.runs_csv.csv_index import INDEX, entries
 from experiments.measurements.reading import read
 from experiments.output import META, counted

@@ -44,11 +44,6 @@ def labels(one: Curve, other: Curve) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def noted(curve: Curve) -> tuple[str, ...]:
-    """What an index says of the algorithm, where its word is not known."""
-    return tuple(note for note in curve.notes if note.startswith("algorithm: "))
-
-
 def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterator[Contradiction]:
     """Curves that are further from the fastest one of the same thing than repetitions are."""
     groups: dict[tuple[object, ...], list[Curve]] = {}
@@ -61,8 +56,9 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
             curve.ranks,
             curve.nodes,
             curve.dtype,
+            curve.label,
         )
-        groups.setdefault((*about, *noted(curve)), []).append(curve)
+        groups.setdefault(about, []).append(curve)
     for group in groups.values():
         times = [_times(curve, in_place) for curve in group]
         level = [np.median(_ratios(one, times[0]) or [0.0]) for one in times]

@@ -103,7 +103,12 @@ def shaped(factor: float, start: str, in_place_wrong: str = "0") -> list[str]:
 
 WHOLE = Curve("all_reduce", 4, 2, expected(TIMES), expected(IN_PLACE), "x.log:11", ())
 WHOLE = replace(
-    WHOLE, gpus_per_node=2, device="NVIDIA H100", dtype="float", hosts=("node1", "node2")
+    WHOLE,
+    gpus_per_node=2,
+    device="NVIDIA H100",
+    dtype="float",
+    hosts=("node1", "node2"),
+    log="x.log",
 )
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from experiments.measurements.curve import canonical
+from experiments.measurements.collectives import canonical
 from experiments.spellings import (
     NCCL_TREELESS,
     NCCL_TREES,
@@ -13,6 +13,7 @@ from experiments.spellings import (
 )
 
 _FORCED = re.compile(r"\bNCCL_(ALGO|PROTO)=([^\s'\"]+)")
+_IGNORED = re.compile(r"label (\w{1,40}), NOT effective")
 
 
 class Label(NamedTuple):
@@ -21,6 +22,7 @@ class Label(NamedTuple):
     algorithm: str = ""
     protocol: str = ""
     notes: tuple[str, ...] = ()
+    ignored: str = ""
 
 
 def read_label(label: str, collective: str) -> Label:
@@ -37,7 +39,9 @@ def read_label(label: str, collective: str) -> Label:
     ''
     """
     if "not effective" in label.lower():
-        return Label(notes=("the label of the algorithm had no effect: the library chose",))
+        note = "the label of the algorithm had no effect: the library chose"
+        ignored = _IGNORED.match(label)
+        return Label(notes=(note,), ignored=ignored[1].lower() if ignored else "")
     forced = dict(_FORCED.findall(label.partition("(")[0]))
     if forced:
         return forced_by(forced.get("ALGO", ""), forced.get("PROTO", ""), collective)
@@ -52,9 +56,9 @@ def forced_by(algo: str, proto: str, collective: str) -> Label:
     choice and a note.
 
     >>> forced_by("allreduce:tree;broadcast:ring", "LL", "all_reduce")
-    Label(algorithm='tree', protocol='LL', notes=())
-    >>> forced_by("Ring,Tree", "", "all_reduce")
-    Label(algorithm='', protocol='', notes=('NCCL_ALGO=Ring,Tree leaves NCCL the choice',))
+    Label(algorithm='tree', protocol='LL', notes=(), ignored='')
+    >>> forced_by("Ring,Tree", "", "all_reduce").notes
+    ('NCCL_ALGO=Ring,Tree leaves NCCL the choice',)
     """
     algorithm, more = _single("NCCL_ALGO", algo, collective)
     protocol, notes = _single("NCCL_PROTO", proto, collective)

@@ -22,9 +22,7 @@ def pairs(
 ) -> Curve:
     """Point-to-point runs at so many GB/s a pair, but for a short message."""
     points = tuple(Measured(size, 1e-6 + size / gigabytes / 1e9) for size in (8, 1 << 30))
-    return Curve(
-        collective, ranks, nodes, points, (), "made up", notes=("over pairs that send at once",)
-    )
+    return Curve(collective, ranks, nodes, points, (), "made up", pairs=True)
 
 
 def test_a_port_carries_what_all_pairs_move_at_once() -> None:
@@ -34,7 +32,7 @@ def test_a_port_carries_what_all_pairs_move_at_once() -> None:
 
 
 def test_of_a_ring_of_sends_one_leaves_a_node() -> None:
-    assert port([replace(pairs(16, 2, 13.6), notes=())]) == pytest.approx(13.6e9, rel=1e-3)
+    assert port([replace(pairs(16, 2, 13.6), pairs=False)]) == pytest.approx(13.6e9, rel=1e-3)
 
 
 def test_wrong_results_say_nothing_of_a_port() -> None:

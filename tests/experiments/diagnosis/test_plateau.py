@@ -6,36 +6,37 @@ import pytest
 
 from experiments.diagnosis.plateau import leaving, plateau
 from experiments.measurements import Curve, Point
+from experiments.measurements.ports import parse_ports
 from topologies.catalogue import find
 
 CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
 
 
 @pytest.mark.parametrize(
-    ("machine", "busbw", "text"),
+    ("network", "busbw", "text"),
     [
         (
-            "V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)",
+            "2x EDR InfiniBand (100 Gb/s each)",
             11.9e9,
             "48% of 2 x EDR at 12.5GB/s, as if 1 of 2",
         ),
         (
-            "V100; NVLink2; 2x EDR InfiniBand (100 Gb/s each)",
+            "2x EDR InfiniBand (100 Gb/s each)",
             24.3e9,
             "97% of 2 x EDR at 12.5GB/s, the limit",
         ),
         (
-            "H100; NVLink4; 4x NDR200 InfiniBand per node",
+            "4x NDR200 InfiniBand per node",
             90e9,
             "90% of 4 x NDR200 at 25GB/s, the limit",
         ),
         (
-            "A; B; Slingshot, 400 Gb/s class, 8 per node",
+            "Slingshot, 400 Gb/s class, 8 per node",
             190e9,
             "95% of 4 x 400 Gbit/s at 50GB/s, the limit",
         ),
-        ("A; B; 10 GbE TCP", 0.3e9, "24% of 1 x 10 Gbit/s at 1.25GB/s: algorithm or protocol"),
-        ("A; B; 10 GbE TCP", 3e9, "more than 1 x 10 Gbit/s"),
+        ("10 GbE TCP", 0.3e9, "24% of 1 x 10 Gbit/s at 1.25GB/s: algorithm or protocol"),
+        ("10 GbE TCP", 3e9, "more than 1 x 10 Gbit/s"),
         (
             "",
             47e9,
@@ -50,8 +51,8 @@ CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
         ),
     ],
 )
-def test_the_network_is_named(machine: str, busbw: float, text: str) -> None:
-    found = plateau(replace(CURVE, machine=machine), busbw / (2 * 15 / 16), None)
+def test_the_network_is_named(network: str, busbw: float, text: str) -> None:
+    found = plateau(replace(CURVE, ports=parse_ports(network)), busbw / (2 * 15 / 16), None)
     assert found is not None
     assert text in found.text
     assert found.text.startswith(
@@ -98,7 +99,7 @@ def test_ranks_on_the_host_have_no_nic_each() -> None:
 
 
 def test_what_an_index_names_is_no_guess() -> None:
-    found = plateau(replace(CURVE, machine="A; B; 10 GbE TCP"), 1.2e9 / (2 * 15 / 16), None)
+    found = plateau(replace(CURVE, ports=parse_ports("10 GbE TCP")), 1.2e9 / (2 * 15 / 16), None)
     assert found is not None
     assert "guess" not in found.text
 

@@ -1,9 +1,10 @@
-"""One tidy frame: a row a point, its columns and types, whatever was read."""
+"""A curve as a table: a row for each point, whatever was read."""
 
 from pathlib import Path
 
-from experiments.measurements import Curve, Measurements, Point, frame, read
-from experiments.measurements.frame import COLUMNS
+import pandas as pd
+
+from experiments.measurements import Curve, Point, read
 
 LOUD = Curve("all_gather", None, None, (), (Point(64, 1e-5, 3),), "y.csv", capped=True)
 CURVE = Curve(
@@ -17,41 +18,48 @@ CURVE = Curve(
     algorithm="ring",
     gpus_per_node=2,
 )
+TYPES = {
+    "collective": "string",
+    "ranks": "Int64",
+    "size_B": "int64",
+    "in_place": "bool",
+    "time_s": "float64",
+    "wrong": "Int64",
+    "cv": "float64",
+    "capped": "bool",
+}
 
 
-def test_a_row_a_point() -> None:
-    table = frame([Measurements((CURVE,)), Measurements((LOUD,))])
-    assert list(table.columns) == list(COLUMNS)
-    assert {name: str(kind) for name, kind in table.dtypes.items()} == COLUMNS
-    assert table["size_B"].tolist() == [8, 16, 8, 64]
-    assert table["time_s"].tolist() == [2e-6, 3e-6, 1e-6, 1e-5]
-    assert table["in_place"].tolist() == [False, False, True, True]
-    assert table["curve"].tolist() == [0, 0, 0, 1]
-    assert table["notes"].tolist() == ["one; two"] * 3 + [""]
-    assert table["algorithm"].tolist() == ["ring"] * 3 + [""]
-    assert table["capped"].tolist() == [False] * 3 + [True]
+def test_a_row_for_each_point() -> None:
+    table = CURVE.to_frame()
+    assert {name: str(table[name].dtype) for name in TYPES} == TYPES
+    assert table["size_B"].tolist() == [8, 16, 8]
+    assert table["time_s"].tolist() == [2e-6, 3e-6, 1e-6]
+    assert table["in_place"].tolist() == [False, False, True]
+    assert table["algorithm"].tolist() == ["ring"] * 3
+    assert LOUD.to_frame()[["size_B", "in_place", "capped"]].values.tolist() == [[64, True, True]]
 
 
 def test_what_is_not_known_is_missing_and_not_zero() -> None:
-    table = frame([Measurements((CURVE, LOUD))])
-    assert table["ranks"].isna().tolist() == [False, False, False, True]
-    assert table["wrong"].isna().tolist() == [True, False, True, False]
-    assert table["cv"].isna().tolist() == [True, False, True, True]
-    told = table[["wrong", "repetitions", "min_s", "p90_s", "mean_s"]].to_dict("records")[1]
-    assert list(told.values()) == [0, 20, 1e-6, 4e-6, 3.1e-6]
+    table = CURVE.to_frame()
+    assert LOUD.to_frame()["ranks"].isna().all()
+    assert table["wrong"].isna().tolist() == [True, False, True]
+    assert table["cv"].isna().tolist() == [True, False, True]
+    statistics = table[["wrong", "repetitions", "min_s", "p90_s", "mean_s"]].to_dict("records")[1]
+    assert list(statistics.values()) == [0, 20, 1e-6, 4e-6, 3.1e-6]
 
 
-def test_nothing_is_a_frame_without_rows() -> None:
-    table = frame([])
+def test_a_curve_without_points_is_a_table_without_rows() -> None:
+    table = Curve("reduce", 2, 1, (), (), "z.csv").to_frame()
     assert len(table) == 0
-    assert {name: str(kind) for name, kind in table.dtypes.items()} == COLUMNS
+    assert {name: str(table[name].dtype) for name in TYPES} == TYPES
 
 
-def test_a_file_as_a_frame(tmp_path: Path) -> None:
+def test_tables_of_a_file_can_be_joined(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_text(
         "collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\nallreduce,Tree,4,8,2\n"
     )
-    table = frame([read(path)])
+    table = pd.concat(curve.to_frame() for curve in read(path).curves)
     assert table.groupby("algorithm")["time_s"].sum().to_dict() == {"ring": 1e-6, "tree": 2e-6}
     assert set(table["source"]) == {str(path)}

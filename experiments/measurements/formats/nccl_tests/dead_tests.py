@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.measurements.curve import Curve, Failure
+from experiments.measurements.curve import ALONE, DIED, Curve, Failure
 from experiments.measurements.formats.nccl_tests.log_sections import Run
 from experiments.output import counted
 from topologies.units import format_bytes
 
-DIED = "test died"
-ALONE = "without MPI"
 _LONGEST = 160
 
 

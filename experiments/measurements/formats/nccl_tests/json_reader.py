@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.measurements.curve import Curve, Failure, Measurements, nothing
+from experiments.measurements.curve import DIED, Curve, Failure, Measurements, nothing
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
-from experiments.measurements.formats.nccl_tests.dead_tests import DIED
 from experiments.measurements.formats.nccl_tests.log_sections import Run
 from experiments.measurements.formats.nccl_tests.participants import Device, programs, whole_list
 from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, Row, fits
@@ -76,10 +75,9 @@ def parse_json(text: str, source: str) -> Measurements:
         lines += [document.cut] if document.cut else []
     if not found:
         raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
-    network = network_of(text)
-    return Measurements(
-        tuple(replace(curve, network=network) for curve in found), tuple(lines), tuple(failures)
-    )
+    network, log = network_of(text), source if len(documents) > 1 else ""
+    measured = tuple(replace(curve, network=network, log=log) for curve in found)
+    return Measurements(measured, tuple(lines), tuple(failures))
 
 
 def _documents(text: str, source: str) -> Iterator[_Document]:

@@ -38,7 +38,9 @@ def parse_log(text: str, source: str) -> Measurements:
     count, parts = processes(text)
     found = _alone(count, parts, source) if parts else _job(text, source)
     network = network_of(text)
-    return replace(found, curves=tuple(replace(curve, network=network) for curve in found.curves))
+    return replace(
+        found, curves=tuple(replace(curve, network=network, log=source) for curve in found.curves)
+    )
 
 
 def _job(text: str, source: str) -> Measurements:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from experiments.measurements.curve import UNKNOWN, canonical
+from experiments.measurements.collectives import PARTS, UNKNOWN, bus_factor, canonical
 from experiments.measurements.formats.nccl_tests.printed_table import Row
 from experiments.measurements.formats.nccl_tests.row_checks import Interval, bus_ratio
 from experiments.output import counted
@@ -19,8 +19,6 @@ _DEVICE = re.compile(
 )
 _TORN = re.compile(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s")
 _PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
-_TWICE = ("all_reduce",)
-_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "hypercube")
 _NEVER_IN_PLACE = ("all_to_all", "send_recv")
 
 
@@ -69,16 +67,6 @@ def programs(text: str) -> list[str]:
     ['alltoall']
     """
     return _PROGRAM.findall(text) if "_perf" in text else []
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """busbw over size / time as nccl-tests defines it.
-
-    >>> bus_factor("all_reduce", 4), bus_factor("all_gather", 4), bus_factor("broadcast", 4)
-    (1.5, 0.75, 1.0)
-    """
-    parts = (ranks - 1) / ranks
-    return 2 * parts if collective in _TWICE else parts if collective in _PARTS else 1.0
 
 
 def count_ranks(devices: Sequence[Device]) -> Ranks:
@@ -143,7 +131,7 @@ def contradicts(collective: str, ranks: int, rows: Sequence[Row], per_second: fl
 def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
     """Whether the printed busbw singles out this number of ranks."""
     ratio = bus_ratio(rows, per_second)
-    if ratio is None or collective not in (*_TWICE, *_PARTS):
+    if ratio is None or collective not in ("all_reduce", *PARTS):
         return False
     return [
         near for near in (ranks - 1, ranks, ranks + 1) if near and _fits(collective, ratio, near)

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from experiments.measurements.collectives import bus_factor
 from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
 from experiments.measurements.formats.log_settings import forced, library, variables
 from experiments.measurements.formats.nccl_tests.log_sections import Run
 from experiments.measurements.formats.nccl_tests.participants import (
     Ranks,
-    bus_factor,
     confirms,
     contradicts,
     count_ranks,
@@ -158,6 +158,7 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         device=device,
         dtype=table.rows[0].kind if table.rows else "",
         capped=run.capped,
+        unfinished=not run.closed,
         variables=variables(said),
         hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
     )

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from experiments.measurements.collectives import canonical
 from experiments.measurements.curve import (
     COLLECTIVE,
+    DIED,
     WITHOUT_ROWS,
     Curve,
     Failure,
     Measurements,
     Point,
-    canonical,
     nothing,
     tally,
 )
 from experiments.measurements.formats.log_settings import LIBRARY, settings
-from experiments.measurements.formats.nccl_tests.dead_tests import DIED
 from experiments.measurements.formats.osu.osu_table import (
     BENCHMARKS,
     PROGRAMS,
@@ -225,6 +225,8 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
         dtype=table.dtype,
         capped=table.capped,
         kind=benchmark.kind,
+        pairs=benchmark.kind.startswith("multi-pair"),
+        log=source,
         hosts=_hosts(table, benchmark),
     )
 

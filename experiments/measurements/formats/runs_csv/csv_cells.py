@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from experiments.measurements.curve import COLLECTIVES, KINDS, Point, canonical
+from experiments.measurements.collectives import COLLECTIVES, canonical
+from experiments.measurements.curve import KINDS, Point
 from experiments.spellings import canonical_algorithm, canonical_protocol
 
 SHORTEST, LONGEST = 1e-3, 6.1e11

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from experiments.measurements.curve import UNKNOWN, canonical
+from experiments.measurements.collectives import UNKNOWN, canonical
 from experiments.measurements.formats.algorithm_words import read_label
 from experiments.measurements.formats.osu.osu_table import PROGRAMS
 from experiments.measurements.formats.runs_csv.csv_lines import lines
 from experiments.measurements.formats.text import load
+from experiments.measurements.ports import Ports, parse_ports
 from topologies.errors import InputError
 
 INDEX = "index.csv"
@@ -40,6 +41,11 @@ class About:
     family: str = ""
     machine: str = ""
     kind: str = ""
+    label: str = ""
+    ignored_algorithm: str = ""
+    pairs: bool = False
+    single_node: bool = False
+    ports: Ports | None = None
 
 
 def about(path: Path) -> About:
@@ -103,6 +109,7 @@ def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
 
 def _by_index(entry: Entry, index: Path) -> About:
     printed, label = entry.get("collective", ""), entry.get("algorithm", "")
+    network = entry.get("inter", "")
     forced = read_label(label, canonical(printed) or UNKNOWN)
     notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
     if printed and canonical(printed) is None:
@@ -120,6 +127,11 @@ def _by_index(entry: Entry, index: Path) -> About:
         family=entry.get("family", ""),
         machine="; ".join(entry[name] for name in _MACHINE if entry.get(name)),
         kind=_kind(entry.get("note", ""), label),
+        label=label,
+        ignored_algorithm=forced.ignored,
+        pairs=any("pairs" in note for note in notes),
+        single_node=network.startswith("none"),
+        ports=parse_ports(network),
     )
 
 

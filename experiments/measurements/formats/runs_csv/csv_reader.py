@@ -6,14 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.measurements.curve import (
-    COLLECTIVE,
-    UNKNOWN,
-    Curve,
-    Measurements,
-    Point,
-    tally,
-)
+from experiments.measurements.collectives import UNKNOWN
+from experiments.measurements.curve import COLLECTIVE, Curve, Measurements, Point, tally
 from experiments.measurements.formats.runs_csv import csv_cells as columns
 from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
 from experiments.measurements.formats.runs_csv.csv_index import About, about
@@ -201,6 +195,11 @@ def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
         machine=known.machine,
         kind=key.kind or known.kind or COLLECTIVE,
         network=network_by_words(f"{key.topology} {known.machine}"),
+        label=known.label,
+        ignored_algorithm=known.ignored_algorithm,
+        pairs=known.pairs,
+        single_node=known.single_node,
+        ports=known.ports,
     )
 
 
