@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from experiments import output
-from experiments.models.torch_module import profile
+from experiments.models.torch_module import Training, profile
 from experiments.models.torch_run import find_device, first_line, require_torch
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError
@@ -103,10 +103,8 @@ def _profiled(request: Request) -> Model:
     return profile(
         load(request.target).to(getattr(torch, dtype)),
         inputs,
-        steps=request.steps,
-        device=request.device,
+        Training(request.steps, device=request.device, optimizer=request.optimizer),
         name=request.target.rpartition(":")[2],
-        optimizer=request.optimizer,
         batch=request.batch,
         progress=output.Progress("steps, each with hooks and without"),
     )

@@ -1,8 +1,8 @@
-"""A torch module as a model: what its layers take, hold and send, measured by training it for a few
+"""A torch module as a model: times and bytes of its layers, measured by training it for a few
 steps.
 
-What a layer is and what counts to it is said in :mod:`experiments.models.hooks`; what is in none is
-the last layer, "other". A module that is called again makes another layer, `name#2`.
+:mod:`experiments.models.hooks` defines what a layer is. Everything outside of the layers is the
+last layer, "other". A module that is called again makes another layer, `name#2`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,51 +38,69 @@ logger = logging.getLogger("simctl")
 
 OTHER = "other"
 STATE = {"sgd": 1.0, "adamw": 2.0}
-"""Optimizers, SGD with momentum, and the bytes that each keeps a byte of parameters."""
+"""The optimizers (SGD with momentum), and the bytes that each keeps for a byte of parameters."""
 DTYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a module is trained while it is measured."""
+
+    steps: int = 5
+    """Steps that are measured."""
+    warmup: int = 2
+    """Steps before them."""
+    device: str = "cpu"
+    """The device, like "cpu" or "cuda:1"."""
+    optimizer: str = "sgd"
+    """The optimizer, "sgd" or "adamw"."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.warmup < 0:
+            raise InputError(
+                f"steps = {self.steps}, warmup = {self.warmup}: 1 or more steps after 0 or more"
+            )
+        if self.optimizer not in STATE:
+            raise InputError(f"optimizer {self.optimizer!r}: it is one of {', '.join(STATE)}")
 
 
 def profile(
     module: nn.Module,
     inputs: torch.Tensor | Sequence[Any] | Mapping[str, Any],
+    training: Training | None = None,
     *,
     loss: Callable[[Any], torch.Tensor] | None = None,
-    steps: int = 5,
-    warmup: int = 2,
-    device: str = "cpu",
     name: str = "",
-    optimizer: str = "sgd",
     batch: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """Train `module` for a few steps on `inputs` (a tensor, several, or by keyword) and return what
-    that takes.
+    """Train `module` for a few steps, and return the times and bytes of its layers.
 
-    Times are medians over `steps` steps, after `warmup` ones. Totals are those of steps without
-    hooks; each layer has the share of them that it has of steps with hooks. The learning rate is 0,
-    but the statistics of batch norms move. `loss` makes a scalar of the outputs, by default their
-    mean square; `batch` is the first size of the first input. Raises InputError if the module
-    cannot be trained so.
+    The `inputs` are one tensor, several, or tensors by keyword. The `loss` makes a scalar of the
+    outputs; by default it is their mean square. The default `batch` is the first size of the first
+    input.
+
+    Times are medians over the measured steps. Totals are measured without hooks. Steps with hooks
+    give each layer's share of the totals. The learning rate is 0, but the statistics of batch norms
+    change. Raises InputError if the module cannot be trained in this way.
     """
     require_torch()
-    if steps < 1 or warmup < 0:
-        raise InputError(f"steps = {steps}, warmup = {warmup}: 1 or more steps after 0 or more")
-    if optimizer not in STATE:
-        raise InputError(f"optimizer {optimizer!r}: it is one of {', '.join(STATE)}")
-    place, title = find_device(device), name or type(module).__name__
+    training = training or Training()
+    place, title = find_device(training.device), name or type(module).__name__
     run = Run(module, inputs, loss or mean_square, place)
     outputs = run.started(title)
     sizes = nbytes_of(run.inputs), nbytes_of(outputs)
-    about = _About(title, optimizer, place, _batch(run.inputs, batch), sizes)
-    run.optimize(optimizer)
+    about = _About(title, training.optimizer, place, _batch(run.inputs, batch), sizes)
+    run.optimize(training.optimizer)
     measured = _Measured(run.kept(), [], [])
-    for step in range(steps + warmup):
+    count = training.steps + training.warmup
+    for step in range(count):
         total, trace = run.step(), run.traced()
-        if step >= warmup:
+        if step >= training.warmup:
             measured.totals.append(total)
             measured.traces.append(trace)
         if progress:
-            progress(step + 1, steps + warmup)
+            progress(step + 1, count)
     measured.check(title)
     return _model(module, about, measured)
 
@@ -97,12 +116,14 @@ class _About(NamedTuple):
 
 class _Measured(NamedTuple):
     kept: list[float]
+    """Bytes of activations that each layer keeps."""
     totals: list[list[float]]
-    """Of each step, the seconds of forward, backward and optimizer."""
+    """Seconds of forward, backward and optimizer in each step without hooks."""
     traces: list[Trace]
+    """The steps with hooks."""
 
     def check(self, title: str) -> None:
-        """All steps have the same layers."""
+        """Raise InputError unless all steps have the same layers."""
         if len({trace.names for trace in self.traces}) > 1 or len(self.traces[0].names) + 1 != len(
             self.kept
         ):
@@ -111,13 +132,13 @@ class _Measured(NamedTuple):
             )
 
     def shares(self, seconds: Callable[[Trace], list[float]], part: int) -> list[float]:
-        """What a layer takes in the median: adds up to the median of the totals without hooks."""
+        """Median seconds of each layer, scaled so that they add up to the median total."""
         medians = [median(times) for times in zip(*map(seconds, self.traces), strict=True)]
         scale = median(total[part] for total in self.totals) / sum(medians)
         return [scale * each for each in medians]
 
     def overhead(self) -> float:
-        """What hooks cost, as a share of a forward and a backward without them."""
+        """The cost of the hooks, as a share of a forward and a backward without them."""
         return (
             median(t.backward for t in self.traces) / median(t[0] + t[1] for t in self.totals) - 1
         )
@@ -148,8 +169,8 @@ def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
 
 
 def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) -> tuple[Layer, ...]:
-    """The layers; `owned` says in which the gradient of each parameter arrives, in the order of
-    arrival."""
+    """The layers. `owned` maps each parameter, in the order in which the gradients arrive, to the
+    layer in which its gradient arrives."""
     run = measured.traces[0].names
     parameters, buffers = dict(module.named_parameters()), _buffers(module, run)
     registered = [
@@ -177,7 +198,7 @@ def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) ->
 
 
 def _arrival(registered: list[str], arriving: list[str]) -> tuple[int, ...]:
-    """The order of arrival, if it is not the last first."""
+    """The order of arrival, or () if the last registered parameter arrives first."""
     return () if arriving == registered[::-1] else tuple(map(registered.index, arriving))
 
 
@@ -192,8 +213,10 @@ def _names(module: nn.Module, run: Sequence[str]) -> list[str]:
 
 
 def _buffers(module: nn.Module, run: Sequence[str]) -> list[float]:
-    """Bytes of the buffers of each layer, of a module that is called again at the first; others are
-    in none."""
+    """Bytes of the buffers of each layer, and of those outside of all layers.
+
+    If a module is called several times, its buffers belong to its first layer.
+    """
     nbytes = [0.0] * (len(run) + 1)
     for name, buffer in module.named_buffers():
         owner = name.rpartition(".")[0]
@@ -210,8 +233,11 @@ def _channels(module: nn.Module) -> int:
 def _registration(
     module: nn.Module, layers: Sequence[Layer], run: Sequence[str]
 ) -> tuple[int, ...]:
-    """The layers in the order of the modules that register their first parameters, or that they are
-    calls of."""
+    """The layers in the order in which the module registers them.
+
+    A layer counts as registered with the module of its first parameter or, without parameters, with
+    the module that it is a call of.
+    """
     order = {name: k for k, (name, _) in enumerate(module.named_modules())}
     owners = [
         layer.tensors[0].name.rpartition(".")[0] if layer.tensors else None for layer in layers
@@ -240,7 +266,7 @@ def _note_unused(
 
 
 def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
-    """The dtype of most bytes. Raises InputError if it is none of ours."""
+    """The dtype of most bytes. Raises InputError for a dtype that a model cannot have."""
     nbytes: Counter[str] = Counter()
     for parameter in parameters:
         nbytes[str(parameter.dtype).removeprefix("torch.")] += int(nbytes_of([parameter]))

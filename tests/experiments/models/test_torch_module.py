@@ -24,7 +24,7 @@ from experiments.commands.profile_model import Request, load, parse_inputs, run
 from experiments.models import torch_run
 from experiments.models.hooks import Clock
 from experiments.models.model_files import read
-from experiments.models.torch_module import profile
+from experiments.models.torch_module import Training, profile
 from simulator.training.model import Model
 from topologies.errors import InputError
 
@@ -54,7 +54,9 @@ class Calling(nn.Module):  # type: ignore[misc]
 
 
 def quick(module: nn.Module, inputs: Any, **options: Any) -> Model:
-    return profile(module, inputs, **{"steps": 1, "warmup": 0} | options)
+    fields = {"steps": 1, "warmup": 0} | options
+    rest = {key: fields.pop(key) for key in ("name", "loss", "batch") if key in fields}
+    return profile(module, inputs, Training(**fields), **rest)
 
 
 def names(model: Model) -> list[str]:
@@ -74,7 +76,7 @@ def two() -> nn.Module:
 
 
 def test_two_linears_in_full() -> None:
-    model = profile(two(), torch.randn(4, 10), steps=3, name="two")
+    model = profile(two(), torch.randn(4, 10), Training(3), name="two")
     assert names(model) == ["0", "1", "2", "other"]
     assert [(tensor.name, tensor.nbytes) for layer in model.layers for tensor in layer.tensors] == [
         ("0.weight", 800.0),
@@ -95,7 +97,7 @@ def test_totals_are_those_without_hooks_and_layers_have_their_shares() -> None:
     """Without hooks a forward, a backward and the optimizer are a tick each. With them the forward
     has a look when it begins, two a layer and one when it ends; the backward one a layer, one a
     parameter and one when it ends."""
-    model = profile(two(), torch.randn(4, 10), steps=3)
+    model = profile(two(), torch.randn(4, 10), Training(3))
     assert [7 * layer.forward for layer in model.layers] == pytest.approx([2, 2, 1, 2])
     assert [8 * layer.backward for layer in model.layers] == pytest.approx([3, 2, 2, 1])
     assert (model.forward, model.backward, model.optimizer) == pytest.approx((1.0, 1.0, 1.0))
