@@ -13,7 +13,7 @@ from experiments.models.accelerators import ACCELERATORS, DEVICES
 from experiments.simulations.machine import Machine
 from experiments.training import condition_options as conditions
 from experiments.training import strategy_options as strategies
-from experiments.training.job import Job, Run
+from experiments.training.job import Job, TrainingRun
 from experiments.training.training_report import report, text
 from experiments.training.training_table import COLUMNS, cells
 from simulator.training import Strategy
@@ -217,7 +217,7 @@ def _one(
     return _verdict([found])
 
 
-def _warn(found: Run) -> None:
+def _warn(found: TrainingRun) -> None:
     """Say so if a device would have to hold more than it can."""
     device = ACCELERATORS.get(found.plan.model.device)
     if device is None or found.memory is None:
@@ -230,14 +230,14 @@ def _warn(found: Run) -> None:
         )
 
 
-def _verdict(runs: list[Run]) -> int:
+def _verdict(runs: list[TrainingRun]) -> int:
     wrong = [found for found in runs if found.wrong]
     for found in wrong:
         output.note(f"{found.title}: {found.wrong}: this is a bug in simctl, please report it")
     return 1 if wrong else 0
 
 
-def _picture(found: Run, path: Path, request: Request) -> bytes | str:
+def _picture(found: TrainingRun, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
         from experiments.pictures.timelines.training_trace import training_trace
 
@@ -261,7 +261,7 @@ def _several(
 ) -> int:
     progress = output.Progress("runs simulated")
     records: list[dict[str, output.Value]] = []
-    runs: list[Run] = []
+    runs: list[TrainingRun] = []
     swept = request.sweep.partition("=")[0] if request.sweep else ""
     total = len(variants) * len(ranks)
     for done, ((value, job), p) in enumerate(product(variants, ranks)):

@@ -1,2 +1,1 @@
-"""Questions about training: one run explained, sweeps of options, scaling curves with what-if
-lines."""
+"""Training runs: one run in full, and tables of runs that differ in an option."""

@@ -1,4 +1,4 @@
-"""Stragglers, noise and failures from the command line's texts."""
+"""Parse the options for stragglers, noise, failures and slow links."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ def parse(
     batches: str | None = None,
     seed: int = 0,
 ) -> Conditions:
-    """`straggler` like "3:1.5,5:2", `noise` like "lognormal:0.1" or a file with a time a line,
-    `fail` like "rank=3,step=5,restart=30s", `batches` like "3:8"."""
+    """The conditions of a run, from the texts of its options.
+
+    Examples: a `straggler` is "3:1.5,5:2", `noise` is "lognormal:0.1" or a file with a time on each
+    line, `fail` is "rank=3,step=5,restart=30s", and `batches` are "3:8".
+    """
     slower = {
         rank: float(factor)
         for rank, factor in _pairs("--straggler", straggler, r"\d{1,6}(\.\d{1,6})?", "3:1.5")
@@ -34,8 +37,10 @@ def parse(
 
 
 def slow_links(text: str | None) -> dict[str, float]:
-    """By rank or by name of a link, as "3:0.5" or "gpu3->switch:0.5": the share of its bandwidth
-    that is left."""
+    """The share of its bandwidth that each slow link still has, by rank or name of the link.
+
+    The text is like "3:0.5" or "gpu3->switch:0.5".
+    """
     links: dict[str, float] = {}
     for part in filter(None, (text or "").split(",")):
         name, _, factor = part.rpartition(":")
@@ -104,20 +109,21 @@ def _failure(text: str | None) -> Failure | None:
     if text is None:
         return None
     parts = [part.partition("=") for part in text.split(",")]
-    given = {key: value for key, _, value in parts}
-    known = {"rank", "step", "restart", "timeout", "checkpoint"}
-    if not {"rank", "step", "restart"} <= set(given) <= known or len(given) < len(parts):
+    values = {key: value for key, _, value in parts}
+    required = {"rank", "step", "restart"}
+    keys = required | {"timeout", "checkpoint"}
+    if not required <= set(values) <= keys or len(values) < len(parts):
         raise InputError(
             f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and "
             f"timeout=10s,checkpoint=4 if you like"
         )
     for key in ("rank", "step", "checkpoint"):
-        if not re.fullmatch(r"\d{1,9}", given.get(key, "1"), re.ASCII):
-            raise InputError(f"--fail {key}={given[key][:40]}: a whole number, like 3")
+        if not re.fullmatch(r"\d{1,9}", values.get(key, "1"), re.ASCII):
+            raise InputError(f"--fail {key}={values[key][:40]}: a whole number, like 3")
     return Failure(
-        int(given["rank"]),
-        int(given["step"]),
-        parse_seconds(given["restart"]),
-        parse_seconds(given.get("timeout", "0s")),
-        int(given.get("checkpoint", "1")),
+        int(values["rank"]),
+        int(values["step"]),
+        parse_seconds(values["restart"]),
+        parse_seconds(values.get("timeout", "0s")),
+        int(values.get("checkpoint", "1")),
     )

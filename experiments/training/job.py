@@ -1,4 +1,4 @@
-"""One training run: a model, a strategy and a machine; simulated, measured, explained."""
+"""A training run: a model, a strategy and a machine, simulated and measured."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from topologies.topology import Topology
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked: everything but the number of ranks."""
+    """Everything that defines a run, except its number of workers."""
 
     model: Model
     name: str
+    """The name of the strategy."""
     strategy: Strategy
     machine: Blueprint
     rules: Rules = DEFAULT
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     slow_links: Mapping[str, float] = field(default_factory=dict)
+    """The share of its bandwidth that each slow link, by rank or name, still has."""
 
     def topology(self, ranks: int) -> Topology:
-        """The machine with devices for `ranks` workers and the servers that they need."""
+        """The machine with devices for `ranks` workers and their servers."""
         servers = self.strategy.servers(ranks)
         machine = self.machine if ranks > 1 else replace(self.machine, placement="node")
         fewest = 2 - servers if machine.kind == "shape" else 1
@@ -50,15 +52,17 @@ class Job:
             topology = slowed(topology, link, factor)
         return topology
 
-    def run(self, ranks: int) -> Run:
-        """The job on `ranks` workers."""
+    def run(self, ranks: int) -> TrainingRun:
+        """Simulate the job on `ranks` workers."""
         setting = Setting(self.topology(ranks), ranks, self.steps, self.conditions)
         plan = self.strategy.plan(self.model, setting)
-        return Run(self, ranks, plan, train(plan, self.rules.simulate))
+        return TrainingRun(self, ranks, plan, train(plan, self.rules.simulate))
 
     def alone(self, ranks: int) -> float:
-        """Samples per second of the first of `ranks` workers by itself (with its server) where
-        nothing disturbs."""
+        """Samples per second of a single worker, without disturbances.
+
+        It runs where the first of `ranks` workers and its server would run.
+        """
         topology = replace(self, slow_links={}).topology(ranks)
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
@@ -67,39 +71,53 @@ class Job:
 
 
 TRACED = 2_000_000
-"""Operations up to which the memory is followed: beyond, that takes longer than everything else."""
+"""Up to this many operations the memory is traced. Beyond, it takes longer than all other steps."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run, units in the names: all are means over ranks, and over steps where they are of a
-    step. Memory is traced up to `TRACED` operations."""
+class TrainingRow:
+    """A run in a table. Seconds are means over the workers, for a step."""
 
     model: str
     device: str
     strategy: str
     ranks: int
+    """The number of workers."""
     batch: int
+    """Samples of a worker in a step."""
     step_s: float
     samples_per_s: float
+    """Samples per second of all workers together."""
     efficiency: float
+    """`samples_per_s` as a share of what as many workers without communication would reach."""
     computing_s: float
     restarting_s: float
+    """Time lost to restarts after a failure."""
     exposed_s: float
+    """Communication while the worker does not compute."""
     hidden_s: float
+    """Communication while the worker computes."""
     transfer_s: float
+    """Bubbles in which the worker waits for messages."""
     contention_s: float
+    """Bubbles in which such a message waits behind messages of other ranks."""
     slower_peer_s: float
+    """Bubbles in which the worker waits for a computation of another rank."""
     drain_s: float
+    """Bubbles at the end of the run, in which the worker has nothing left to do."""
     volume_B: float
+    """Bytes that all ranks send in a step."""
     peak_B: float | None
+    """Peak memory of the fullest rank, None if there are too many operations to trace it."""
     redundant_B: float | None
+    """The peak amount of duplicate data over all ranks, None as above."""
     staleness: float
+    """Mean number of updates between reading parameters and updating them."""
     staleness_max: int
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class TrainingRun:
     """A job that has been simulated."""
 
     job: Job
@@ -109,17 +127,17 @@ class Run:
 
     @cached_property
     def measures(self) -> Measures:
-        """What it costs."""
+        """Times of steps, bubbles and communication."""
         return measure(self.plan, self.timeline)
 
     @cached_property
     def memory(self) -> Memory | None:
-        """What is held over time, if that is not too much to follow."""
+        """The memory of each rank over time, None if there are too many operations to trace it."""
         return footprint(self.plan, self.timeline) if len(self.plan.schedule) <= TRACED else None
 
     @cached_property
     def path(self) -> list[Segment]:
-        """The critical path to the end of what is counted."""
+        """The critical path to the end of the measured steps."""
         return critical_path(self.timeline, self.measures.window.last)
 
     @property
@@ -129,12 +147,12 @@ class Run:
 
     @cached_property
     def waits(self) -> list[Wait]:
-        """Who waits behind whom on the critical path."""
+        """The waits on the critical path behind messages of other ranks."""
         return waits(self.timeline, self.path)
 
     @property
     def _steps(self) -> float:
-        """Steps of the whole run; without a fixed order of updates, p updates are a step."""
+        """Steps of the whole run. Without a fixed order of updates, p updates make a step."""
         updates = self.plan.updates
         return (
             len(updates.worker) / self.plan.workers
@@ -144,14 +162,14 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What ran where, in words."""
+        """Model, batch, device, strategy, ranks and machine in words."""
         job, model = self.job, self.job.model
         what = f"{model.name}, batch {model.batch} on {model.device}, {job.name}"
         return f"{what}, {self.ranks} rank{'' if self.ranks == 1 else 's'} of {job.machine.text}"
 
     @cached_property
     def wrong(self) -> str:
-        """What a step computes that it should not, or nothing."""
+        """How the result of a step differs from the strategy's promise, "" if it does not."""
         promise = self.job.strategy.promise
         if promise is None:
             return ""
@@ -167,7 +185,7 @@ class Run:
 
     @property
     def proof(self) -> str:
-        """What has been proven of a step."""
+        """The promise that has been proven for a step."""
         promise = self.job.strategy.promise
         return (
             f"a step proven: {promise.name} of the gradients"
@@ -176,7 +194,7 @@ class Run:
         )
 
     def by_phase(self) -> dict[str, float]:
-        """Seconds of computation on the critical path by kind of phase."""
+        """Seconds of computation on the critical path by the first word of the phase."""
         schedule, total = self.timeline.schedule, dict[str, float]()
         for segment in self.path:
             if segment.part == "compute" and segment.seconds > 0 and not segment.contended:
@@ -185,24 +203,24 @@ class Run:
         return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     @cached_property
-    def row(self) -> Row:
+    def row(self) -> TrainingRow:
         """The run as a row of a table."""
-        found, steps = self.measures, self.measures.window.steps
+        measures, steps = self.measures, self.measures.window.steps
         memory = self.memory
-        causes = found.bubbles.seconds.mean(axis=0) / steps
-        return Row(
+        causes = measures.bubbles.seconds.mean(axis=0) / steps
+        return TrainingRow(
             model=self.plan.model.name,
             device=self.plan.model.device,
             strategy=self.job.name,
             ranks=self.ranks,
             batch=self.plan.model.batch,
-            step_s=found.step,
-            samples_per_s=found.samples_per_s,
-            efficiency=found.samples_per_s / (self.ranks * self.job.alone(self.ranks)),
-            computing_s=float(found.computing.mean()) / steps,
-            restarting_s=float(found.restarting.mean()) / steps,
-            exposed_s=float(found.exposed.mean()) / steps,
-            hidden_s=float(found.hidden.mean()) / steps,
+            step_s=measures.step,
+            samples_per_s=measures.samples_per_s,
+            efficiency=measures.samples_per_s / (self.ranks * self.job.alone(self.ranks)),
+            computing_s=float(measures.computing.mean()) / steps,
+            restarting_s=float(measures.restarting.mean()) / steps,
+            exposed_s=float(measures.exposed.mean()) / steps,
+            hidden_s=float(measures.hidden.mean()) / steps,
             transfer_s=float(causes[0]),
             contention_s=float(causes[1]),
             slower_peer_s=float(causes[2]),
@@ -210,13 +228,15 @@ class Run:
             volume_B=self.timeline.schedule.volume / self._steps,
             peak_B=memory.peak if memory else None,
             redundant_B=memory.peak_redundant if memory else None,
-            staleness=float(found.staleness.mean()) if len(found.staleness) else 0.0,
-            staleness_max=int(found.staleness.max(initial=0)),
+            staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
+            staleness_max=int(measures.staleness.max(initial=0)),
         )
 
     def what_if(self) -> dict[str, tuple[float, float]]:
-        """Seconds a step with twice the bandwidth, half the latency and twice the compute: to first
-        order from what each is worth on the critical path, and simulated."""
+        """Seconds of a step with twice the bandwidth, half the latency, and twice the compute.
+
+        Each is a pair: to first order, from the critical path of this run, and simulated.
+        """
         steps = self.measures.window.steps
         half = {part: seconds / 2 / steps for part, seconds in worth(self.path).items()}
         now = self.length / steps
@@ -230,7 +250,8 @@ class Run:
         }
 
     def _restarts(self) -> float:
-        """Seconds a step that restarts take on the critical path: no device makes them faster."""
+        """Seconds of a step that restarts take on the critical path. A faster device does not
+        shorten them."""
         return self.by_phase().get(RESTART, 0.0) / self.measures.window.steps
 
     def _simulated(self, change: Callable[[Plan], Plan]) -> float:

@@ -1,4 +1,4 @@
-"""From "ddp:bucket=25MiB,overlap=no" to a strategy with its options."""
+"""Parse strategies with options, like "ddp:bucket=25MiB,overlap=no"."""
 
 from __future__ import annotations
 
@@ -27,35 +27,37 @@ Parser = Callable[[str], object]
 
 
 def find(text: str) -> Strategy:
-    """The strategy for NAME or NAME:key=value,...; raises InputError that lists the options if
-    there is no such."""
+    """The strategy for NAME or NAME:key=value,...
+
+    Raises InputError for an unknown strategy or option, and lists those that exist.
+    """
     name, _, options = text.partition(":")
     strategy = find_class(name)()
-    given: set[str] = set()
+    keys: set[str] = set()
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
             raise InputError(f"{text}: {key} has no value: write {name}:{key}=value")
-        if key in given:
+        if key in keys:
             raise InputError(f"{text}: {key} is given twice")
-        given.add(key)
+        keys.add(key)
         strategy = with_option(strategy, name, key, value)
     return strategy
 
 
 def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:
-    """The strategy, called `name`, with one option changed to what `value` says."""
-    known = options_of(strategy)
-    if key not in known:
+    """The strategy, called `name`, with another `value` of option `key`."""
+    options = options_of(strategy)
+    if key not in options:
         raise InputError(_wrong_option(name, key, strategy))
     try:
-        return cast(Strategy, replace(cast(Any, strategy), **{key: _parser(known[key])(value)}))
+        return cast(Strategy, replace(cast(Any, strategy), **{key: _parser(options[key])(value)}))
     except InputError as error:
         raise InputError(f"{name}:{key}: {error}") from None
 
 
 def options_of(strategy: Strategy) -> dict[str, Field[Any]]:
-    """The options by name."""
+    """The options of a strategy by name."""
     return {field.name: field for field in fields(cast(Any, strategy)) if "help" in field.metadata}
 
 
@@ -65,12 +67,15 @@ def listed() -> dict[str, Strategy]:
 
 
 def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
-    """What a sweep over `text` sets an option to: "1MiB..200MiB:x2", "1..8" or a comma-separated
-    list."""
-    known = options_of(strategy)
-    if key not in known:
+    """The values of a sweep of option `key`, as text.
+
+    A sweep is a range of sizes like "1MiB..200MiB:x2", a range of whole numbers like "1..8", or a
+    list with commas.
+    """
+    options = options_of(strategy)
+    if key not in options:
         raise InputError(_wrong_option(name, key, strategy))
-    field = known[key]
+    field = options[key]
     if ".." not in text:
         return [part.strip() for part in text.split(",") if part.strip()]
     if field.metadata["unit"] == "bytes":
@@ -84,7 +89,7 @@ def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
 
 
 def shown(value: str) -> str:
-    """A swept value for people: sizes in their unit."""
+    """A swept value as people write it: a size with its unit."""
     number = value.removesuffix("B")
     try:
         return format_bytes(float(number)) if value.endswith("B") else value
@@ -113,11 +118,11 @@ def _bandwidth(text: str) -> float:
 
 
 def _wrong_option(name: str, key: str, strategy: Strategy) -> str:
-    known = options_of(strategy)
-    near = get_close_matches(key, known, n=1, cutoff=0.5)
+    options = options_of(strategy)
+    near = get_close_matches(key, options, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    width = max(map(len, known), default=0)
-    lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in known.items()]
+    width = max(map(len, options), default=0)
+    lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in options.items()]
     return "\n".join(
         [f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines]
     )

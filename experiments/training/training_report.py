@@ -1,4 +1,4 @@
-"""One run in full: as text and as JSON."""
+"""A training run in full: as text and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.output import Value, align
-from experiments.training.job import Run
+from experiments.training.job import TrainingRun
 from experiments.training.training_table import memory_cell, rate
 from experiments.waits import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
@@ -17,21 +17,21 @@ from topologies.units import format_bytes, format_seconds
 
 WhatIf = Mapping[str, tuple[float, float]]
 POINTS = 1000
-"""Points in time of which the memory is told in JSON."""
+"""In JSON, the memory of a rank has about this many points at most."""
 WORDS = 3
-"""Lines on what was chosen that are shown."""
+"""At most this many lines on choices for the machine are printed."""
 
 
-def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
-    """All of it, for JSON."""
-    measures = found.measures
+def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
+    """The whole run as values for JSON."""
+    measures = run.measures
     return {
         "summary": record,
         "steps_s": measures.steps.tolist(),
-        **_attempts(found),
-        "critical_path_s": parts(found.path),
-        "critical_path_by_phase_s": found.by_phase(),
-        "contention": wait_records(found.waits, found.timeline.schedule),
+        **_attempts(run),
+        "critical_path_s": parts(run.path),
+        "critical_path_by_phase_s": run.by_phase(),
+        "contention": wait_records(run.waits, run.timeline.schedule),
         "what_if_s": {name: {"first_order": a, "simulated": b} for name, (a, b) in what_if.items()},
         "ranks": [
             {
@@ -43,30 +43,30 @@ def report(found: Run, record: Mapping[str, Value], what_if: WhatIf) -> object:
                     zip(CAUSE_KEYS, measures.bubbles.seconds[rank].tolist(), strict=True)
                 ),
             }
-            for rank in range(found.ranks)
+            for rank in range(run.ranks)
         ],
         "memory": None
-        if found.memory is None
-        else _over_time(found.memory, found.timeline.schedule.ranks),
+        if run.memory is None
+        else _over_time(run.memory, run.timeline.schedule.ranks),
         "staleness": measures.staleness.tolist(),
-        "chosen": list(found.plan.words),
-        "model_source": found.plan.model.source,
+        "chosen": list(run.plan.words),
+        "model_source": run.plan.model.source,
     }
 
 
-def _attempts(found: Run) -> Mapping[str, object]:
-    """The number of each step and whether it is lost; of updates in no fixed order no step is."""
-    if found.plan.updates is None:
+def _attempts(run: TrainingRun) -> Mapping[str, object]:
+    """The number of each step and whether it is lost. Without a fixed order of updates, none is."""
+    if run.plan.updates is None:
         return {
-            "step_numbers": found.plan.numbers.tolist(),
-            "steps_lost": (found.plan.useful == 0).tolist(),
+            "step_numbers": run.plan.numbers.tolist(),
+            "steps_lost": (run.plan.useful == 0).tolist(),
         }
-    steps = len(found.measures.steps)
+    steps = len(run.measures.steps)
     return {"step_numbers": list(range(steps)), "steps_lost": [False] * steps}
 
 
 def _over_time(memory: Memory, ranks: int) -> object:
-    """All ranks together, and each; of many steps about a thousand."""
+    """The memory of all ranks together and of each, at about a thousand points at most."""
     every = slice(None, None, max(1, len(memory.times) // POINTS))
     return {
         "times_s": memory.times[every].tolist(),
@@ -88,36 +88,34 @@ def _over_time(memory: Memory, ranks: int) -> object:
 CAUSE_KEYS = ("transfer", "contention", "slower_peer", "drain")
 
 
-def text(found: Run, what_if: WhatIf) -> str:
-    """What people read."""
-    row, waiting = (
-        found.row,
-        wait_cells(found.waits, found.timeline.schedule, found.measures.window.steps),
-    )
+def text(run: TrainingRun, what_if: WhatIf) -> str:
+    """The run as text for people."""
+    row = run.row
+    waiting = wait_cells(run.waits, run.timeline.schedule, run.measures.window.steps)
     blocks = [
-        f"{found.title}: {format_seconds(row.step_s)} a step",
-        align(_summary(found)),
-        "bubbles: why devices wait, of a step\n" + align(_bubbles(found)),
-        "where the time goes (the critical path)\n" + align(_path(found)),
+        f"{run.title}: {format_seconds(row.step_s)} a step",
+        align(_summary(run)),
+        "bubbles: why devices wait, of a step\n" + align(_bubbles(run)),
+        "where the time goes (the critical path)\n" + align(_path(run)),
         *(
             ["contention: waiting behind messages of other ranks, of a step\n" + align(waiting)]
             if waiting
             else []
         ),
-        "what would help\n" + align(_helping(found, what_if)),
+        "what would help\n" + align(_helping(run, what_if)),
     ]
-    chosen = found.plan.words
+    chosen = run.plan.words
     more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
-    words = [*chosen[:WORDS], *more, f"model: {found.plan.model.source}"]
+    words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]
     blocks.insert(1, "\n".join(f"  {line}" for line in words))
     return "\n\n".join(blocks)
 
 
-def _summary(found: Run) -> list[list[str]]:
-    row = found.row
-    talked = row.exposed_s + row.hidden_s
+def _summary(run: TrainingRun) -> list[list[str]]:
+    row = run.row
+    communicating = row.exposed_s + row.hidden_s
     lines = [
-        ["  step", format_seconds(row.step_s), _spread(found)],
+        ["  step", format_seconds(row.step_s), _spread(run)],
         [
             "  samples/s",
             rate(row.samples_per_s),
@@ -135,7 +133,7 @@ def _summary(found: Run) -> list[list[str]]:
         ),
         [
             "  communicating",
-            format_seconds(talked),
+            format_seconds(communicating),
             f"{format_seconds(row.hidden_s)} hidden, {format_seconds(row.exposed_s)} exposed",
         ],
         ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
@@ -146,70 +144,60 @@ def _summary(found: Run) -> list[list[str]]:
             "the peak amount of duplicate data over all ranks",
         ],
     ]
-    if len(found.measures.staleness):
-        lines.append(["  staleness", f"{row.staleness:.2f}", _stale(found)])
-    lines.append(["  verdict", "ok" if not found.wrong else f"FAIL: {found.wrong}", found.proof])
+    if len(run.measures.staleness):
+        lines.append(["  staleness", f"{row.staleness:.2f}", _stale(run)])
+    lines.append(["  verdict", "ok" if not run.wrong else f"FAIL: {run.wrong}", run.proof])
     return lines
 
 
-def _spread(found: Run) -> str:
-    steps = found.measures.steps
+def _spread(run: TrainingRun) -> str:
+    steps = run.measures.steps
     if len(steps) < 2:
         return ""
     of = (
         ""
-        if found.plan.updates is None
-        else f" times {found.ranks} update{'' if found.ranks == 1 else 's'}"
+        if run.plan.updates is None
+        else f" times {run.ranks} update{'' if run.ranks == 1 else 's'}"
     )
     return (
         f"mean of {len(steps)}{of}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
     )
 
 
-def _stale(found: Run) -> str:
-    staleness = found.measures.staleness
+def _stale(run: TrainingRun) -> str:
+    staleness = run.measures.staleness
     low, middle, high = (int(np.quantile(staleness, q, method="nearest")) for q in (0.1, 0.5, 0.9))
     return f"updates, mean; 10% {low}, median {middle}, 90% {high}, most {staleness.max()}"
 
 
-def _bubbles(found: Run) -> list[list[str]]:
-    steps, total = found.measures.window.steps, found.measures.window.end or 1.0
-    seconds = found.measures.bubbles.seconds
+def _bubbles(run: TrainingRun) -> list[list[str]]:
+    """Mean and worst idle time by cause, for a step, with their shares of the run."""
+    steps, total = run.measures.window.steps, run.measures.window.end or 1.0
+    seconds = run.measures.bubbles.seconds
     worst = int(seconds.sum(axis=1).argmax())
-    lines = [["", "mean", "", f"worst: rank {worst}", ""]]
-    for cause, key in enumerate(CAUSES):
-        mean, most = float(seconds[:, cause].mean()), float(seconds[worst, cause])
-        lines.append(
-            [
-                f"  {key}",
-                format_seconds(mean / steps),
-                f"{mean / total:.1%}",
-                format_seconds(most / steps),
-                f"{most / total:.1%}",
-            ]
-        )
-    mean, most = float(seconds.sum(axis=1).mean()), float(seconds[worst].sum())
-    lines.append(
-        [
-            "  in all",
-            format_seconds(mean / steps),
-            f"{mean / total:.1%}",
-            format_seconds(most / steps),
-            f"{most / total:.1%}",
-        ]
-    )
-    return lines
+    mean = seconds.mean(axis=0)
+
+    def line(name: str, mean: float, most: float) -> list[str]:
+        cells = [[format_seconds(s / steps), f"{s / total:.1%}"] for s in (mean, most)]
+        return [f"  {name}", *cells[0], *cells[1]]
+
+    rows = zip(CAUSES, mean.tolist(), seconds[worst].tolist(), strict=True)
+    return [
+        ["", "mean", "", f"worst: rank {worst}", ""],
+        *(line(*row) for row in rows),
+        line("in all", float(mean.sum()), float(seconds[worst].sum())),
+    ]
 
 
-def _path(found: Run) -> list[list[str]]:
-    total, steps = found.length or 1.0, found.measures.window.steps
+def _path(run: TrainingRun) -> list[list[str]]:
+    total, steps = run.length or 1.0, run.measures.window.steps
     by_part = {
         part: seconds
-        for part, seconds in parts(found.path).items()
+        for part, seconds in parts(run.path).items()
         if seconds > 0 and part != "compute"
     }
     by_phase = {
-        f"compute: {phase}": seconds for phase, seconds in found.by_phase().items() if seconds > 0
+        f"compute: {phase}": seconds for phase, seconds in run.by_phase().items() if seconds > 0
     }
     together = {**by_phase, **{part: by_part[part] for part in PARTS if part in by_part}}
     return [
@@ -217,8 +205,8 @@ def _path(found: Run) -> list[list[str]]:
     ]
 
 
-def _helping(found: Run, what_if: WhatIf) -> list[list[str]]:
-    now = found.length / found.measures.window.steps
+def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
+    now = run.length / run.measures.window.steps
     lines = [["", "a step", "saves", "to first order"]]
     for name, (first_order, simulated) in what_if.items():
         saved = f"{1 - simulated / (now or 1.0):.1%}"

@@ -1,4 +1,4 @@
-"""Several runs as a table."""
+"""Several training runs as a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute")
 
 
 def rate(samples: float) -> str:
-    """Samples per second for people."""
+    """Samples per second as text."""
     return f"{samples:.0f}" if samples >= 1000 else f"{samples:.4g}"
 
 
 def memory_cell(nbytes: Value) -> str:
-    """Bytes that were followed, or a dash."""
+    """Bytes as text, or a dash if the memory was not traced."""
     return "-" if nbytes is None else format_bytes(float(nbytes), binary=False)
 
 
@@ -33,7 +33,7 @@ def _share(key: str) -> Cell:
 
 
 def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
-    """The columns of a table of runs, of which option `swept` was varied (if any)."""
+    """The columns of a table of runs. `swept` is the option whose values differ, or ""."""
     columns: dict[str, Cell] = {}
     if swept:
         columns[swept] = lambda record: shown(str(record[swept]))
