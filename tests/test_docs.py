@@ -200,6 +200,19 @@ def test_relative_links_lead_to_files_and_headings(page: str) -> None:
             assert anchor in anchors(str(path.relative_to(ROOT))), f"{page}: no heading {target}"
 
 
+SENTENCE = 25
+"""Words of a sentence at the most."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES + NOTEBOOKS if page != "CHANGELOG.md"])
+def test_sentences_are_short(page: str) -> None:
+    text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    paragraphs = re.split(r"\n\s*\n|\n(?=[-*] |\d+\. |\|)|(?<=\S) \| ", text)
+    sentences = [s for part in paragraphs for s in re.split(r"(?<=[.!?:])\s+", part)]
+    assert [s for s in sentences if len(s.split()) > SENTENCE] == []
+
+
 def test_the_index_lists_every_page() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / "README.md").read_text())
     listed = {(ROOT / "docs" / link).resolve() for link in links if not link.startswith("http")}
