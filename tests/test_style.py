@@ -9,8 +9,6 @@ OPEN = (
     "topologies/shapes.py: dragonfly",
     "simulator/kernels/copies.py: lifetimes",
     "simulator/kernels/execution.py: execute",
-    "simulator/kernels/fair_sharing.py: simulate",
-    "simulator/kernels/first_come.py: simulate",
     "simulator/kernels/path.py: walk",
     "simulator/kernels/queues.py: idle",
     "experiments/commands/sweep.py: run",

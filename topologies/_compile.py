@@ -2,12 +2,15 @@
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import FunctionType
 from typing import Any
 
 logger = logging.getLogger("simctl")
@@ -16,6 +19,7 @@ CROSSOVER = 120_000
 experiments.benchmarks crossover`."""
 
 Kernel = Callable[..., Any]
+
 _work = [0]
 
 
@@ -45,18 +49,58 @@ def compiled(function: Kernel) -> Kernel:
     import numba
 
     folder = cache_folder(numba.__version__)
+    linked = _linked(function)
     if not _writable(folder):
-        result: Kernel = numba.njit(function)
+        result: Kernel = numba.njit(linked)
         return result
     _announce(folder)
     settings: Any = numba.config
     before = settings.CACHE_DIR
     try:
-        settings.CACHE_DIR = str(folder)
-        result = numba.njit(cache=True)(function)
+        settings.CACHE_DIR = str(folder / _fields(function))
+        result = numba.njit(cache=True)(linked)
     finally:
         settings.CACHE_DIR = before
     return result
+
+
+def _linked(function: Kernel) -> Kernel:
+    """The function with the compiled forms of the functions of its file that it calls."""
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        helper = scope.get(name)
+        if isinstance(helper, FunctionType) and helper.__module__ == function.__module__:
+            scope[name] = _compiled_helper(helper)
+    return FunctionType(function.__code__, scope, function.__name__)
+
+
+@cache
+def _compiled_helper(function: Kernel) -> Kernel:
+    """Part of the kernels that call it. It borrows its arrays and makes none: counting references
+    to every array of a record would take most of the time."""
+    import numba
+
+    options: Any = {"_nrt": False, "forceinline": True}
+    result: Kernel = numba.njit(**options)(_linked(function))
+    return result
+
+
+def _fields(function: Kernel) -> str:
+    """A name for the fields of the records that a kernel's file imports, and of those beside them:
+    Numba tells records by their classes and the types of their fields, so that its cache would not
+    notice a field that is moved or renamed."""
+    modules = {value.__module__ for value in function.__globals__.values() if _is_record(value)}
+    fields = [
+        (module, name, value._fields)
+        for module in sorted(modules)
+        for name, value in sorted(vars(sys.modules[module]).items())
+        if _is_record(value)
+    ]
+    return sha256(repr(fields).encode()).hexdigest()[:16]
+
+
+def _is_record(value: object) -> bool:
+    return isinstance(value, type) and hasattr(value, "_fields")
 
 
 def cache_folder(numba_version: str) -> Path:

@@ -5,11 +5,11 @@ Under fair sharing the bytes of a flow are added up in another order, and times 
 of themselves.
 """
 
-from typing import Any
-
 import numpy as np
 
 from simulator.kernels import fair_sharing, first_come
+from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.records import Times, Turns
 from simulator.schedules.flow_routes import flow_routes
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Sharing, Timeline
@@ -18,34 +18,33 @@ from topologies._compile import compiled
 
 def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = False) -> Timeline:
     """Simulate `routed` with Numba."""
-    ready, finish, start, cause, sent, done = (
-        _fair_columns(routed) if sharing == "fair" else _fifo_columns(routed, store_and_forward)
-    )
-    if done != len(routed.schedule):
-        raise RuntimeError(
-            f"{len(routed.schedule) - done} of {len(routed.schedule)} operations never became ready"
-        )
-    return Timeline(routed, ready, finish, start, cause, sharing, store_and_forward, sent)
-
-
-def _fifo_columns(routed: Routed, store_and_forward: bool) -> tuple[Any, ...]:
-    schedule, topology = routed.schedule, routed.topology
-    *columns, done = compiled(first_come.simulate)(
-        schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
-        schedule.lane, schedule.reduces, np.diff(schedule.indptr), *schedule.successors,
-        routed.route, routed.route_indptr, routed.route_links, topology.latency,
-        topology.link_indptr, topology.link_media, topology.medium_bandwidth, topology.medium_gap,
-        routed.reduction, routed.copy, schedule.lanes, routed.node_indptr, store_and_forward,
-    )  # fmt: skip
-    return *columns, np.zeros(0), done
-
-
-def _fair_columns(routed: Routed) -> tuple[Any, ...]:
     schedule = routed.schedule
-    columns: tuple[Any, ...] = compiled(fair_sharing.simulate)(
-        schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
-        schedule.lane, schedule.reduces, np.diff(schedule.indptr), *schedule.successors,
-        routed.route, routed.route_indptr, *flow_routes(routed), routed.topology.medium_bandwidth,
-        routed.reduction, routed.copy, schedule.lanes, routed.node_indptr,
-    )  # fmt: skip
-    return columns
+    work, waiting, successors = routed.work, np.diff(schedule.indptr), schedule.successors
+    bandwidth, lanes = work.network.bandwidth, Turns.of(work.ranks.serials)
+    times = Times.blank(work, sharing == "fair")
+    if sharing == "fair":
+        routes = flow_routes(routed)
+        queues = Queues.idle(len(schedule), routes, len(bandwidth))
+        rates = Rates.blank(routes, bandwidth)
+        done = compiled(fair_sharing.simulate)(
+            work, waiting, successors, routes, times, queues, rates, lanes
+        )
+    else:
+        media = Turns.of(len(bandwidth))
+        done = compiled(first_come.simulate)(
+            work, waiting, successors, times, media, lanes, store_and_forward
+        )
+    if done != len(schedule):
+        raise RuntimeError(
+            f"{len(schedule) - done} of {len(schedule)} operations never became ready"
+        )
+    return Timeline(
+        routed,
+        times.ready,
+        times.finish,
+        times.start,
+        times.cause,
+        sharing,
+        store_and_forward,
+        times.sent,
+    )

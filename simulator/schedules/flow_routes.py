@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
+from simulator.kernels.records import FlowRoutes
 from simulator.schedules.routed import Routed
-from topologies.topology import Floats
-
-Unsigned = npt.NDArray[np.uint32]
-
-
-class FlowRoutes(NamedTuple):
-    """Per route: the greatest `gap` of its media and the sum of its latencies, in seconds; and the
-    media that limit it, `media[indptr[r]:indptr[r + 1]]`, one as often as the route crosses it."""
-
-    gap: Floats
-    latency: Floats
-    indptr: Unsigned
-    media: Unsigned
-
-    def media_of(self, route: int) -> Unsigned:
-        """The media that limit a route."""
-        return self.media[self.indptr[route] : self.indptr[route + 1]]
 
 
 def flow_routes(routed: Routed) -> FlowRoutes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.records import Csr, Network, Ranks, Routes, Work
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
@@ -37,6 +39,24 @@ class Routed:
         """The links that an operation crosses."""
         route = self.route[operation]
         return self.route_links[self.route_indptr[route] : self.route_indptr[route + 1]]
+
+    @cached_property
+    def work(self) -> Work:
+        """The columns for kernels."""
+        schedule, topology = self.schedule, self.topology
+        return Work(
+            schedule.operations,
+            Csr(schedule.indptr, schedule.indices),
+            Routes(self.route, self.route_indptr, self.route_links, self.node_indptr),
+            Network(
+                topology.latency,
+                topology.link_indptr,
+                topology.link_media,
+                topology.medium_bandwidth,
+                topology.medium_gap,
+            ),
+            Ranks(reduction=self.reduction, copy=self.copy, lanes=schedule.lanes),
+        )
 
 
 def route(schedule: Schedule, topology: Topology) -> Routed:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
+from simulator.kernels.records import Csr, Operations
+from simulator.kernels.records import Flags as Flags
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
 COMPUTE, TRANSFER = 0, 1
-Flags = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +82,14 @@ class Schedule:
         return int(chain(self.remote.astype(np.int8), self.indptr, self.indices).max(initial=0))
 
     @cached_property
-    def successors(self) -> tuple[Ints, Ints]:
-        """Who waits for whom, as a CSR: the predecessors turned round."""
-        indptr, indices = kernel(dependencies.invert, len(self))(self.indptr, self.indices)
-        return indptr, indices
+    def successors(self) -> Csr:
+        """The operations that wait for each operation: the predecessors turned round."""
+        return Csr(*kernel(dependencies.invert, len(self))(self.indptr, self.indices))
+
+    @property
+    def operations(self) -> Operations:
+        """The columns for kernels."""
+        return Operations(*(getattr(self, name) for name in Operations._fields))
 
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""

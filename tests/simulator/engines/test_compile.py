@@ -256,6 +256,45 @@ def test_a_changed_kernel_is_compiled_again(cache: Cache) -> None:
     assert answer["misses"] == 1
 
 
+RECORDS = """
+import numpy as np
+from simulator.kernels.records import Ranks
+from simulator.kernels.sizes import copy_of
+from topologies._compile import compiled
+kernel = compiled(copy_of)
+answer = dict(
+    copy=kernel(Ranks(reduction=np.full(2, 3.0), copy=np.full(2, 5.0), lanes=1)),
+    misses=sum(kernel.stats.cache_misses.values()),
+)
+"""
+KERNEL = """
+from simulator.kernels.records import Work
+def copy_of(ranks):
+    return first(ranks.copy)
+def first(column):
+    return column[0]
+"""
+
+
+def test_a_kernel_is_compiled_again_when_fields_of_a_record_change_places(
+    tree: Path, tmp_path: Path
+) -> None:
+    """Numba takes both for the same type: the class has the same name, the fields the same
+    dtypes."""
+    folder = tmp_path / "cache"
+    (tree / "simulator" / "kernels" / "sizes.py").write_text(KERNEL)
+    answers = [run(RECORDS, tree, SIMCTL_CACHE_DIR=str(folder))[0] for _ in range(2)]
+    assert answers == [{"copy": 5.0, "misses": 1}, {"copy": 5.0, "misses": 0}]
+    records = tree / "simulator" / "kernels" / "records.py"
+    text = records.read_text()
+    assert text.count("    reduction: Floats\n") == text.count("    copy: Floats\n") == 1
+    swapped = text.replace("    copy: Floats\n", "    swapped: Floats\n")
+    swapped = swapped.replace("    reduction: Floats\n", "    copy: Floats\n")
+    records.write_text(swapped.replace("    swapped: Floats\n", "    reduction: Floats\n"))
+    answer, _ = run(RECORDS, tree, SIMCTL_CACHE_DIR=str(folder))
+    assert answer == {"copy": 5.0, "misses": 1}
+
+
 # When.
 
 
