@@ -52,10 +52,7 @@ class Paths:
         self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]
     ) -> None:
         self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
-        if algorithm.fit is None:
-            schedule = algorithm.build(ranks, 1.0)
-        else:
-            schedule, topology, _, _ = algorithm.fit(topology, ranks, 1.0)
+        schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
         self.routed = route(schedule, topology)
         self.links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in self.kinds]
         self.long: dict[tuple[float, float], float] = {}

@@ -56,18 +56,11 @@ def times(
     """Seconds and the fastest protocol by size in bytes; nothing without sizes."""
     if not sizes:
         return {}
-    schedule, topology = _built(algorithm, topology, ranks)
+    schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
     if len(schedule) > LARGE:
         return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
     runs = {size: profile.simulate(schedule.scaled(size), topology, algorithm) for size in sizes}
     return {size: (found.seconds, found.protocol) for size, found in runs.items()}
-
-
-def _built(algorithm: Algorithm, topology: Topology, ranks: int) -> tuple[Schedule, Topology]:
-    if algorithm.fit is None:
-        return algorithm.build(ranks, 1.0), topology
-    fitted = algorithm.fit(topology, ranks, 1.0)
-    return fitted.schedule, fitted.topology
 
 
 class _Large:

@@ -142,17 +142,10 @@ class Case:
 
     def __post_init__(self) -> None:
         workload.check_schedule(self.algorithm, self.ranks)
-        if self.algorithm.fit is None:
-            self.schedule, self.cost = self.algorithm.build(self.ranks, 1.0), self.algorithm.cost
-            servers = self.topology.placement[
-                self.ranks : self.ranks + self.algorithm.servers
-            ].tolist()
-            self.chosen = tuple(
-                f"server: {self.topology.device_names[device]}" for device in servers
-            )
-        else:
-            fitted = self.algorithm.fit(self.topology, self.ranks, 1.0)
-            self.schedule, self.topology, self.cost, self.chosen = fitted
+        fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
+        self.schedule, self.topology, self.cost, self.chosen = fitted
+        servers = self.topology.placement[self.ranks :][: self.algorithm.servers]
+        self.chosen += tuple(f"server: {self.topology.device_names[device]}" for device in servers)
         try:
             semantics.check(self.schedule, self.algorithm.collective)
         except semantics.WrongResult as error:
@@ -213,7 +206,7 @@ def _points(
         return
     case = _tried(algorithm, p, lambda: Case(algorithm, p, topology, rules, profile))
     if isinstance(case, Missing):
-        yield case._replace(wrong=case.wrong and algorithm.fit is None)
+        yield case._replace(wrong=case.wrong and algorithm.fit is None and algorithm.defined(p))
         return
     for nbytes in sizes:
         yield _tried(algorithm, p, partial(_row, case, nbytes))

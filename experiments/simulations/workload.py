@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import log2
 
 from simulator.collectives import Algorithm
 from simulator.schedules.builder import LIMIT
-from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
 MOST = 2.0**32
@@ -40,17 +39,18 @@ def operations(algorithm: Algorithm, ranks: int) -> float:
     >>> round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
     1.0
     """
-    small, large = _counted(algorithm.build)
-    power = log2(large / small)
+    (few, small), (many, large) = _counted(algorithm)
+    power = log2(large / small) / log2(many / few)
     if abs(power - round(power)) < NEAR:
-        return float(large * (ranks / LARGE) ** round(power))
-    return large * ranks * log2(ranks) / (LARGE * log2(LARGE))
+        return float(large * (ranks / many) ** round(power))
+    return large * ranks * log2(ranks) / (many * log2(many))
 
 
 @cache
-def _counted(build: Callable[[int, float], Schedule]) -> tuple[int, int]:
-    small, large = (max(1, len(build(ranks, 1.0))) for ranks in (SMALL, LARGE))
-    return small, large
+def _counted(algorithm: Algorithm) -> list[tuple[int, int]]:
+    """Ranks and operations of a small and of a large schedule."""
+    ranks = [next(filter(algorithm.defined, range(most, 0, -1))) for most in (SMALL, LARGE)]
+    return [(p, max(1, len(algorithm.build(p, 1.0)))) for p in ranks]
 
 
 def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> list[float]:

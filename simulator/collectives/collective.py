@@ -12,6 +12,7 @@ import numpy.typing as npt
 from simulator.cost_models import CostModel
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Data, Promise
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 Bytes = Callable[[int], float]
@@ -20,51 +21,77 @@ Bytes = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Collective:
-    """`postcondition` takes the workers' buffers before, shape (workers, slots), and returns which
-    slots are promised and what they hold after: torch.distributed's conventions, the root is rank
-    0.
+    """What every algorithm of a collective must achieve, and the least that it can cost.
 
-    `busbw` is nccl-tests' factor from algbw to busbw. No schedule without in-network reduction
-    moves less than `volume` in all, no rank sends less than `sends` or receives less than
-    `receives` (a rank that is not the root). Sizes follow nccl-tests: V is the output of an
-    all-gather, the input of a reduce-scatter, the root's buffer in a gather or scatter, a rank's
-    send buffer else.
+    The conventions are those of torch.distributed, and rank 0 is the root. Sizes follow nccl-tests:
+    V is the output of an all-gather, the input of a reduce-scatter, the root's buffer of a gather
+    or scatter, and otherwise the send buffer of a rank.
     """
 
     name: str
     postcondition: Callable[[Data], Promise]
+    """From the workers' buffers before, shape (workers, slots), to which slots are promised and
+    what they hold after."""
     busbw: Bytes
+    """The factor from algbw to busbw, as nccl-tests has it."""
     volume: Bytes
+    """The least that all ranks together send, unless switches reduce."""
     sends: Bytes
+    """The least that a rank other than the root sends."""
     receives: Bytes
+    """The least that a rank other than the root receives."""
 
 
 class Fitted(NamedTuple):
-    """A schedule made for a machine; the machine with the switches that take part as further ranks;
-    the closed form that goes with it; and what was chosen, in words."""
+    """What an algorithm does on a particular machine."""
 
     schedule: Schedule
     topology: Topology
+    """The machine. Switches that take part are further ranks of it."""
     cost: CostModel
-    chosen: tuple[str, ...]
+    """The formula of this schedule."""
+    chosen: tuple[str, ...] = ()
+    """What the algorithm chose for the machine, in words."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One declaration, read by the command line, the docs and the tests.
-
-    `build(ranks, nbytes)` writes the schedule for `ranks` workers, which needs `servers` devices
-    besides. An algorithm that is made for the machine has `fit(topology, ranks, nbytes)` as well,
-    which chooses what `build` leaves plain.
-    """
+    """The declaration of an algorithm, for the command line, the docs and the tests."""
 
     name: str
     collective: Collective
-    build: Callable[[int, float], Schedule]
+    schedule: Callable[[int, float], Schedule]
+    """Writes the schedule for a number of workers and V in bytes. Call :meth:`build` instead, which
+    refuses numbers that are not `defined`."""
     cost: CostModel
+    """The formula of what `schedule` writes."""
     summary: str
+    """Half a line for `simctl algos`."""
     servers: int = 0
+    """Devices that are needed in addition to the workers."""
     fit: Callable[[Topology, int, float], Fitted] | None = None
+    """Chooses rings, trees or switches for a machine, if the algorithm depends on the machine."""
+    defined: Callable[[int], bool] = lambda ranks: True
+    """Whether the algorithm exists for a number of workers, like
+    :func:`simulator.cost_models.is_power_of_two`."""
+
+    def build(self, ranks: int, nbytes: float) -> Schedule:
+        """The schedule for `ranks` workers and V = `nbytes`, for no particular machine."""
+        self._check(ranks)
+        return self.schedule(ranks, nbytes)
+
+    def on(self, topology: Topology, ranks: int, nbytes: float) -> Fitted:
+        """The schedule on a machine, made for it if the algorithm depends on the machine."""
+        if self.fit is None:
+            return Fitted(self.build(ranks, nbytes), topology, self.cost)
+        self._check(ranks)
+        return self.fit(topology, ranks, nbytes)
+
+    def _check(self, ranks: int) -> None:
+        if not self.defined(ranks):
+            less = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
+            hint = f": take {less}, or another algorithm" if less else ""
+            raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
 
 
 def _everywhere(values: Data, ranks: int) -> Promise:

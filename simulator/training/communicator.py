@@ -56,13 +56,9 @@ class Communicator:
         return self._plain[name].scaled(nbytes)
 
     def _made(self, algorithm: Algorithm) -> Schedule:
-        if algorithm.fit is None or self.ranks == 1:
-            return (
-                algorithm.build(self.ranks, 1.0)
-                if self.ranks > 1
-                else ScheduleBuilder(1, 1.0).build()
-            )
-        schedule, self.topology, _, self.words = algorithm.fit(self.topology, self.ranks, 1.0)
+        if self.ranks == 1:
+            return ScheduleBuilder(1, 1.0).build()
+        schedule, self.topology, _, self.words = algorithm.on(self.topology, self.ranks, 1.0)
         return schedule
 
 

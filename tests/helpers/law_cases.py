@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from heapq import heapify, heappop, heappush
 from random import Random
@@ -16,16 +17,36 @@ from simulator.schedules.schedule import Schedule
 from topologies.shapes import SHAPES
 from topologies.topology import Ints
 
-NAMES = tuple(
-    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
+COUNTS = tuple(range(2, 34))
+"""All numbers of ranks that are tried."""
+
+
+def counts(name: str, ranks: Iterable[int] = COUNTS) -> tuple[int, ...]:
+    """Those of `ranks` for which an algorithm is defined."""
+    return tuple(filter(algorithms()[name].defined, ranks))
+
+
+PLAIN = tuple(
+    name
+    for name, algorithm in algorithms().items()
+    if not algorithm.build(counts(name)[0], 1.0).switches
 )
+"""Algorithms without switches that reduce."""
+NAMES = tuple(name for name in PLAIN if counts(name) == COUNTS)
+"""Those that are defined for every number of ranks."""
 ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 """Shapes for any number of ranks."""
 SOME = (2, 3, 4, 6, 8, 9, 16, 17)
 """Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and
 others."""
-OTHERS = tuple(sorted({*range(2, 34)} - {*SOME}))
+OTHERS = tuple(sorted({*COUNTS} - {*SOME}))
 every_algorithm = pytest.mark.parametrize("name", NAMES)
+
+
+def every_algorithm_at(*ranks: int) -> pytest.MarkDecorator:
+    """Every algorithm at those of `ranks` for which it is defined."""
+    pairs = [(name, p) for name in PLAIN for p in counts(name, ranks)]
+    return pytest.mark.parametrize(("name", "ranks"), pairs)
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from law_cases import ANY_NUMBER, NAMES, every_algorithm
 from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives import algorithms
 from simulator.collectives.collective import ALL_REDUCE, REDUCE
@@ -19,14 +20,8 @@ from topologies.builder import TopologyBuilder
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology
 
-NAMES = tuple(
-    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
-)
-ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
-"""Shapes for any number of ranks."""
 V = 5040 * 2.0**20
 """Bytes: every p up to 10 divides it."""
-every_algorithm = pytest.mark.parametrize("name", NAMES)
 
 
 @cache

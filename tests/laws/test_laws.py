@@ -8,6 +8,7 @@ compiled engines agree to the bit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -15,8 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from law_cases import NAMES, OTHERS, SOME, build, every_algorithm, orders
-from simulator.collectives import algorithms
+from law_cases import (
+    COUNTS,
+    NAMES,
+    OTHERS,
+    SOME,
+    build,
+    every_algorithm,
+    every_algorithm_at,
+    orders,
+)
+from refusals import refusal
+from simulator.collectives import algorithms, find
+from simulator.cost_models import is_power_of_two
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
@@ -32,15 +44,13 @@ def check_promise(name: str, ranks: int) -> None:
 # (1) The postcondition.
 
 
-@every_algorithm
-@pytest.mark.parametrize("ranks", SOME)
+@every_algorithm_at(*SOME)
 def test_every_algorithm_keeps_its_promise(name: str, ranks: int) -> None:
     check_promise(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("ranks", OTHERS)
+@every_algorithm_at(*OTHERS)
 def test_every_algorithm_keeps_its_promise_at_every_count(name: str, ranks: int) -> None:
     check_promise(name, ranks)
 
@@ -74,8 +84,7 @@ def test_any_topological_order_gives_the_same_result(name: str, ranks: int, rand
 
 
 @pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("ranks", range(2, 34))
+@every_algorithm_at(*COUNTS)
 def test_any_topological_order_gives_the_same_result_at_every_count(name: str, ranks: int) -> None:
     for seed in range(3):
         check_orders(name, ranks, Random(seed))
@@ -114,21 +123,18 @@ def check_doubles(name: str, ranks: int) -> None:
             )
 
 
-@every_algorithm
-@pytest.mark.parametrize("ranks", SOME[:4])
+@every_algorithm_at(*SOME[:4])
 def test_dropping_any_transfer_is_caught(name: str, ranks: int) -> None:
     check_drops(name, ranks)
 
 
-@every_algorithm
-@pytest.mark.parametrize("ranks", SOME[:4])
+@every_algorithm_at(*SOME[:4])
 def test_doubling_any_reduction_is_caught(name: str, ranks: int) -> None:
     check_doubles(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("ranks", [5, *range(7, 18)])
+@every_algorithm_at(5, *range(7, 18))
 def test_every_operation_matters_at_every_count(name: str, ranks: int) -> None:
     check_drops(name, ranks)
     check_doubles(name, ranks)
@@ -155,21 +161,18 @@ def check_least(name: str, ranks: int) -> None:
     assert np.all(received[others] >= collective.receives(ranks) * nbytes * (1 - 1e-12))
 
 
-@every_algorithm
-@pytest.mark.parametrize("ranks", SOME)
+@every_algorithm_at(*SOME)
 def test_volume_and_steps_equal_the_closed_form(name: str, ranks: int) -> None:
     check_counts(name, ranks)
 
 
-@every_algorithm
-@pytest.mark.parametrize("ranks", SOME)
+@every_algorithm_at(*SOME)
 def test_no_schedule_moves_less_than_its_collective_must(name: str, ranks: int) -> None:
     check_least(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("ranks", OTHERS)
+@every_algorithm_at(*OTHERS)
 def test_volume_and_steps_are_those_at_every_count(name: str, ranks: int) -> None:
     check_counts(name, ranks)
     check_least(name, ranks)
@@ -180,3 +183,15 @@ def test_an_algorithm_takes_the_ranks_and_servers_that_it_declares(name: str) ->
     schedule = build(name, 5)
     assert schedule.workers == 5
     assert schedule.ranks == 5 + algorithms()[name].servers
+
+
+def test_an_algorithm_is_refused_for_ranks_for_which_it_is_not_defined() -> None:
+    exchange = replace(find("recursive_doubling"), defined=is_power_of_two)
+    assert exchange.build(8, 1.0).workers == 8
+    assert refusal(exchange.build, 7, 1.0) == (
+        "recursive_doubling does not exist for 7 ranks: take 4, or another algorithm"
+    )
+    rings = replace(find("rings"), defined=lambda ranks: ranks > 8)
+    assert refusal(rings.on, SHAPES["ring"](8, bandwidth=1e9), 8, 1.0) == (
+        "rings does not exist for 8 ranks"
+    )

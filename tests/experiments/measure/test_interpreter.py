@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import law_cases
 from experiments.measure.interpreter import Parcel, bind
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
@@ -159,11 +160,7 @@ def _take_turns(
             network.deliver(choose(len(network.flying)))
 
 
-def plain(name: str) -> bool:
-    return not algorithms()[name].servers and not algorithms()[name].build(2, 2.0).switches
-
-
-NAMES = [name for name in algorithms() if plain(name)]
+NAMES = [name for name in law_cases.NAMES if not algorithms()[name].servers]
 NETWORKS: dict[str, Callable[[], Network]] = {
     "tagged": Network,
     "eager": lambda: Network(eager=True),

@@ -92,7 +92,7 @@ def test_a_schedule_that_computes_something_else_fails() -> None:
         builder.copy(0, 1, slot=0)
         return builder.build()
 
-    row = one(replace(find("ring"), build=lazy), machine(4))
+    row = one(replace(find("ring"), schedule=lazy), machine(4))
     assert "wrong result" in str(row.verdict)
     assert "beats the bound" in row.verdict.failures
 

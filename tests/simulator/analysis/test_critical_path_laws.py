@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from law_cases import NAMES
 from random_machines import Draw, Parameters, irregular, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.analysis.critical_path import (
@@ -23,7 +24,7 @@ from simulator.analysis.critical_path import (
     trace_back,
     worth,
 )
-from simulator.collectives import algorithms, find
+from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
@@ -34,9 +35,6 @@ from topologies.topology import Floats, Topology
 SHAPES: list[Callable[..., Topology]] = [
     shape for name, shape in shapes.SHAPES.items() if name != "hypercube"
 ]
-NAMES = tuple(
-    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
-)
 
 
 def without_ties(topology: Topology, seed: int) -> Topology:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import every_algorithm
 from memory_steps import at, memory
 from simulator.analysis.memory import trace
-from simulator.collectives import algorithms, find
+from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import COMPUTE, Schedule
@@ -191,9 +192,7 @@ def test_with_scratch_and_servers_memory_is_what_a_replay_of_the_events_says(
     check_against_replay(schedule, random_machine(random, ranks + servers))
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in algorithms() if name not in ("sharp", "nvls"))
-)
+@every_algorithm
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])
 def test_every_algorithm_needs_what_a_replay_of_the_events_says(name: str, ranks: int) -> None:
     algorithm = find(name)
