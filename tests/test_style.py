@@ -5,8 +5,6 @@ from tests.style_numbers import excesses, measure
 OPEN = (
     "topologies/_kernels.py: shortest",
     "topologies/clusters.py: cluster",
-    "topologies/fabrics.py: join_dragonfly",
-    "topologies/shapes.py: dragonfly",
     "simulator/kernels/copies.py: lifetimes",
     "simulator/kernels/execution.py: execute",
     "simulator/kernels/path.py: walk",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import check_figure
+from topologies.checks import check_figure, check_link
 from topologies.columns import Words
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Floats, Ints, Paths, Topology
 
 KINDS = 127
-Values = float | npt.ArrayLike
 T = TypeVar("T", int, float)
 
 
@@ -101,16 +102,13 @@ class TopologyBuilder:
         self,
         source: str,
         target: str,
+        link: Link,
         *,
-        bandwidth: float,
-        latency: float = 0.0,
-        gap: float = 0.0,
         kind: str = "link",
         media: Iterable[int] = (),
         assumed: bool = False,
     ) -> None:
-        """Add one directed link: bytes/s, seconds, seconds a message, and the shared media it
-        crosses."""
+        """Add a link in one direction, which also crosses some shared media."""
         name = f"{source}->{target}"
         for end in (source, target):
             if end not in self._index:
@@ -121,9 +119,7 @@ class TopologyBuilder:
                 f"link {name} is there twice or leads nowhere: one link a direction between two "
                 f"devices"
             )
-        check_figure(f"bandwidth of {name}", bandwidth, "B/s", low=0, strict=True)
-        check_figure(f"latency of {name}", latency, "s", low=0)
-        check_figure(f"gap of {name}", gap, "s", low=0)
+        check_link(link, f" of {name}")
         crossed = tuple(media)
         if any(not 0 <= medium < len(self._media) for medium in crossed):
             raise InputError(
@@ -137,39 +133,37 @@ class TopologyBuilder:
         row = {"source": ends[0], "target": ends[1], "kind": code, "assumed": assumed}
         for column, value in row.items():
             self._links[column].append(value)
-        for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
-            self._figures[column].append(figure)
+        self._figures["bandwidth"].append(link.bandwidth)
+        self._figures["latency"].append(link.latency)
+        self._figures["gap"].append(link.gap)
 
     def connect(
         self,
         one: str,
         other: str,
+        link: Link,
         *,
-        bandwidth: float,
-        latency: float = 0.0,
-        gap: float = 0.0,
         kind: str = "link",
         assumed: bool = False,
     ) -> None:
         """Add a full-duplex link: one in each direction."""
         for ends in ((one, other), (other, one)):
-            self.link(
-                *ends, bandwidth=bandwidth, latency=latency, gap=gap, kind=kind, assumed=assumed
-            )
+            self.link(*ends, link, kind=kind, assumed=assumed)
 
     def wire(
         self,
         one: npt.ArrayLike,
         other: npt.ArrayLike,
+        link: Link,
         *,
-        bandwidth: Values,
-        latency: Values = 0.0,
-        gap: Values = 0.0,
+        cables: npt.ArrayLike = 1,
         kind: str = "link",
         assumed: bool = False,
     ) -> None:
-        """Add many full-duplex links between devices by number; figures are one for all or one for
-        each pair."""
+        """Add many full-duplex links between devices by number, all alike.
+
+        `cables`, one number for all or one for each pair, multiplies the bandwidth.
+        """
         ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(one, other)]
         count = len(ends[0])
         if count and not 0 <= min(map(np.min, ends)) <= max(map(np.max, ends)) < len(self):
@@ -179,20 +173,21 @@ class TopologyBuilder:
             )
         if not count:
             return
-        for extreme in (np.min, np.max):
-            check_figure("bandwidth", float(extreme(bandwidth)), "B/s", low=0, strict=True)
-            check_figure("latency", float(extreme(latency)), "s", low=0)
-            check_figure("gap", float(extreme(gap)), "s", low=0)
+        bandwidth = link.bandwidth * np.ravel(cables)
+        for extreme in (bandwidth.min(), bandwidth.max()):
+            check_link(replace(link, bandwidth=float(extreme)))
         pairs = np.stack((ends[0], ends[1]), axis=1)
         row = {"source": pairs.ravel(), "target": pairs[:, ::-1].ravel()}
         for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
             _extend(self._links[column], value, 2 * count)
-        for column, figure in {"bandwidth": bandwidth, "latency": latency, "gap": gap}.items():
-            _extend(
-                self._figures[column],
-                np.repeat(np.ravel(figure), 2 if np.size(figure) > 1 else 1),
-                2 * count,
-            )
+        both = np.repeat(bandwidth, 2) if len(bandwidth) > 1 else bandwidth
+        figures: dict[str, npt.ArrayLike] = {
+            "bandwidth": both,
+            "latency": link.latency,
+            "gap": link.gap,
+        }
+        for column, figure in figures.items():
+            _extend(self._figures[column], figure, 2 * count)
 
     def copies(self, part: Topology, count: int, prefix: str = "node") -> Ints:
         """Add `count` copies of a topology without shared media, as nodes 0, 1, ... with names like

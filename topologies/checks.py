@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import InputError
+from topologies.link import Link
 
 if TYPE_CHECKING:
     from topologies.topology import Floats, Ints, Topology
@@ -51,6 +52,13 @@ def check_figure(what: str, value: float, unit: str, *, low: float, strict: bool
         raise InputError(
             f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}"
         )
+
+
+def check_link(link: Link, where: str = "") -> None:
+    """Raises InputError unless bytes can pass a link, and take no negative time."""
+    check_figure(f"bandwidth{where}", link.bandwidth, "B/s", low=0, strict=True)
+    check_figure(f"latency{where}", link.latency, "s", low=0)
+    check_figure(f"gap{where}", link.gap, "s", low=0)
 
 
 def _check_array(name: str, values: object, dtype: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import (
-    Wires,
+    Equipment,
     join_dragonfly,
     join_fat_tree,
     join_leaf_spine,
@@ -109,7 +109,7 @@ def joined(
             f"a {network} takes no oversubscription and no spines: leave them out, or take rails "
             f"or leaf_spine"
         )
-    wires = _wires(port)
+    equipment = _equipment(port, sharp)
     if nodes == 1:
         return replace(node, paths=paths or node.paths)
     if node.node.max(initial=0) > 0:
@@ -128,36 +128,33 @@ def joined(
         join_rails(
             builder,
             ports,
-            wires,
+            equipment,
             spines=spines,
             oversubscription=oversubscription,
-            in_network=sharp,
         )
     elif network == "leaf_spine":
         join_leaf_spine(
             builder,
             ports,
-            wires,
+            equipment,
             ports_per_leaf=HALF,
             spines=spines,
             oversubscription=oversubscription,
-            in_network=sharp,
         )
     elif network == "fat_tree":
-        join_fat_tree(builder, ports, wires, in_network=sharp)
+        join_fat_tree(builder, ports, equipment)
     else:
         routers = min(HALF, -(-ports.size // HOSTS))
         trunk = (HALF - 1) // max(1, routers - 1)
         join_dragonfly(
             builder,
             ports,
-            wires,
+            equipment,
             hosts=HOSTS,
             routers=routers,
             global_links=HOSTS,
             cables=None,
             trunk=trunk,
-            in_network=sharp,
         )
     builder.notes += [
         *node.notes,
@@ -169,9 +166,9 @@ def joined(
     return builder.build((first[:, None] + node.placement[None, :]).ravel())
 
 
-def _wires(port: str | None) -> Wires:
+def _equipment(port: str | None, sharp: bool) -> Equipment:
     networks = [name for name, known in LINKS.items() if known.kind in ("ib", "ethernet")]
     if port is not None and port not in networks:
         raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
     kind = link_kind(port or PORT)
-    return Wires(kind.bandwidth, kind.latency, SWITCH_LATENCY, kind.kind, assumed=port is None)
+    return Equipment(kind.link, SWITCH_LATENCY, kind.kind, port is None, sharp)

@@ -1,24 +1,24 @@
 """Networks of a cluster: how its ports are joined by switches.
 
 Each function adds switches and links to a builder that has the ports already: `ports` are numbers
-of devices, shape (nodes, ports of a node), or (nodes,) where every node has one. With `in_network`
-the switches reduce and multicast (SHARP). Between most ports there are several equally short ways:
-with `TopologyBuilder(name, paths="hash")` senders, receivers and channels spread over them, with
-"first" they all queue on the first.
+of devices, shape (nodes, ports of a node), or (nodes,) where every node has one. Between most ports
+there are several equally short ways: with `TopologyBuilder(name, paths="hash")` senders, receivers
+and channels spread over them, with "first" they all queue on the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import ceil, inf
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies.builder import TopologyBuilder, Values
+from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Ints
 
 MOST = 2**24
@@ -28,31 +28,31 @@ SCALABLE_UNIT = 32
 
 
 @dataclass(frozen=True)
-class Wires:
-    """What the links of a network have in common.
+class Equipment:
+    """The links and switches of a network."""
 
-    β of a port in bytes/s, α from a port to its switch and α between two switches in seconds, the
-    kind, g in seconds a message, and whether these figures come from a table and not from the
-    machine.
-    """
-
-    bandwidth: float
-    latency: float = 0.0
+    link: Link
+    """A link from a port to its switch. Links between switches have its bandwidth and gap."""
     switch_latency: float = 0.0
+    """α between two switches in seconds."""
     kind: str = "ib"
-    gap: float = 0.0
+    """The kind of the links."""
     assumed: bool = False
+    """Whether the figures come from a table and not from the machine."""
+    in_network: bool = False
+    """Whether the switches reduce and multicast (SHARP)."""
+    global_latency: float | None = None
+    """α between two groups of a dragonfly. None: as between other switches."""
 
 
 def join_leaf_spine(
     builder: TopologyBuilder,
     ports: npt.ArrayLike,
-    wires: Wires,
+    equipment: Equipment,
     *,
     ports_per_leaf: int | None = None,
     spines: int | None = None,
     oversubscription: float = 1.0,
-    in_network: bool = False,
 ) -> None:
     """Ports on leaves in order, node after node, and a link from every leaf to every spine.
 
@@ -69,20 +69,19 @@ def join_leaf_spine(
         "ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf
     )
     leaf = np.arange(table.size) // size
-    leaves = _switches(builder, in_network, (f"leaf{number}" for number in range(leaf[-1] + 1)))
-    _to_ports(builder, wires, table.ravel(), leaves[leaf])
-    _to_spines(builder, wires, leaves, size, spines, oversubscription, in_network)
+    leaves = _switches(builder, equipment, (f"leaf{number}" for number in range(leaf[-1] + 1)))
+    _to_ports(builder, equipment, table.ravel(), leaves[leaf])
+    _to_spines(builder, equipment, leaves, size, spines, oversubscription)
 
 
 def join_rails(
     builder: TopologyBuilder,
     ports: npt.ArrayLike,
-    wires: Wires,
+    equipment: Equipment,
     *,
     nodes_per_leaf: int | None = None,
     spines: int | None = None,
     oversubscription: float = 1.0,
-    in_network: bool = False,
 ) -> None:
     """Port i of every `nodes_per_leaf` nodes on leaf i of their group, so that a rail needs no
     spine within a group.
@@ -106,19 +105,18 @@ def join_rails(
             f"without spines a rail is one leaf: nodes_per_leaf is at least {nodes}, got {size}"
         )
     names = (f"rail{rail}.leaf{number}" for number in range(group[-1] + 1) for rail in range(rails))
-    leaves = _switches(builder, in_network, names)
-    _to_ports(builder, wires, table, leaves.reshape(-1, rails)[group])
+    leaves = _switches(builder, equipment, names)
+    _to_ports(builder, equipment, table, leaves.reshape(-1, rails)[group])
     if not rail_only:
-        _to_spines(builder, wires, leaves, size, spines, oversubscription, in_network)
+        _to_spines(builder, equipment, leaves, size, spines, oversubscription)
 
 
 def join_fat_tree(
     builder: TopologyBuilder,
     ports: npt.ArrayLike,
-    wires: Wires,
+    equipment: Equipment,
     *,
     k: int | None = None,
-    in_network: bool = False,
 ) -> None:
     """Three stages of switches of k ports, by default of the fewest: any half of the ports can send
     to the other at β.
@@ -137,30 +135,28 @@ def join_fat_tree(
     pods = int(pod[-1]) + 1
     _check_links((len(pod) + pods * half) * half)
     edges = _switches(
-        builder, in_network, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod)))
+        builder, equipment, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod)))
     )
     names = (f"pod{number}.aggregation{place}" for number in range(pods) for place in range(half))
-    aggregation = _switches(builder, in_network, names).reshape(pods, half)
-    core = _switches(builder, in_network, (f"core{number}" for number in range(half**2))).reshape(
+    aggregation = _switches(builder, equipment, names).reshape(pods, half)
+    core = _switches(builder, equipment, (f"core{number}" for number in range(half**2))).reshape(
         half, half
     )
-    _to_ports(builder, wires, flat, edges[edge])
-    _between(builder, wires, edges[:, None], aggregation[pod])
-    _between(builder, wires, aggregation[:, :, None], core)
+    _to_ports(builder, equipment, flat, edges[edge])
+    _between(builder, equipment, edges[:, None], aggregation[pod])
+    _between(builder, equipment, aggregation[:, :, None], core)
 
 
 def join_dragonfly(
     builder: TopologyBuilder,
     ports: npt.ArrayLike,
-    wires: Wires,
+    equipment: Equipment,
     *,
     hosts: int | None = None,
     routers: int | None = None,
     global_links: int | None = None,
     cables: int | None = 1,
     trunk: int = 1,
-    global_latency: float | None = None,
-    in_network: bool = False,
 ) -> None:
     """Groups of `routers` with `hosts` ports each: a link between every two routers of a group and
     every two groups.
@@ -169,9 +165,9 @@ def join_dragonfly(
     on one as on another and at most `global_links`: there are at most routers * global_links + 1
     groups. Two groups have `cables`, or with None as many as `global_links` allow; those between
     the same two routers are one link. A link within a group stands for `trunk` cables.
-    `global_latency` is the α between groups, by default as within. By default the dragonfly is
-    balanced, routers = 2 * hosts = 2 * global_links, and the smallest that fits. J. Kim, W. J.
-    Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly topology", ISCA 2008.
+    By default the dragonfly is balanced, routers = 2 * hosts = 2 * global_links, and the smallest
+    that fits. J. Kim, W. J. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly
+    topology", ISCA 2008.
 
     Raises InputError for numbers that are not positive or too small for the ports.
     """
@@ -190,18 +186,14 @@ def join_dragonfly(
     between = _cables(cables, outside, groups)
     _check_links(groups * per_group * (per_group - 1) // 2 + between * groups * (groups - 1) // 2)
     names = (f"group{group}.router{place}" for group in range(groups) for place in range(per_group))
-    table = _switches(builder, in_network, names).reshape(groups, per_group)
-    _to_ports(builder, wires, flat, table.ravel()[router])
+    table = _switches(builder, equipment, names).reshape(groups, per_group)
+    _to_ports(builder, equipment, flat, table.ravel()[router])
     one, other = np.triu_indices(per_group, 1)
-    _between(
-        builder,
-        wires,
-        table[:, one],
-        table[:, other],
-        bandwidth=wires.bandwidth * whole("trunk", trunk),
-    )
+    _between(builder, equipment, table[:, one], table[:, other], cables=whole("trunk", trunk))
     ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
-    _between(builder, wires, *ends, bandwidth=wires.bandwidth * together, latency=global_latency)
+    latency = equipment.global_latency
+    outer = equipment if latency is None else replace(equipment, switch_latency=latency)
+    _between(builder, outer, *ends, cables=together)
 
 
 def whole(what: str, value: int, low: int = 1) -> int:
@@ -274,43 +266,35 @@ def _gateways(table: Ints, cables: int) -> Ints:
     )
 
 
-def _switches(builder: TopologyBuilder, in_network: bool, names: Iterable[str]) -> Ints:
-    return builder.devices(list(names), "switch", in_network=in_network)
+def _switches(builder: TopologyBuilder, equipment: Equipment, names: Iterable[str]) -> Ints:
+    return builder.devices(list(names), "switch", in_network=equipment.in_network)
 
 
-def _to_ports(builder: TopologyBuilder, wires: Wires, ports: Ints, switches: Ints) -> None:
-    _between(builder, wires, ports, switches, latency=wires.latency)
+def _to_ports(builder: TopologyBuilder, equipment: Equipment, ports: Ints, switches: Ints) -> None:
+    builder.wire(ports, switches, equipment.link, kind=equipment.kind, assumed=equipment.assumed)
 
 
 def _between(
     builder: TopologyBuilder,
-    wires: Wires,
-    one: Ints,
-    other: Ints,
+    equipment: Equipment,
+    ends: Ints,
+    others: Ints,
     *,
-    bandwidth: Values | None = None,
-    latency: float | None = None,
+    cables: npt.ArrayLike = 1,
 ) -> None:
-    """Links between switches, as fast as a port unless said."""
-    builder.wire(
-        one,
-        other,
-        bandwidth=wires.bandwidth if bandwidth is None else bandwidth,
-        latency=wires.switch_latency if latency is None else latency,
-        gap=wires.gap,
-        kind=wires.kind,
-        assumed=wires.assumed,
-    )
+    """Links between switches, each of so many cables that are as fast as a port."""
+    link = replace(equipment.link, latency=equipment.switch_latency)
+    kind, assumed = equipment.kind, equipment.assumed
+    builder.wire(ends, others, link, cables=cables, kind=kind, assumed=assumed)
 
 
 def _to_spines(
     builder: TopologyBuilder,
-    wires: Wires,
+    equipment: Equipment,
     leaves: Ints,
     ports_per_leaf: int,
     spines: int | None,
     oversubscription: float,
-    in_network: bool,
 ) -> None:
     """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or
     slower. One leaf alone has spines only if they are asked for."""
@@ -321,5 +305,6 @@ def _to_spines(
     uplinks = ports_per_leaf / oversubscription
     number = whole("spines", ceil(min(uplinks, MOST)) if spines is None else spines)
     _check_links(len(leaves) * number)
-    top = _switches(builder, in_network, (f"spine{spine}" for spine in range(number)))
-    _between(builder, wires, leaves[:, None], top, bandwidth=wires.bandwidth * uplinks / number)
+    top = _switches(builder, equipment, (f"spine{spine}" for spine in range(number)))
+    uplink = replace(equipment.link, bandwidth=equipment.link.bandwidth * uplinks / number)
+    _between(builder, replace(equipment, link=uplink), leaves[:, None], top)

@@ -12,16 +12,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topologies.errors import InputError
+from topologies.link import Link
 
 
 class LinkKind(NamedTuple):
-    """β in bytes/s, α in seconds, and where they come from. `kind` is what a topology calls such
-    links."""
+    """A kind of link with its figures."""
 
     kind: str
-    bandwidth: float
-    latency: float
+    """What a topology calls such links."""
+    link: Link
     source: str
+    """Where the figures come from."""
 
 
 _NCCL = "NCCL src/graph/topo.h"
@@ -30,100 +31,115 @@ _STEP = "α: NCCL src/graph/tuning.cc, LL step"
 
 LINKS: dict[str, LinkKind] = {
     "nvlink1": LinkKind(
-        "nvlink", 18e9, 0.6e-6, f"{_NCCL}: 18 GB/s a link of sm60 (20 on the wire); {_STEP} 0.6 us"
+        "nvlink",
+        Link(18e9, 0.6e-6),
+        f"{_NCCL}: 18 GB/s a link of sm60 (20 on the wire); {_STEP} 0.6 us",
     ),
     "nvlink2": LinkKind(
-        "nvlink", 20e9, 0.6e-6, f"{_NCCL}: 20 GB/s a link of sm70 (25 on the wire); {_STEP} 0.6 us"
+        "nvlink",
+        Link(20e9, 0.6e-6),
+        f"{_NCCL}: 20 GB/s a link of sm70 (25 on the wire); {_STEP} 0.6 us",
     ),
     "nvlink3": LinkKind(
-        "nvlink", 20e9, 0.6e-6, f"{_NCCL}: 20 GB/s a link of sm80 (25 on the wire); {_STEP} 0.6 us"
+        "nvlink",
+        Link(20e9, 0.6e-6),
+        f"{_NCCL}: 20 GB/s a link of sm80 (25 on the wire); {_STEP} 0.6 us",
     ),
     "nvlink4": LinkKind(
         "nvlink",
-        20.6e9,
-        0.6e-6,
+        Link(20.6e9, 0.6e-6),
         f"{_NCCL}: 20.6 GB/s a link of sm90 (26.6 on the wire); {_STEP} 0.6 us",
     ),
     "nvlink5": LinkKind(
         "nvlink",
-        40.1e9,
-        0.6e-6,
+        Link(40.1e9, 0.6e-6),
         f"{_NCCL}: 40.1 GB/s a link of sm100 (50 on the wire); {_STEP} 0.6 us",
     ),
     "xgmi1": LinkKind(
-        "xgmi", 24e9, 0.6e-6, f"{_RCCL}: 24 GB/s a link of gfx906, gfx908; α as NVLink"
+        "xgmi", Link(24e9, 0.6e-6), f"{_RCCL}: 24 GB/s a link of gfx906, gfx908; α as NVLink"
     ),
-    "xgmi2": LinkKind("xgmi", 36e9, 0.6e-6, f"{_RCCL}: 36 GB/s a link of gfx90a; α as NVLink"),
+    "xgmi2": LinkKind(
+        "xgmi", Link(36e9, 0.6e-6), f"{_RCCL}: 36 GB/s a link of gfx90a; α as NVLink"
+    ),
     "xgmi3": LinkKind(
-        "xgmi", 48e9, 0.6e-6, f"{_RCCL}: 48 GB/s a link of gfx942 (64 on the wire); α as NVLink"
+        "xgmi",
+        Link(48e9, 0.6e-6),
+        f"{_RCCL}: 48 GB/s a link of gfx942 (64 on the wire); α as NVLink",
     ),
     "pcie3": LinkKind(
         "pcie",
-        12e9,
-        0.5e-6,
+        Link(12e9, 0.5e-6),
         f"{_NCCL}: 12 GB/s for x16 (15.75 on the wire); {_STEP} 1.0 us over 2 links",
     ),
     "pcie4": LinkKind(
         "pcie",
-        24e9,
-        0.5e-6,
+        Link(24e9, 0.5e-6),
         f"{_NCCL}: 24 GB/s for x16 (31.5 on the wire); {_STEP} 1.0 us over 2 links",
     ),
     "pcie5": LinkKind(
         "pcie",
-        48e9,
-        0.5e-6,
+        Link(48e9, 0.5e-6),
         f"{_NCCL}: 48 GB/s for x16 (63 on the wire); {_STEP} 1.0 us over 2 links",
     ),
-    "qpi": LinkKind("upi", 6e9, 0.1e-6, f"{_NCCL}: 6 GB/s between Broadwell sockets; α assumed"),
-    "upi2": LinkKind("upi", 10e9, 0.1e-6, f"{_NCCL}: 10 GB/s between Skylake sockets; α assumed"),
+    "qpi": LinkKind(
+        "upi", Link(6e9, 0.1e-6), f"{_NCCL}: 6 GB/s between Broadwell sockets; α assumed"
+    ),
+    "upi2": LinkKind(
+        "upi", Link(10e9, 0.1e-6), f"{_NCCL}: 10 GB/s between Skylake sockets; α assumed"
+    ),
     "upi3": LinkKind(
-        "upi", 22e9, 0.1e-6, f"{_NCCL}: 22 GB/s between Sapphire Rapids sockets; α assumed"
+        "upi", Link(22e9, 0.1e-6), f"{_NCCL}: 22 GB/s between Sapphire Rapids sockets; α assumed"
     ),
     "upi4": LinkKind(
-        "upi", 40e9, 0.1e-6, f"{_NCCL}: 40 GB/s between Emerald Rapids sockets; α assumed"
+        "upi", Link(40e9, 0.1e-6), f"{_NCCL}: 40 GB/s between Emerald Rapids sockets; α assumed"
     ),
-    "fabric": LinkKind("upi", 16e9, 0.1e-6, f"{_NCCL}: 16 GB/s between EPYC sockets; α assumed"),
-    "power": LinkKind("upi", 32e9, 0.1e-6, f"{_NCCL}: 32 GB/s between POWER9 sockets; α assumed"),
-    "arm": LinkKind("upi", 6e9, 0.1e-6, f"{_NCCL}: 6 GB/s between Arm sockets; α assumed"),
+    "fabric": LinkKind(
+        "upi", Link(16e9, 0.1e-6), f"{_NCCL}: 16 GB/s between EPYC sockets; α assumed"
+    ),
+    "power": LinkKind(
+        "upi", Link(32e9, 0.1e-6), f"{_NCCL}: 32 GB/s between POWER9 sockets; α assumed"
+    ),
+    "arm": LinkKind("upi", Link(6e9, 0.1e-6), f"{_NCCL}: 6 GB/s between Arm sockets; α assumed"),
     "c2c": LinkKind(
         "c2c",
-        450e9,
-        0.5e-6,
+        Link(450e9, 0.5e-6),
         "recalled: NVIDIA Grace Hopper whitepaper, NVLink-C2C, 450 GB/s each way; α as PCIe",
     ),
-    "ethernet10": LinkKind("ethernet", 1.25e9, 0.35e-6, "10 Gbit/s line rate; α as InfiniBand"),
-    "ethernet25": LinkKind("ethernet", 3.125e9, 0.35e-6, "25 Gbit/s line rate; α as InfiniBand"),
-    "ethernet100": LinkKind("ethernet", 12.5e9, 0.35e-6, "100 Gbit/s line rate; α as InfiniBand"),
-    "ethernet400": LinkKind("ethernet", 50e9, 0.35e-6, "400 Gbit/s line rate; α as InfiniBand"),
+    "ethernet10": LinkKind(
+        "ethernet", Link(1.25e9, 0.35e-6), "10 Gbit/s line rate; α as InfiniBand"
+    ),
+    "ethernet25": LinkKind(
+        "ethernet", Link(3.125e9, 0.35e-6), "25 Gbit/s line rate; α as InfiniBand"
+    ),
+    "ethernet100": LinkKind(
+        "ethernet", Link(12.5e9, 0.35e-6), "100 Gbit/s line rate; α as InfiniBand"
+    ),
+    "ethernet400": LinkKind(
+        "ethernet", Link(50e9, 0.35e-6), "400 Gbit/s line rate; α as InfiniBand"
+    ),
     "slingshot": LinkKind(
         "ethernet",
-        25e9,
-        0.35e-6,
+        Link(25e9, 0.35e-6),
         "recalled: HPE Slingshot 11, 200 Gbit/s line rate; α as InfiniBand",
     ),
     "edr": LinkKind(
         "ib",
-        12.5e9,
-        0.35e-6,
+        Link(12.5e9, 0.35e-6),
         f"InfiniBand EDR, 100 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
     ),
     "hdr": LinkKind(
         "ib",
-        25e9,
-        0.35e-6,
+        Link(25e9, 0.35e-6),
         f"InfiniBand HDR, 200 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
     ),
     "ndr200": LinkKind(
         "ib",
-        25e9,
-        0.35e-6,
+        Link(25e9, 0.35e-6),
         f"InfiniBand NDR200, 200 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
     ),
     "ndr": LinkKind(
         "ib",
-        50e9,
-        0.35e-6,
+        Link(50e9, 0.35e-6),
         f"InfiniBand NDR, 400 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
     ),
 }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.link_kinds import link_kind
 from topologies.topology import Topology
 
@@ -151,7 +152,7 @@ def alps(*, nics: Ports = None) -> Topology:
         builder.device(gpu, node=0)
         _link(builder, gpu, cpu, "c2c")
     for one, other in combinations(cpus, 2):
-        builder.connect(one, other, bandwidth=100e9, latency=0.5e-6, kind="c2c")
+        builder.connect(one, other, Link(100e9, 0.5e-6), kind="c2c")
     builder.notes.append("between CPUs: 100 GB/s, recalled: Fusco et al. 2024; α as PCIe")
     _nics(builder, _count(nics, 4), cpus, "pcie5")
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
@@ -229,8 +230,8 @@ def _nics(builder: TopologyBuilder, count: int, hosts: list[str], pcie: str) -> 
 
 
 def _link(builder: TopologyBuilder, one: str, other: str, name: str) -> None:
-    found = link_kind(name)
-    builder.connect(one, other, bandwidth=found.bandwidth, latency=found.latency, kind=found.kind)
+    kind = link_kind(name)
+    builder.connect(one, other, kind.link, kind=kind.kind)
     _note(builder, name)
 
 
@@ -238,10 +239,9 @@ def _nvlink(
     builder: TopologyBuilder, one: str, other: str, name: str, links: int, hops: int = 1
 ) -> None:
     """`links` links as one; through a switch each of the `hops` takes its part of the latency."""
-    found = link_kind(name)
-    builder.connect(
-        one, other, bandwidth=links * found.bandwidth, latency=found.latency / hops, kind=found.kind
-    )
+    kind = link_kind(name)
+    link = Link(links * kind.link.bandwidth, kind.link.latency / hops)
+    builder.connect(one, other, link, kind=kind.kind)
     _note(builder, name)
 
 

@@ -1,42 +1,74 @@
-"""Plain shapes of a machine. Each takes the number of ranks and, per link, β in bytes/s, α and g in
-seconds."""
+"""Plain shapes of a machine: a number of ranks, and links that are all alike.
+
+A shape is a function of the ranks, the link and its options. Callers write the link's figures as
+keywords: β in bytes/s, α and g in seconds. `reduction` is γ of every rank in seconds a byte.
+"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import permutations
 from math import inf, isqrt, prod
-from typing import Literal
+from typing import Any, Concatenate, Literal, Protocol
 
 import numpy as np
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, whole
+from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, whole
+from topologies.link import Link
 from topologies.topology import Ints, Paths, Topology
 
 
-def line(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
-    """A wire between neighbours, in both directions.
+class Shape(Protocol):
+    """What callers see of a shape."""
 
-    >>> line(3, bandwidth=1e9).graph.number_of_edges()
-    4
-    """
-    return tree(
-        ranks,
-        bandwidth=bandwidth,
-        latency=latency,
-        gap=gap,
-        reduction=reduction,
-        branching=1,
-        name="line",
-    )
+    __name__: str
+
+    def __call__(
+        self,
+        ranks: int,
+        *,
+        bandwidth: float,
+        latency: float = 0.0,
+        gap: float = 0.0,
+        reduction: float = 0.0,
+        **options: Any,
+    ) -> Topology:
+        """The shape of so many ranks."""
 
 
-def ring(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+SHAPES: dict[str, Shape] = {}
+"""The shapes by name, as `--topology` takes them."""
+
+
+def shape(build: Callable[Concatenate[int, Link, float, ...], Topology]) -> Shape:
+    """Register a function of the ranks, the link, γ and options, and let callers write the link as
+    keywords."""
+
+    @wraps(build)
+    def front(
+        ranks: int,
+        *,
+        bandwidth: float,
+        latency: float = 0.0,
+        gap: float = 0.0,
+        reduction: float = 0.0,
+        **options: Any,
+    ) -> Topology:
+        return build(ranks, Link(bandwidth, latency, gap), reduction, **options)
+
+    figures = [*signature(Shape.__call__).parameters.values()][1:-1]
+    options = [*signature(build).parameters.values()][3:]
+    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+    shown = signature(build).replace(parameters=[*figures, *keywords])
+    front.__signature__ = shown  # type: ignore[attr-defined]
+    SHAPES[build.__name__] = front
+    return front
+
+
+@shape
+def ring(ranks: int, link: Link, reduction: float) -> Topology:
     """A wire between neighbours and from the last to the first, in both directions; `ring(2)` is
     `line(2)`.
 
@@ -45,40 +77,12 @@ def ring(
     """
     builder, gpus = _gpus("ring", ranks, reduction)
     for rank in range(ranks if ranks > 2 else 1):
-        builder.connect(
-            gpus[rank], gpus[(rank + 1) % ranks], bandwidth=bandwidth, latency=latency, gap=gap
-        )
+        builder.connect(gpus[rank], gpus[(rank + 1) % ranks], link)
     return builder.build(gpus)
 
 
-def tree(
-    ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
-    branching: int = 2,
-    name: str = "tree",
-) -> Topology:
-    """A wire from every rank r > 0 to its parent (r - 1) // branching; branching 1 is a line.
-
-    >>> sorted(dict(tree(7, bandwidth=1e9).graph.out_degree()).values())
-    [1, 1, 1, 1, 2, 3, 3]
-    """
-    if branching < 1:
-        raise InputError(f"branching is {branching}: it is at least 1")
-    builder, gpus = _gpus(name, ranks, reduction)
-    for rank in range(1, ranks):
-        builder.connect(
-            gpus[(rank - 1) // branching], gpus[rank], bandwidth=bandwidth, latency=latency, gap=gap
-        )
-    return builder.build(gpus)
-
-
-def star(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+@shape
+def star(ranks: int, link: Link, reduction: float) -> Topology:
     """Every rank on one non-blocking switch: a route is two links, 2α.
 
     >>> star(4, bandwidth=1e9, latency=1e-6).route(0, 3)
@@ -87,18 +91,13 @@ def star(
     builder, gpus = _gpus("star", ranks, reduction)
     switch = builder.device("switch", "switch")
     for gpu in gpus:
-        builder.connect(gpu, switch, bandwidth=bandwidth, latency=latency, gap=gap)
+        builder.connect(gpu, switch, link)
     return builder.build(gpus)
 
 
+@shape
 def full_mesh(
-    ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
-    ports: Literal["peer", "one"] = "peer",
+    ranks: int, link: Link, reduction: float, ports: Literal["peer", "one"] = "peer"
 ) -> Topology:
     """A wire between every two ranks: with a port a peer, or behind one injection and one ejection
     port a rank.
@@ -108,58 +107,67 @@ def full_mesh(
     """
     if ports not in ("peer", "one"):
         raise InputError(f"ports is {ports!r}: it is 'peer' or 'one'")
-    builder, gpus = _gpus(
-        "full_mesh" if ports == "peer" else "full_mesh_one_port", ranks, reduction
-    )
+    name = "full_mesh" if ports == "peer" else "full_mesh_one_port"
+    builder, gpus = _gpus(name, ranks, reduction)
     shared = {
-        gpu: (
-            builder.medium(f"{gpu} out", bandwidth, gap),
-            builder.medium(f"{gpu} in", bandwidth, gap),
-        )
+        gpu: [builder.medium(f"{gpu} {way}", link.bandwidth, link.gap) for way in ("out", "in")]
         for gpu in (gpus if ports == "one" else ())
     }
-    for one, other in permutations(gpus, 2):
-        media = (shared[one][0], shared[other][1]) if shared else ()
-        builder.link(one, other, bandwidth=bandwidth, latency=latency, gap=gap, media=media)
+    for source, target in permutations(gpus, 2):
+        media = (shared[source][0], shared[target][1]) if shared else ()
+        builder.link(source, target, link, media=media)
     return builder.build(gpus)
 
 
-def full_mesh_one_port(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+@shape
+def full_mesh_one_port(ranks: int, link: Link, reduction: float) -> Topology:
     """A wire between every two ranks behind one injection and one ejection port a rank."""
-    return full_mesh(
-        ranks, bandwidth=bandwidth, latency=latency, gap=gap, reduction=reduction, ports="one"
-    )
+    return full_mesh(ranks, **vars(link), reduction=reduction, ports="one")
 
 
-def bus(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+@shape
+def bus(ranks: int, link: Link, reduction: float) -> Topology:
     """One shared medium: only one transfer at a time, whoever sends. A route costs one α.
 
     >>> bus(4, bandwidth=1e9).medium_names[-1]
     'bus'
     """
     builder, gpus = _gpus("bus", ranks, reduction)
-    wire = builder.medium("bus", bandwidth, gap)
+    wire = builder.medium("bus", link.bandwidth, link.gap)
     tap = builder.device("bus", "switch")
     for gpu in gpus:
-        builder.link(gpu, tap, bandwidth=float("inf"), latency=latency, kind="bus", media=(wire,))
-        builder.link(tap, gpu, bandwidth=float("inf"), kind="bus")
+        builder.link(gpu, tap, Link(inf, link.latency), kind="bus", media=(wire,))
+        builder.link(tap, gpu, Link(inf), kind="bus")
     return builder.build(gpus)
 
 
+@shape
+def line(ranks: int, link: Link, reduction: float) -> Topology:
+    """A wire between neighbours, in both directions.
+
+    >>> line(3, bandwidth=1e9).graph.number_of_edges()
+    4
+    """
+    return _tree("line", ranks, link, reduction, branching=1)
+
+
+@shape
+def tree(ranks: int, link: Link, reduction: float, branching: int = 2) -> Topology:
+    """A wire from every rank r > 0 to its parent (r - 1) // branching; branching 1 is a line.
+
+    >>> sorted(dict(tree(7, bandwidth=1e9).graph.out_degree()).values())
+    [1, 1, 1, 1, 2, 3, 3]
+    """
+    return _tree("tree", ranks, link, reduction, branching)
+
+
+@shape
 def grid(
     ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
+    link: Link,
+    reduction: float,
     dims: Sequence[int] | None = None,
     periodic: bool = False,
-    name: str = "grid",
 ) -> Topology:
     """A wire between neighbours in every dimension of a box, and from end to end if `periodic`.
     Routes take the first dimension first.
@@ -171,46 +179,21 @@ def grid(
     >>> sorted(set(dict(grid(27, bandwidth=1e9, dims=(3, 3, 3)).graph.out_degree).values()))
     [3, 4, 5, 6]
     """
-    builder, _ = _gpus(name, ranks, reduction)
-    cells = np.arange(ranks, dtype=np.int32).reshape(_dims(ranks, dims))
-    for axis, width in enumerate(cells.shape):
-        row = np.moveaxis(cells, axis, 0)
-        builder.wire(row[:-1], row[1:], bandwidth=bandwidth, latency=latency, gap=gap)
-        if periodic and width > 2:
-            builder.wire(row[-1], row[0], bandwidth=bandwidth, latency=latency, gap=gap)
-    builder.paths = "link"
-    return builder.build(cells.ravel())
+    return _grid("grid", ranks, link, reduction, dims, periodic)
 
 
-def torus(
-    ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
-    dims: Sequence[int] | None = None,
-) -> Topology:
+@shape
+def torus(ranks: int, link: Link, reduction: float, dims: Sequence[int] | None = None) -> Topology:
     """A grid whose every dimension is a ring; in one dimension it is the ring.
 
     >>> set(dict(torus(64, bandwidth=1e9, dims=(4, 4, 4)).graph.out_degree).values())
     {6}
     """
-    return grid(
-        ranks,
-        bandwidth=bandwidth,
-        latency=latency,
-        gap=gap,
-        reduction=reduction,
-        dims=dims,
-        periodic=True,
-        name="torus",
-    )
+    return _grid("torus", ranks, link, reduction, dims, periodic=True)
 
 
-def hypercube(
-    ranks: int, *, bandwidth: float, latency: float = 0.0, gap: float = 0.0, reduction: float = 0.0
-) -> Topology:
+@shape
+def hypercube(ranks: int, link: Link, reduction: float) -> Topology:
     """A grid, or torus, of two ranks in every dimension: neighbours differ in one bit of their
     rank.
 
@@ -220,24 +203,40 @@ def hypercube(
     dimensions = whole("ranks", ranks, 2).bit_length() - 1
     if ranks != 2**dimensions:
         raise InputError(f"hypercube takes a power of two, got {ranks}")
-    return grid(
-        ranks,
-        bandwidth=bandwidth,
-        latency=latency,
-        gap=gap,
-        reduction=reduction,
-        dims=(2,) * dimensions,
-        name="hypercube",
-    )
+    return _grid("hypercube", ranks, link, reduction, (2,) * dimensions)
 
 
+@shape
+def nodes(ranks: int, link: Link, reduction: float, per_node: int = 8) -> Topology:
+    """Nodes of `per_node` ranks: each rank has a link of kind "node" to its node's switch, and each
+    node a way out and a way in, which all its ranks reach at no cost, with links of kind "network"
+    to the switch of all. One rank a node is a star.
+
+    >>> top = nodes(8, bandwidth=1e9, latency=1e-6, per_node=4)
+    >>> [len(top.route(0, rank)) for rank in (1, 4)]
+    [2, 4]
+    """
+    per_node = min(whole("per_node", per_node, 1), whole("ranks", ranks, 2))
+    number = np.arange(ranks, dtype=np.int32) // np.int32(per_node)
+    builder = TopologyBuilder("nodes")
+    names = [f"gpu{rank}" for rank in range(ranks)]
+    gpus = builder.devices(names, "gpu", reduction=reduction, node=number)
+    count = int(number[-1]) + 1
+    if per_node == 1:
+        builder.wire(gpus, builder.devices(["network"], "switch"), link, kind="network")
+        return builder.build(gpus)
+    switches = builder.devices([f"node{n}" for n in range(count)], "switch", node=np.arange(count))
+    builder.wire(gpus, switches[number], link, kind="node")
+    if count > 1:
+        _ports(builder, number, link)
+    return builder.build(gpus)
+
+
+@shape
 def leaf_spine(
     ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
+    link: Link,
+    reduction: float,
     ports_per_leaf: int | None = None,
     spines: int | None = None,
     oversubscription: float = 1.0,
@@ -252,7 +251,7 @@ def leaf_spine(
     join_leaf_spine(
         builder,
         np.arange(ranks),
-        Wires(bandwidth, latency, latency, "link", gap),
+        Equipment(link, link.latency, "link"),
         ports_per_leaf=ports_per_leaf,
         spines=spines,
         oversubscription=oversubscription,
@@ -260,70 +259,8 @@ def leaf_spine(
     return builder.build(gpus)
 
 
-def nodes(
-    ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
-    per_node: int = 8,
-) -> Topology:
-    """Nodes of `per_node` ranks: each rank has a link of kind "node" to its node's switch, and each
-    node a way out and a way in, which all its ranks reach at no cost, with links of kind "network"
-    to the switch of all. One rank a node is a star.
-
-    >>> top = nodes(8, bandwidth=1e9, latency=1e-6, per_node=4)
-    >>> [len(top.route(0, rank)) for rank in (1, 4)]
-    [2, 4]
-    """
-    per_node = min(whole("per_node", per_node, 1), whole("ranks", ranks, 2))
-    number = np.arange(ranks, dtype=np.int32) // np.int32(per_node)
-    builder = TopologyBuilder("nodes")
-    gpus = builder.devices(
-        [f"gpu{rank}" for rank in range(ranks)], "gpu", reduction=reduction, node=number
-    )
-    wire = partial(builder.wire, bandwidth=bandwidth, latency=latency, gap=gap)
-    count = int(number[-1]) + 1
-    if per_node == 1:
-        wire(gpus, builder.devices(["network"], "switch"), kind="network")
-        return builder.build(gpus)
-    switches = builder.devices([f"node{n}" for n in range(count)], "switch", node=np.arange(count))
-    wire(gpus, switches[number], kind="node")
-    if count > 1:
-        _ports(builder, number, bandwidth, latency, gap)
-    return builder.build(gpus)
-
-
-def _ports(
-    builder: TopologyBuilder, number: Ints, bandwidth: float, latency: float, gap: float
-) -> None:
-    """A way out of every node and one into it, so that no route between its own ranks is through
-    them."""
-    builder.device("network", "switch")
-    for n in range(int(number[-1]) + 1):
-        builder.device(f"out{n}", "switch", node=n)
-        builder.device(f"in{n}", "switch", node=n)
-        builder.link(
-            f"out{n}", "network", bandwidth=bandwidth, latency=latency, gap=gap, kind="network"
-        )
-        builder.link(
-            "network", f"in{n}", bandwidth=bandwidth, latency=latency, gap=gap, kind="network"
-        )
-    for rank, n in enumerate(number.tolist()):
-        builder.link(f"gpu{rank}", f"out{n}", bandwidth=inf, kind="port")
-        builder.link(f"in{n}", f"gpu{rank}", bandwidth=inf, kind="port")
-
-
-def fat_tree(
-    ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
-    k: int | None = None,
-) -> Topology:
+@shape
+def fat_tree(ranks: int, link: Link, reduction: float, k: int | None = None) -> Topology:
     """Three stages of switches of k ports, as :func:`topologies.fabrics.join_fat_tree` joins them:
     2α, 4α or 6α.
 
@@ -331,17 +268,15 @@ def fat_tree(
     [2, 4, 6]
     """
     builder, gpus = _gpus("fat_tree", ranks, reduction, "hash")
-    join_fat_tree(builder, np.arange(ranks), Wires(bandwidth, latency, latency, "link", gap), k=k)
+    join_fat_tree(builder, np.arange(ranks), Equipment(link, link.latency, "link"), k=k)
     return builder.build(gpus)
 
 
+@shape
 def dragonfly(
     ranks: int,
-    *,
-    bandwidth: float,
-    latency: float = 0.0,
-    gap: float = 0.0,
-    reduction: float = 0.0,
+    link: Link,
+    reduction: float,
     hosts: int | None = None,
     routers: int | None = None,
     global_links: int | None = None,
@@ -357,7 +292,7 @@ def dragonfly(
     join_dragonfly(
         builder,
         np.arange(ranks),
-        Wires(bandwidth, latency, latency, "link", gap),
+        Equipment(link, link.latency, "link"),
         hosts=hosts,
         routers=routers,
         global_links=global_links,
@@ -366,14 +301,44 @@ def dragonfly(
     return builder.build(gpus)
 
 
-SHAPES: dict[str, Callable[..., Topology]] = {
-    function.__name__: function
-    for function in (
-        *(ring, star, full_mesh, full_mesh_one_port, bus, line, tree),
-        *(grid, torus, hypercube, nodes, leaf_spine, fat_tree, dragonfly),
-    )
-}
-"""The shapes by name, as `--topology` takes them."""
+def _tree(name: str, ranks: int, link: Link, reduction: float, branching: int) -> Topology:
+    if branching < 1:
+        raise InputError(f"branching is {branching}: it is at least 1")
+    builder, gpus = _gpus(name, ranks, reduction)
+    for rank in range(1, ranks):
+        builder.connect(gpus[(rank - 1) // branching], gpus[rank], link)
+    return builder.build(gpus)
+
+
+def _grid(
+    name: str,
+    ranks: int,
+    link: Link,
+    reduction: float,
+    dims: Sequence[int] | None,
+    periodic: bool = False,
+) -> Topology:
+    builder, _ = _gpus(name, ranks, reduction, "link")
+    cells = np.arange(ranks, dtype=np.int32).reshape(_dims(ranks, dims))
+    for axis, width in enumerate(cells.shape):
+        row = np.moveaxis(cells, axis, 0)
+        builder.wire(row[:-1], row[1:], link)
+        if periodic and width > 2:
+            builder.wire(row[-1], row[0], link)
+    return builder.build(cells.ravel())
+
+
+def _ports(builder: TopologyBuilder, number: Ints, link: Link) -> None:
+    """A way out of every node and one into it. No route between two ranks of a node takes them."""
+    builder.device("network", "switch")
+    for n in range(int(number[-1]) + 1):
+        builder.device(f"out{n}", "switch", node=n)
+        builder.device(f"in{n}", "switch", node=n)
+        builder.link(f"out{n}", "network", link, kind="network")
+        builder.link("network", f"in{n}", link, kind="network")
+    for rank, n in enumerate(number.tolist()):
+        builder.link(f"gpu{rank}", f"out{n}", Link(inf), kind="port")
+        builder.link(f"in{n}", f"gpu{rank}", Link(inf), kind="port")
 
 
 def _gpus(

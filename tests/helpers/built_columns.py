@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 NAN, INF = float("nan"), float("inf")
@@ -50,7 +51,5 @@ def pair(name: str = "pair") -> Topology:
     builder = TopologyBuilder(name)
     builder.device("gpu")
     builder.device("switch", "switch", in_network=True)
-    builder.connect(
-        "gpu", "switch", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink", assumed=True
-    )
+    builder.connect("gpu", "switch", Link(1e9, 1e-6, 2e-6), kind="nvlink", assumed=True)
     return builder.build(["gpu"])

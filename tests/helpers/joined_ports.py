@@ -6,19 +6,22 @@ from typing import Any
 import numpy as np
 
 from topologies.builder import TopologyBuilder
-from topologies.fabrics import Wires
+from topologies.fabrics import Equipment
+from topologies.link import Link
 from topologies.topology import Topology
 
 Join = Callable[..., None]
-WIRES = Wires(4e9, 1.0, 0.25)
+EQUIPMENT = Equipment(Link(4e9, 1.0), 0.25)
 
 
-def built(join: Join, nodes: int, nics: int = 1, wires: Wires = WIRES, **sizes: Any) -> Topology:
+def built(
+    join: Join, nodes: int, nics: int = 1, equipment: Equipment = EQUIPMENT, **sizes: Any
+) -> Topology:
     """Bare ports joined by a network; rank r is port r."""
     builder = TopologyBuilder(join.__name__, paths="hash")
     names = [f"node{node}.nic{nic}" for node in range(nodes) for nic in range(nics)]
     ports = builder.devices(names, "nic", node=np.repeat(np.arange(nodes), nics))
-    join(builder, ports.reshape(nodes, nics), wires, **sizes)
+    join(builder, ports.reshape(nodes, nics), equipment, **sizes)
     return builder.build(ports)
 
 
@@ -54,5 +57,5 @@ def switchless(**kinds: int) -> Topology:
     gpu = builder.device("gpu")
     for kind, count in kinds.items():
         for number in range(count):
-            builder.connect(gpu, builder.device(f"{kind}{number}", kind), bandwidth=100e9)
+            builder.connect(gpu, builder.device(f"{kind}{number}", kind), Link(100e9))
     return builder.build([gpu])

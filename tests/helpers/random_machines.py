@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from small_machines import Wire
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Floats, Topology
 
 Draw = Callable[[Random], float]
@@ -54,7 +54,7 @@ IRREGULAR_MACHINE = Parameters(
 
 exact_wires = st.lists(
     st.builds(
-        Wire,
+        Link,
         bandwidth=st.integers(-3, 3).map(lambda power: 2.0**power),
         latency=st.integers(0, 2**20).map(lambda ticks: ticks * 2.0**-20),
         gap=st.integers(0, 2**10).map(lambda ticks: ticks * 2.0**-20),
@@ -82,9 +82,7 @@ def random_machine(random: Random, ranks: int, drawn: Parameters) -> Topology:
         for ends in ((parent, names[k]), (names[k], parent)):
             builder.link(
                 *ends,
-                bandwidth=drawn.bandwidth(random),
-                latency=drawn.latency(random),
-                gap=drawn.gap(random),
+                Link(drawn.bandwidth(random), drawn.latency(random), drawn.gap(random)),
                 media=random.sample(shared, random.choice((0, 0, 1, 2))),
             )
     return builder.build(

@@ -17,6 +17,7 @@ from simulator.collectives.collective import ALL_REDUCE, REDUCE
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology
 
@@ -90,7 +91,7 @@ def machines(draw: st.DrawFn, devices: int) -> Topology:
     for one, other in ends:
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         latency = draw(st.sampled_from((0.0, 1e-3, 1.0)))
-        builder.link(one, other, bandwidth=draw(speed), latency=latency, media=crossed)
+        builder.link(one, other, Link(draw(speed), latency), media=crossed)
     return builder.build(gpus)
 
 

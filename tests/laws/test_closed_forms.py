@@ -25,6 +25,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
 
@@ -255,9 +256,7 @@ def uneven_star(ranks: int, fast: int, bandwidth: float, gap: float = 0.0) -> To
     gpus = [builder.device(f"gpu{rank}") for rank in range(ranks)]
     hub = builder.device("switch", "switch")
     for rank, gpu in enumerate(gpus):
-        builder.connect(
-            gpu, hub, bandwidth=bandwidth if rank == fast else 1e9, latency=1e-6, gap=gap
-        )
+        builder.connect(gpu, hub, Link(bandwidth if rank == fast else 1e9, 1e-6, gap))
     return builder.build(gpus)
 
 
@@ -280,8 +279,8 @@ def half_duplex_star(ranks: int, latency: float) -> Topology:
     hub = builder.device("switch", "switch")
     for gpu in gpus:
         wire = builder.medium(f"{gpu} wire", 1e9)
-        builder.link(gpu, hub, bandwidth=1e9, latency=latency, media=(wire,))
-        builder.link(hub, gpu, bandwidth=1e9, latency=latency, media=(wire,))
+        builder.link(gpu, hub, Link(1e9, latency), media=(wire,))
+        builder.link(hub, gpu, Link(1e9, latency), media=(wire,))
     return builder.build(gpus)
 
 
@@ -299,8 +298,8 @@ def hub(ranks: int) -> Topology:
     gpus = [builder.device(f"gpu{rank}") for rank in range(ranks)]
     middle, backplane = builder.device("hub", "switch"), builder.medium("backplane", 1e9)
     for gpu in gpus:
-        builder.link(gpu, middle, bandwidth=1e9, media=(backplane,))
-        builder.link(middle, gpu, bandwidth=1e9, media=(backplane,))
+        builder.link(gpu, middle, Link(1e9), media=(backplane,))
+        builder.link(middle, gpu, Link(1e9), media=(backplane,))
     return builder.build(gpus)
 
 
@@ -318,8 +317,8 @@ def trunk(ranks: int, bandwidth: float) -> Topology:
     gpus = [builder.device(f"gpu{rank}") for rank in range(ranks)]
     hubs = [builder.device(f"switch{k}", "switch") for k in range(2)]
     for rank, gpu in enumerate(gpus):
-        builder.connect(gpu, hubs[2 * rank // ranks], bandwidth=1e9)
-    builder.connect(*hubs, bandwidth=bandwidth)
+        builder.connect(gpu, hubs[2 * rank // ranks], Link(1e9))
+    builder.connect(hubs[0], hubs[1], Link(bandwidth))
     return builder.build(gpus)
 
 
@@ -336,7 +335,7 @@ def crowded() -> Topology:
     builder = TopologyBuilder("crowded")
     builder.device("a")
     builder.device("b")
-    builder.connect("a", "b", bandwidth=1e9, latency=1e-3)
+    builder.connect("a", "b", Link(1e9, 1e-3))
     return builder.build(["a", "a", "b"])
 
 
@@ -371,7 +370,7 @@ def test_nothing_beats_a_bound_where_ranks_share_a_device() -> None:
 def test_a_rank_that_nobody_can_reach_has_no_finite_bound() -> None:
     builder = TopologyBuilder("lonely")
     names = [builder.device(name) for name in "abc"]
-    builder.connect("a", "b", bandwidth=1e9)
+    builder.connect("a", "b", Link(1e9))
     topology = builder.build(names)
     try:
         seconds = best_bound(ALL_REDUCE, topology, 3, V).seconds

@@ -19,6 +19,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 
@@ -114,7 +115,7 @@ def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
     unnoticed by it."""
     builder = TopologyBuilder("pair")
     names = [builder.device("a", copy=1.0), builder.device("b")]
-    builder.connect(*names, bandwidth=10.0)
+    builder.connect(names[0], names[1], Link(10.0))
     program = ScheduleBuilder(2, 10.0, scratch=2)
     program.copy(0, 0, slot=0, target=1)
     program.reduce(1, 0, slot=0, target=2)
@@ -159,9 +160,7 @@ def machines(draw: st.DrawFn) -> Topology:
     for one, other in sorted(ends):
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         bandwidth = draw(bandwidths | st.just(float("inf")))
-        builder.link(
-            one, other, bandwidth=bandwidth, latency=draw(ticks), gap=draw(ticks), media=crossed
-        )
+        builder.link(one, other, Link(bandwidth, draw(ticks), draw(ticks)), media=crossed)
     return builder.build(
         draw(st.permutations(gpus)) if draw(st.integers(0, 3)) else [gpus[0], *gpus]
     )

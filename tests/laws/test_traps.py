@@ -28,6 +28,7 @@ from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import SHAPES, full_mesh, line, ring, star
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_bytes
@@ -187,9 +188,7 @@ def test_the_slowest_link_sets_the_pace_wherever_it_is(slow: int, engine: Engine
     builder = TopologyBuilder("line")
     names = [builder.device(f"d{k}") for k in range(5)]
     for k in range(4):
-        builder.connect(
-            names[k], names[k + 1], bandwidth=2.0 if k == slow else 10.0, latency=0.25, gap=1.0
-        )
+        builder.connect(names[k], names[k + 1], Link(2.0 if k == slow else 10.0, 0.25, 1.0))
     assert send(1000.0, builder.build(names), engine=engine) == 500.0 + 1.0 + 4 * 0.25
 
 

@@ -1,6 +1,7 @@
 """Columns added at once are columns added one by one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 
 Pair = tuple[int, int]
 
@@ -56,79 +58,66 @@ def test_every_device_may_have_a_node_of_its_own(nodes: list[int]) -> None:
 
 
 @st.composite
-def meshes(draw: st.DrawFn) -> tuple[int, list[tuple[Pair, float, float, float]]]:
-    """A number of devices, and full-duplex links between some pairs: ends, β, α and g."""
+def meshes(draw: st.DrawFn) -> tuple[int, list[tuple[Pair, float]]]:
+    """A number of devices, and full-duplex links between some pairs: ends and cables."""
     count = draw(st.integers(2, 7))
     pairs = [(one, other) for one in range(count) for other in range(one)]
     ends = draw(st.lists(st.sampled_from(pairs), unique=True))
-    return count, [(end, draw(BANDWIDTHS), draw(SECONDS), draw(SECONDS)) for end in ends]
+    return count, [(end, draw(st.sampled_from((0.5, 1.0, 3.0)))) for end in ends]
 
 
-@given(meshes(), st.booleans())
+LINK = st.builds(Link, BANDWIDTHS, SECONDS, SECONDS)
+
+
+@given(meshes(), LINK, st.booleans())
 def test_a_wire_for_each_pair_is_a_connection_for_each(
-    mesh: tuple[int, list[tuple[Pair, float, float, float]]], assumed: bool
+    mesh: tuple[int, list[tuple[Pair, float]]], link: Link, assumed: bool
 ) -> None:
     count, links = mesh
     names = [f"d{number}" for number in range(count)]
     at_once, one_by_one = with_devices(*names), with_devices(*names)
     ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2)
-    columns = np.array([figures for _, *figures in links], dtype=np.float64).reshape(-1, 3).T
-    bandwidth, latency, gap = columns
-    at_once.wire(*ends.T, bandwidth=bandwidth, latency=latency, gap=gap, kind="ib", assumed=assumed)
-    for (one, other), *figures in links:
-        one_by_one.connect(
-            names[one],
-            names[other],
-            bandwidth=figures[0],
-            latency=figures[1],
-            gap=figures[2],
-            kind="ib",
-            assumed=assumed,
-        )
+    cables = [number for _, number in links]
+    at_once.wire(ends[:, 0], ends[:, 1], link, cables=cables, kind="ib", assumed=assumed)
+    for (one, other), number in links:
+        several = replace(link, bandwidth=link.bandwidth * number)
+        one_by_one.connect(names[one], names[other], several, kind="ib", assumed=assumed)
     if not links:  # a call without links names no kind
         assert at_once.build(names).links == 0
         return
     same(at_once.build(names), one_by_one.build(names))
 
 
-@given(meshes(), BANDWIDTHS, SECONDS, SECONDS)
-def test_one_figure_is_every_links(
-    mesh: tuple[int, list[tuple[Pair, float, float, float]]],
-    bandwidth: float,
-    latency: float,
-    gap: float,
+@given(meshes(), LINK)
+def test_one_number_of_cables_is_every_links(
+    mesh: tuple[int, list[tuple[Pair, float]]], link: Link
 ) -> None:
     count, links = mesh
     names = [f"d{number}" for number in range(count)]
     one, many = with_devices(*names), with_devices(*names)
     ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2).T
-    one.wire(*ends, bandwidth=bandwidth, latency=latency, gap=gap)
-    size = len(links)
-    many.wire(
-        *ends, bandwidth=[bandwidth] * size, latency=np.full(size, latency), gap=(gap,) * size
-    )
+    one.wire(ends[0], ends[1], link, cables=3)
+    many.wire(ends[0], ends[1], link, cables=(3,) * len(links))
     same(one.build(names), many.build(names))
 
 
 def test_ends_of_wires_are_broadcast_and_their_figures_follow_row_by_row() -> None:
     """Two leaves and three spines: leaf 0 to each spine, then leaf 1."""
     builder = with_devices("l0", "l1", "s0", "s1", "s2")
-    builder.wire(
-        np.array([[0], [1]]), np.array([2, 3, 4]), bandwidth=[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
-    )
+    builder.wire([[0], [1]], [2, 3, 4], Link(1.0), cables=[[1, 2, 3], [4, 5, 6]])
     topology = builder.build([])
     assert topology.source.tolist() == [0, 2, 0, 3, 0, 4, 1, 2, 1, 3, 1, 4]
     assert topology.target.tolist() == [2, 0, 3, 0, 4, 0, 2, 1, 3, 1, 4, 1]
     assert topology.medium_bandwidth.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
 
 
-def test_two_pairs_with_two_figures_have_one_each() -> None:
-    """Four links and two figures: a figure is a pair's, in both directions."""
+def test_two_pairs_with_two_numbers_of_cables_have_one_each() -> None:
+    """Four links and two numbers of cables: a number is of a pair, in both directions."""
     builder = with_devices("a", "b", "c")
-    builder.wire([0, 1], [1, 2], bandwidth=[1.0, 2.0], latency=[3.0, 4.0])
+    builder.wire([0, 1], [1, 2], Link(1.0, 3.0), cables=[1, 2])
     topology = builder.build([])
     assert topology.medium_bandwidth.tolist() == [1, 1, 2, 2]
-    assert topology.latency.tolist() == [3, 3, 4, 4]
+    assert topology.latency.tolist() == [3, 3, 3, 3]
 
 
 # Media.
@@ -137,9 +126,9 @@ def test_two_pairs_with_two_figures_have_one_each() -> None:
 def test_the_shared_media_of_a_link_follow_its_own_in_the_order_given() -> None:
     builder = with_devices("a", "b", "c")
     port, hub = builder.medium("port", 2e9, 1e-6), builder.medium("hub", 1e9)
-    builder.link("a", "b", bandwidth=3e9)
-    builder.link("b", "c", bandwidth=4e9, media=(hub, port))
-    builder.link("a", "c", bandwidth=5e9, media=iter([port]))
+    builder.link("a", "b", Link(3e9))
+    builder.link("b", "c", Link(4e9), media=(hub, port))
+    builder.link("a", "c", Link(5e9), media=iter([port]))
     topology = builder.build(["a"])
     assert [topology.media_of(link).tolist() for link in range(3)] == [[0], [1, 4, 3], [2, 3]]
     assert topology.medium_names == ("a->b", "b->c", "a->c", "port", "hub")
@@ -152,9 +141,9 @@ def test_wires_and_links_across_media_may_be_mixed() -> None:
     """Numbers of links are those in the order of the calls, whatever their sort."""
     builder = with_devices("a", "b", "c")
     hub = builder.medium("hub", 7.0)
-    builder.wire([0], [1], bandwidth=1.0)
-    builder.link("b", "c", bandwidth=2.0, media=(hub,))
-    builder.wire([2], [0], bandwidth=3.0)
+    builder.wire([0], [1], Link(1.0))
+    builder.link("b", "c", Link(2.0), media=(hub,))
+    builder.wire([2], [0], Link(3.0))
     topology = builder.build([])
     assert topology.medium_names == ("a->b", "b->a", "b->c", "c->a", "a->c", "hub")
     assert topology.medium_bandwidth.tolist() == [1, 1, 2, 3, 3, 7]
@@ -164,8 +153,8 @@ def test_wires_and_links_across_media_may_be_mixed() -> None:
 def test_empty_calls_add_nothing() -> None:
     builder = with_devices("a")
     assert builder.devices([], "gpu").tolist() == []
-    builder.wire([], [], bandwidth=1.0)
-    builder.wire(np.zeros((0, 3), dtype=np.int32), np.zeros((0, 3), dtype=np.int32), bandwidth=1.0)
+    builder.wire([], [], Link(1.0))
+    builder.wire(np.zeros((0, 3), dtype=np.int32), np.zeros((0, 3), dtype=np.int32), Link(1.0))
     assert builder.copies(pair(), 0).tolist() == []
     assert len(builder) == 1
     same(builder.build(["a"]), with_devices("a").build(["a"]))
@@ -191,7 +180,7 @@ def test_ranks_are_placed_by_names_or_by_numbers() -> None:
 def test_build_takes_the_columns_over() -> None:
     """Nothing is copied, so that a hundred thousand GPUs cost no second set of columns."""
     builder = with_devices("a", "b")
-    builder.connect("a", "b", bandwidth=1e9)
+    builder.connect("a", "b", Link(1e9))
     one, other = builder.build(["a"]), builder.build(["b"])
     for column in ("source", "target", "latency", "medium_bandwidth", "reduction", "node"):
         assert np.shares_memory(getattr(one, column), getattr(other, column)), column
@@ -202,8 +191,8 @@ def test_build_takes_the_columns_over() -> None:
     [
         lambda builder: builder.device("c", "new"),
         lambda builder: builder.devices(["c", "d"], "gpu"),
-        lambda builder: builder.link("b", "a", bandwidth=2.0),
-        lambda builder: builder.wire([1], [2], bandwidth=2.0),
+        lambda builder: builder.link("b", "a", Link(2.0)),
+        lambda builder: builder.wire([1], [2], Link(2.0)),
         lambda builder: builder.copies(pair(), 2),
         lambda builder: builder.medium("bus", 1.0),
     ],
@@ -213,13 +202,13 @@ def test_what_is_added_later_is_in_the_next_topology_only(
 ) -> None:
     late, early = with_devices("a", "b", "x"), with_devices("a", "b", "x")
     for builder in (late, early):
-        builder.link("a", "b", bandwidth=1.0, latency=3.0)
+        builder.link("a", "b", Link(1.0, 3.0))
     built, alike = late.build(["a"]), early.build(["a"])
     add(late)
     same(built, alike)
     del built
     anew = with_devices("a", "b", "x")
-    anew.link("a", "b", bandwidth=1.0, latency=3.0)
+    anew.link("a", "b", Link(1.0, 3.0))
     add(anew)
     same(late.build(["b"]), anew.build(["b"]))
 

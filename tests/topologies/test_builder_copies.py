@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
 from refusals import refusal
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import SHAPES, bus
 from topologies.topology import Topology
 
@@ -30,9 +31,7 @@ def nodes(draw: st.DrawFn) -> Topology:
         kind = draw(st.sampled_from(("nvlink", "pcie")))
         builder.link(
             *ends,
-            bandwidth=draw(BANDWIDTHS),
-            latency=draw(SECONDS),
-            gap=draw(SECONDS),
+            Link(draw(BANDWIDTHS), draw(SECONDS), draw(SECONDS)),
             kind=kind,
             assumed=draw(flags),
         )
@@ -64,9 +63,11 @@ def test_copies_are_the_same_devices_and_links_again_and_again(
             one_by_one.link(
                 f"node{copy}.{node.device_names[node.source[link]]}",
                 f"node{copy}.{node.device_names[node.target[link]]}",
-                bandwidth=float(node.medium_bandwidth[link]),
-                latency=float(node.latency[link]),
-                gap=float(node.medium_gap[link]),
+                Link(
+                    float(node.medium_bandwidth[link]),
+                    float(node.latency[link]),
+                    float(node.medium_gap[link]),
+                ),
                 kind=node.link_kinds[link],
                 assumed=bool(node.assumed[link]),
             )

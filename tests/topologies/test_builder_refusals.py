@@ -1,21 +1,22 @@
 """Impossible figures, unknown ends, names that are there twice and too many kinds are refused."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from built_columns import INF, NAN, pair, same, with_devices
 from refusals import refusal
 from topologies.builder import KINDS, TopologyBuilder
+from topologies.link import Link
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
-    for figures in (bandwidth, [1e9, bandwidth, 1e9]):
+    for figure, cables in ((bandwidth, 1.0), (1.0, [1e9, bandwidth, 1e9])):
         message = refusal(
-            lambda figures=figures: with_devices(*"abcd").wire(
-                [0, 1, 2], [1, 2, 3], bandwidth=figures
+            lambda figure=figure, cables=cables: with_devices(*"abcd").wire(
+                [0, 1, 2], [1, 2, 3], Link(figure), cables=cables
             )
         )
         assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
@@ -24,25 +25,20 @@ def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
 @pytest.mark.parametrize("what", ["latency", "gap"])
 @pytest.mark.parametrize("seconds", [-1e-9, NAN, INF, -INF])
 def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
-    for figures in (seconds, [0.0, seconds, 1.0]):
-        options: dict[str, Any] = {what: figures}
-        message = refusal(
-            lambda options=options: with_devices(*"abcd").wire(
-                [0, 1, 2], [1, 2, 3], bandwidth=1e9, **options
-            )
-        )
-        assert message == f"{what} is {seconds}s: it is at least 0s"
+    link = replace(Link(1e9), **{what: seconds})
+    message = refusal(lambda: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], link))
+    assert message == f"{what} is {seconds}s: it is at least 0s"
 
 
 def test_a_wire_may_be_infinitely_fast() -> None:
     builder = with_devices("a", "b")
-    builder.wire(0, 1, bandwidth=INF)
+    builder.wire(0, 1, Link(INF))
     assert builder.build([]).bandwidth.tolist() == [INF, INF]
 
 
 @pytest.mark.parametrize("ends", [([0], [2]), ([2], [0]), ([-1], [0]), ([0, 0], [1, 5])])
 def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]]) -> None:
-    assert "add them first" in refusal(lambda: with_devices("a", "b").wire(*ends, bandwidth=1.0))
+    assert "add them first" in refusal(lambda: with_devices("a", "b").wire(*ends, Link(1.0)))
 
 
 @pytest.mark.parametrize(
@@ -58,14 +54,14 @@ def test_a_wire_that_is_there_twice_or_leads_nowhere_is_refused(
     one: list[int], other: list[int], name: str
 ) -> None:
     builder = with_devices("a", "b", "c")
-    builder.wire(one, other, bandwidth=1.0)
+    builder.wire(one, other, Link(1.0))
     assert f"link {name} is there twice or leads nowhere" in refusal(lambda: builder.build([]))
 
 
 def test_a_wire_over_a_link_is_refused() -> None:
     builder = with_devices("a", "b")
-    builder.link("b", "a", bandwidth=1.0)
-    builder.wire([0], [1], bandwidth=1.0)
+    builder.link("b", "a", Link(1.0))
+    builder.wire([0], [1], Link(1.0))
     assert "link b->a is there twice" in refusal(lambda: builder.build([]))
 
 
@@ -126,8 +122,8 @@ def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
         lambda: crowded().device("d", "one")
     )
     for add in (
-        lambda builder: builder.wire([0], [1], bandwidth=1.0, kind="one"),
-        lambda builder: builder.link("d0", "d1", bandwidth=1.0, kind="one"),
+        lambda builder: builder.wire([0], [1], Link(1.0), kind="one"),
+        lambda builder: builder.link("d0", "d1", Link(1.0), kind="one"),
         lambda builder: builder.copies(pair(), 1),
     ):
         assert "one too many" in refusal(lambda add=add: add(crowded()))
@@ -135,6 +131,6 @@ def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
 
 def test_a_link_of_one_kind_too_many_leaves_nothing_behind() -> None:
     builder = crowded()
-    refusal(lambda: builder.link("d0", "d1", bandwidth=1.0, kind="one"))
-    builder.link("d0", "d1", bandwidth=1.0, kind="kind0")
+    refusal(lambda: builder.link("d0", "d1", Link(1.0), kind="one"))
+    builder.link("d0", "d1", Link(1.0), kind="kind0")
     assert builder.build([]).medium_names == ("d0->d1",)

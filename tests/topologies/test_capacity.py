@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.capacity import Cut, capacities, congestion, max_flow, tightest_cut
+from topologies.link import Link
 from topologies.topology import Flags, Floats, Topology
 
 SPEEDS = st.sampled_from((0.5, 1.0, 2.0, 3.0, float("inf")))
@@ -34,7 +35,7 @@ def machines(draw: st.DrawFn, *, ports: bool = False, shared: bool = False) -> T
         crossed = [media[one]] if ports and draw(st.booleans()) else []
         if shared:
             crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2))
-        builder.link(names[one], names[other], bandwidth=draw(SPEEDS), media=crossed)
+        builder.link(names[one], names[other], Link(draw(SPEEDS)), media=crossed)
     return builder.build(names[: draw(st.integers(1, devices))])
 
 
@@ -96,8 +97,8 @@ def test_slow_links_do_not_fill_what_they_share() -> None:
     builder = TopologyBuilder("shared")
     a, b, c = (builder.device(name) for name in "abc")
     fast = builder.medium("fast", 10.0)
-    builder.link(a, b, bandwidth=1.0, media=(fast,))
-    builder.link(a, c, bandwidth=2.0, media=(fast,))
+    builder.link(a, b, Link(1.0), media=(fast,))
+    builder.link(a, c, Link(2.0), media=(fast,))
     assert port(builder.build([a]), 0) == 3
 
 
@@ -152,7 +153,7 @@ def test_ports_limit_a_flow_in_whatever_order_a_link_names_them() -> None:
     for one in range(4):
         for other in range(4):
             if one != other:
-                builder.link(names[one], names[other], bandwidth=2.0, media=(into[other], out[one]))
+                builder.link(names[one], names[other], Link(2.0), media=(into[other], out[one]))
     assert max_flow(builder.build(names), [0], [3]).bandwidth == 2
 
 
@@ -172,7 +173,7 @@ def test_nothing_flows_where_nothing_leads() -> None:
     builder = TopologyBuilder("one way")
     builder.device("a")
     builder.device("b")
-    builder.link("a", "b", bandwidth=1.0)
+    builder.link("a", "b", Link(1.0))
     topology = builder.build(["a", "b"])
     assert max_flow(topology, [0], [1]).bandwidth == 1
     assert max_flow(topology, [1], [0]).bandwidth == 0
@@ -183,9 +184,7 @@ def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
     builder = TopologyBuilder("slow")
     names = [builder.device(f"d{k}") for k in range(6)]
     for one, other in pairwise(names):
-        builder.connect(
-            one, other, bandwidth={"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12)
-        )
+        builder.connect(one, other, Link({"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12)))
     assert max_flow(builder.build(names), [0], [5]).bandwidth == slow / 3
 
 
@@ -235,9 +234,9 @@ def test_a_bottleneck_between_two_halves_is_found() -> None:
     gpus = [builder.device(f"gpu{k}") for k in range(8)]
     hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
     for k, gpu in enumerate(gpus):
-        builder.connect(gpu, hubs[k // 5], bandwidth=10.0)
-    builder.link(hubs[0], hubs[1], bandwidth=2.0)
-    builder.link(hubs[1], hubs[0], bandwidth=1.0)
+        builder.connect(gpu, hubs[k // 5], Link(10.0))
+    builder.link(hubs[0], hubs[1], Link(2.0))
+    builder.link(hubs[1], hubs[0], Link(1.0))
     topology = builder.build(gpus)
     weight = np.array([1.0] * 8 + [0.0] * 2)
     cut = tightest_cut(topology, weight, topology.placement)
@@ -261,7 +260,7 @@ def test_there_is_no_cut_above_the_tightest() -> None:
 def test_a_set_that_nothing_leaves_is_the_tightest() -> None:
     builder = TopologyBuilder("lonely")
     names = [builder.device(name) for name in "abc"]
-    builder.connect("a", "b", bandwidth=1e9)
+    builder.connect("a", "b", Link(1e9))
     topology = builder.build(names)
     cut = tightest_cut(topology, np.ones(3), [0, 1, 2])
     assert cut is not None

@@ -98,9 +98,9 @@ def test_all_nics_are_ports_with_the_figures_of_their_kind(machine: str, network
     near, far = topology.source[first:], topology.target[first:]
     of_ports = topology.device_kinds.are("nic")[near] | topology.device_kinds.are("nic")[far]
     assert of_ports.sum() == 2 * 5 * nics
-    assert set(topology.latency[first:][of_ports].tolist()) == {hdr.latency}
+    assert set(topology.latency[first:][of_ports].tolist()) == {hdr.link.latency}
     assert set(topology.latency[first:][~of_ports].tolist()) <= {SWITCH_LATENCY}
-    assert topology.bandwidth[first:].min() == hdr.bandwidth
+    assert topology.bandwidth[first:].min() == hdr.link.bandwidth
     assert set(topology.link_kinds[first:]) == {"ib"}
     degree = nx.Graph(topology.graph).degree
     assert {degree[f"node{node}.nic{nic}"] for node in range(5) for nic in range(nics)} == {2}
@@ -115,7 +115,7 @@ def test_the_port_is_what_is_asked_for(name: str) -> None:
     way = list(topology.route(0, 8))
     kinds = {topology.link_kinds[link] for link in way}
     assert kinds == {"pcie", link_kind(name).kind}
-    assert topology.bandwidth[way].min() == min(12e9, link_kind(name).bandwidth)
+    assert topology.bandwidth[way].min() == min(12e9, link_kind(name).link.bandwidth)
     assert f"{name}: {link_kind(name).source}" in topology.notes
 
 

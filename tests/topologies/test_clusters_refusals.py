@@ -9,6 +9,7 @@ from joined_ports import switchless
 from refusals import refusal
 from topologies.builder import TopologyBuilder
 from topologies.clusters import MOST_DEVICES, cluster, joined
+from topologies.link import Link
 from topologies.link_kinds import LINKS, link_kind
 from topologies.machines import MACHINES
 from topologies.shapes import full_mesh_one_port
@@ -111,8 +112,8 @@ def test_a_node_with_shared_media_is_not_joined() -> None:
     builder = TopologyBuilder("bussed")
     wire = builder.medium("bus", 1e9)
     gpu, nic = builder.device("gpu"), builder.device("nic", "nic")
-    builder.link(gpu, nic, bandwidth=1e9, media=(wire,))
-    builder.link(nic, gpu, bandwidth=1e9, media=(wire,))
+    builder.link(gpu, nic, Link(1e9), media=(wire,))
+    builder.link(nic, gpu, Link(1e9), media=(wire,))
     assert "bussed has shared media (bus)" in refusal(lambda: joined(builder.build([gpu]), 2))
     assert "has no NIC" in refusal(lambda: joined(full_mesh_one_port(4, bandwidth=1e9), 2))
 

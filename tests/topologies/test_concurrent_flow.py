@@ -10,6 +10,7 @@ from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.capacity import congestion, max_flow
 from topologies.concurrent_flow import concurrent_flow, stretch
+from topologies.link import Link
 from topologies.topology import Floats, Topology
 
 
@@ -51,8 +52,8 @@ def test_two_groups_joined_by_one_wire() -> None:
     for one in range(6):
         for other in range(one):
             if one // 3 == other // 3:
-                builder.connect(gpus[one], gpus[other], bandwidth=100.0)
-    builder.connect(gpus[0], gpus[3], bandwidth=2.0)
+                builder.connect(gpus[one], gpus[other], Link(100.0))
+    builder.connect(gpus[0], gpus[3], Link(2.0))
     assert all_to_all(builder.build(gpus)) == pytest.approx(9 / 2)
 
 
@@ -68,7 +69,7 @@ def test_no_route_takes_for_ever_and_nothing_takes_no_time() -> None:
     builder = TopologyBuilder("one way")
     builder.device("a")
     builder.device("b")
-    builder.link("a", "b", bandwidth=float("inf"))
+    builder.link("a", "b", Link(float("inf")))
     topology = builder.build(["a", "b"])
     assert all_to_all(topology) == np.inf
     assert concurrent_flow(topology, topology.placement, np.array([[0.0, 1.0], [0.0, 0.0]])) == 0
@@ -86,7 +87,7 @@ def test_speeds_may_be_far_apart(spread: float) -> None:
     names = [builder.device(f"d{k}") for k in range(5)]
     for one in range(5):
         for other in range(one):
-            builder.connect(names[one], names[other], bandwidth=spread if other else 1.0)
+            builder.connect(names[one], names[other], Link(spread if other else 1.0))
     # Each of four sends to the first and hears of it over wires of 1 B/s.
     assert all_to_all(builder.build(names)) == pytest.approx(1, rel=1e-6)
 
@@ -119,7 +120,7 @@ def machines(draw: st.DrawFn) -> Topology:
             crossed = (
                 draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
             )
-            builder.link(names[source], names[target], bandwidth=draw(SPEEDS), media=crossed)
+            builder.link(names[source], names[target], Link(draw(SPEEDS)), media=crossed)
     return builder.build(draw(st.permutations(names))[: draw(st.integers(2, devices))])
 
 

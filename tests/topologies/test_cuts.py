@@ -16,6 +16,7 @@ from topologies.builder import TopologyBuilder
 from topologies.capacity import max_flow
 from topologies.cuts import bisection, components, diameter, partitions, tree_cuts
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Topology
 
 Shape = Callable[..., Topology]
@@ -91,10 +92,10 @@ def test_the_slower_direction_counts() -> None:
     builder = TopologyBuilder("up and down")
     for name in "abcd":
         builder.device(name)
-    builder.connect("a", "b", bandwidth=9.0)
-    builder.connect("c", "d", bandwidth=9.0)
-    builder.link("b", "c", bandwidth=4.0)
-    builder.link("c", "b", bandwidth=3.0)
+    builder.connect("a", "b", Link(9.0))
+    builder.connect("c", "d", Link(9.0))
+    builder.link("b", "c", Link(4.0))
+    builder.link("c", "b", Link(3.0))
     assert bisection(builder.build("abcd")) == (3, True)
 
 
@@ -105,8 +106,8 @@ def dealt_out(ranks: int) -> Topology:
     gpus = [builder.device(f"gpu{k}", node=k % 2) for k in range(ranks)]
     hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
     for k, gpu in enumerate(gpus):
-        builder.connect(gpu, hubs[k % 2], bandwidth=5.0)
-    builder.connect(*hubs, bandwidth=1.0)
+        builder.connect(gpu, hubs[k % 2], Link(5.0))
+    builder.connect(hubs[0], hubs[1], Link(1.0))
     return builder.build(gpus)
 
 
@@ -122,13 +123,13 @@ def test_the_slowest_half_is_looked_at() -> None:
     gpus = [builder.device(f"gpu{k}") for k in range(24)]
     hub = builder.device("hub", "switch")
     for k, gpu in enumerate(gpus):
-        builder.connect(gpu, hub, bandwidth=1.0 + 2 * (k % 2))
+        builder.connect(gpu, hub, Link(1.0 + 2 * (k % 2)))
     assert bisection(builder.build(gpus)) == (12, False)
 
 
 def test_ranks_on_one_device_are_never_cut_apart() -> None:
     wire = TopologyBuilder("two devices")
-    wire.connect(wire.device("a"), wire.device("b"), bandwidth=2.0)
+    wire.connect(wire.device("a"), wire.device("b"), Link(2.0))
     assert bisection(wire.build("aabb")) == (2, True)
     assert bisection(wire.build("aaab")) == (inf, True)
     assert bisection(wire.build("aaa")) == (inf, True)
@@ -138,16 +139,16 @@ def test_links_without_limit_do_not_count_unless_there_is_nothing_else() -> None
     assert bisection(shapes.line(4, bandwidth=inf)).bandwidth == inf
     builder = TopologyBuilder("pairs")
     gpus = [builder.device(f"gpu{k}") for k in range(4)]
-    builder.connect("gpu0", "gpu2", bandwidth=inf)
-    builder.connect("gpu1", "gpu3", bandwidth=inf)
-    builder.connect("gpu0", "gpu1", bandwidth=7.0)
+    builder.connect("gpu0", "gpu2", Link(inf))
+    builder.connect("gpu1", "gpu3", Link(inf))
+    builder.connect("gpu0", "gpu1", Link(7.0))
     assert bisection(builder.build(gpus)).bandwidth == 7
 
 
 def test_apart_there_is_nothing_between_halves() -> None:
     builder = TopologyBuilder("apart")
     gpus = [builder.device(f"gpu{k}") for k in range(4)]
-    builder.connect("gpu0", "gpu2", bandwidth=1.0)
+    builder.connect("gpu0", "gpu2", Link(1.0))
     assert bisection(builder.build(gpus)).bandwidth == 0
 
 
@@ -165,7 +166,7 @@ def machines(draw: st.DrawFn) -> Topology:
         builder.link(
             names[one],
             names[other],
-            bandwidth=draw(speeds),
+            Link(draw(speeds)),
             media=draw(st.sampled_from([media, []])) if media else [],
         )
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
@@ -211,9 +212,9 @@ def test_hops_and_latency_are_the_least_each() -> None:
     builder = TopologyBuilder("detour")
     for name in "abc":
         builder.device(name)
-    builder.connect("a", "c", bandwidth=1.0, latency=9.0)
-    builder.connect("a", "b", bandwidth=1.0, latency=1.0)
-    builder.connect("b", "c", bandwidth=1.0, latency=1.0)
+    builder.connect("a", "c", Link(1.0, 9.0))
+    builder.connect("a", "b", Link(1.0, 1.0))
+    builder.connect("b", "c", Link(1.0, 1.0))
     assert diameter(builder.build("ac")) == (1, 2.0)
 
 
@@ -245,9 +246,9 @@ def three_nodes() -> Topology:
     top = builder.device("top", "switch")
     for node in range(3):
         hub = builder.device(f"hub{node}", "switch", node=node // 2)
-        builder.connect(hub, top, bandwidth=1.0 if node else 2.0)
+        builder.connect(hub, top, Link(1.0 if node else 2.0))
         for gpu in range(2):
-            builder.connect(builder.device(f"gpu{node}{gpu}", node=node // 2), hub, bandwidth=4.0)
+            builder.connect(builder.device(f"gpu{node}{gpu}", node=node // 2), hub, Link(4.0))
     return builder.build([f"gpu{node}{gpu}" for node in range(3) for gpu in range(2)])
 
 
@@ -313,7 +314,7 @@ def test_what_is_no_tree_has_no_such_wires() -> None:
     apart = TopologyBuilder("a ring and one apart")
     gpus = [apart.device(f"gpu{k}") for k in range(4)]
     for one, other in combinations(gpus[:3], 2):
-        apart.connect(one, other, bandwidth=1.0)
+        apart.connect(one, other, Link(1.0))
     assert len(tree_cuts(apart.build(gpus))) == 0
 
 
@@ -321,5 +322,5 @@ def test_a_wire_may_lead_one_way_only() -> None:
     builder = TopologyBuilder("one way")
     builder.device("a")
     builder.device("b")
-    builder.link("a", "b", bandwidth=1.0)
+    builder.link("a", "b", Link(1.0))
     assert tree_cuts(builder.build("ab")).tolist() == [[False, True]]

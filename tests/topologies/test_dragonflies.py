@@ -1,13 +1,14 @@
 """Closed forms of dragonflies."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from joined_ports import across, below, built, switches
+from joined_ports import EQUIPMENT, across, below, built, switches
 from topologies.errors import InputError
 from topologies.fabrics import join_dragonfly
 from topologies.routing import distances
@@ -119,7 +120,8 @@ def test_cables_between_groups_are_as_many_as_asked_for(
 def test_what_a_route_over_a_dragonfly_costs() -> None:
     """On the same router; in the same group; in another one by its gateway, from a router beside
     it, on either side."""
-    topology = built(join_dragonfly, 8, hosts=1, routers=4, global_links=1, global_latency=16.0)
+    far = replace(EQUIPMENT, global_latency=16.0)
+    topology = built(join_dragonfly, 8, 1, far, hosts=1, routers=4, global_links=1)
     assert group_pairs(topology) == {("group0", "group1"): 1, ("group1", "group0"): 1}
     assert topology.graph.has_edge("group0.router0", "group1.router0")
     assert distances(topology)[0].tolist() == [0, 2.25, 2.25, 2.25, 18, 18.25, 18.25, 18.25]

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joined_ports import WIRES, Join, across, below, built, switches
+from joined_ports import EQUIPMENT, Join, across, below, built, switches
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
-from topologies.fabrics import Wires, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
+from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
+from topologies.link import Link
 from topologies.routing import distances
 from topologies.shapes import full_mesh
 
@@ -27,7 +28,7 @@ JOINS: list[Join] = [join_leaf_spine, join_rails, join_fat_tree, join_dragonfly]
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("in_network", [False, True])
 def test_switches_are_of_no_node_and_reduce_if_asked(join: Join, in_network: bool) -> None:
-    topology = built(join, 5, 4, in_network=in_network)
+    topology = built(join, 5, 4, replace(EQUIPMENT, in_network=in_network))
     ports = topology.device_kinds.are("nic")
     assert ports.sum() == 20
     assert np.array_equal(topology.device_kinds.are("switch"), ~ports)
@@ -43,7 +44,7 @@ def test_switches_do_not_reduce_unless_asked(join: Join) -> None:
 
 @pytest.mark.parametrize("join", JOINS)
 def test_figures_reach_every_link(join: Join) -> None:
-    topology = built(join, 9, 4, Wires(3e9, 1e-6, 5e-7, "ethernet", 2e-6, assumed=True))
+    topology = built(join, 9, 4, Equipment(Link(3e9, 1e-6, 2e-6), 5e-7, "ethernet", assumed=True))
     to_port = (topology.source < 36) | (topology.target < 36)
     assert set(topology.latency[to_port].tolist()) == {1e-6}
     assert set(topology.latency[~to_port].tolist()) == {5e-7}
@@ -65,7 +66,7 @@ def test_every_port_has_one_link_and_every_link_runs_both_ways(join: Join) -> No
 def test_ports_by_number_alone_are_of_nodes_with_one_each(join: Join) -> None:
     builder = TopologyBuilder(join.__name__)
     ports = builder.devices([f"node{node}.nic0" for node in range(6)], "nic")
-    join(builder, ports, WIRES)
+    join(builder, ports, EQUIPMENT)
     alone, table = builder.build(ports), built(join, 6)
     assert alone.device_names == table.device_names
     assert np.array_equal(alone.source, table.source)
@@ -94,16 +95,16 @@ def test_no_ports_are_refused(join: Join, ports: npt.ArrayLike) -> None:
     with pytest.raises(
         InputError, match=r"there are no ports to join: a network has at least one$"
     ):
-        join(TopologyBuilder("empty"), ports, WIRES)
+        join(TopologyBuilder("empty"), ports, EQUIPMENT)
 
 
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("figure", ["bandwidth", "latency", "gap"])
 @pytest.mark.parametrize("bad", [-1.0, float("nan")])
 def test_impossible_figures_are_refused(join: Join, figure: str, bad: float) -> None:
-    wrong: dict[str, Any] = {figure: bad}
+    link = replace(EQUIPMENT.link, **{figure: bad})
     with pytest.raises(InputError, match=f"{figure} is {bad}"):
-        built(join, 4, 2, replace(WIRES, **wrong))
+        built(join, 4, 2, replace(EQUIPMENT, link=link))
 
 
 SIZES: dict[Join, dict[str, Any]] = {
@@ -294,7 +295,7 @@ def test_without_spines_other_rails_are_reached_through_the_nodes() -> None:
     builder = TopologyBuilder("rail-only", paths="hash")
     first = builder.copies(full_mesh(4, bandwidth=1e12, latency=0.125), 3)
     gpus = np.add.outer(first, np.arange(4, dtype=np.int32))
-    join_rails(builder, gpus, WIRES, spines=0)
+    join_rails(builder, gpus, EQUIPMENT, spines=0)
     far = distances(builder.build(gpus.ravel()))[0].reshape(3, 4)
     assert far.tolist() == [
         [0, 0.125, 0.125, 0.125],

@@ -30,7 +30,7 @@ def _hosted(switches: int, gpus: int, nics: int, pcie: float, socket: float) -> 
 
 
 HGX = _hosted(4, 8, 8, 48.0, 22.0) | {("gpu", "nvswitch", "nvlink", 18 * 20.6, 0.3): 8}
-WIRES: dict[str, Links] = {
+EQUIPMENT: dict[str, Links] = {
     # Between kinds, the kind of link, β in GB/s (NCCL's per NVLink times their number, PCIe x16 of
     # the generation, between sockets by the CPU), α in us: how many full-duplex links.
     "pcie_box": _hosted(2, 8, 2, 24.0, 10.0),
@@ -168,7 +168,7 @@ def test_the_links_of_a_machine(name: str) -> None:
         found[ends[0], ends[1], machine.link_kinds[link], *figures] += 1
     wanted = {
         (*ends, round(beta, 6), alpha): 2 * count
-        for (*ends, beta, alpha), count in WIRES[name].items()
+        for (*ends, beta, alpha), count in EQUIPMENT[name].items()
     }
     assert found == wanted
     pairs = set(zip(machine.source.tolist(), machine.target.tolist(), strict=True))
@@ -191,7 +191,7 @@ def test_the_figures_of_link_kinds() -> None:
     }  # fmt: skip
     assert list(LINKS) == list(figures)
     for name, kind in LINKS.items():
-        assert (kind.bandwidth / 1e9, kind.latency / US) == pytest.approx(figures[name])
+        assert (kind.link.bandwidth / 1e9, kind.link.latency / US) == pytest.approx(figures[name])
     assert all("\n" not in kind.source and len(kind.source) > 20 for kind in LINKS.values())
 
 
@@ -199,7 +199,7 @@ def test_one_step_of_nccls_over_each_kind_takes_what_its_links_take_together() -
     """LL steps of tuning.cc: 0.6 us over NVLink or two hops to an NVSwitch, 1.0 us over a PCIe
     switch, 2.7 us over a network with a PCIe link before and after each NIC and one switch of the
     network."""
-    nvlink, pcie, network = (link_kind(name).latency for name in ("nvlink4", "pcie5", "ndr"))
+    nvlink, pcie, network = (link_kind(name).link.latency for name in ("nvlink4", "pcie5", "ndr"))
     assert nvlink == pytest.approx(0.6 * US)
     assert 2 * pcie == pytest.approx(1.0 * US)
     assert 4 * pcie + 2 * network == pytest.approx(2.7 * US)
@@ -277,7 +277,7 @@ def test_networks_are_those_of_the_machine(name: str) -> None:
     machine = MACHINES[name]
     network, bandwidth = NETWORKS[name]
     assert machine.network == network
-    assert link_kind(machine.port).bandwidth == bandwidth
+    assert link_kind(machine.port).link.bandwidth == bandwidth
     assert link_kind(machine.port).kind == (
         "ethernet" if name in ("pcie_box", "mi300x", "alps") else "ib"
     )

@@ -15,6 +15,7 @@ from simulator.engines import simulate
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.machines import MACHINES
 from topologies.placement import placed
 from topologies.rings import CHANNELS, Rings, find_rings
@@ -89,7 +90,7 @@ def meshes(draw: st.DrawFn) -> Topology:
     for one in range(count):
         for other in range(one + 1, count):
             if other == one + 1 or draw(st.booleans()):
-                builder.connect(names[one], names[other], bandwidth=draw(width), latency=1e-6)
+                builder.connect(names[one], names[other], Link(draw(width), 1e-6))
     return builder.build(names)
 
 
@@ -298,8 +299,8 @@ def test_there_is_no_such_number_of_channels(channels: int) -> None:
 def test_islands_have_no_ring() -> None:
     builder = TopologyBuilder("islands")
     names = [builder.device(f"g{k}") for k in range(4)]
-    builder.connect(names[0], names[1], bandwidth=1e9)
-    builder.connect(names[2], names[3], bandwidth=1e9)
+    builder.connect(names[0], names[1], Link(1e9))
+    builder.connect(names[2], names[3], Link(1e9))
     with pytest.raises(InputError, match="no route from rank 0 to rank 2 in islands"):
         find_rings(builder.build(names), 4)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from routes import devices_of
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.routing import distances
 from topologies.shapes import SHAPES, line, ring, star, tree
 from topologies.topology import Topology
@@ -31,7 +32,7 @@ def topologies(draw: st.DrawFn, unit: float = MICROSECOND) -> Topology:
     ]
     pairs = [(one, other) for one in names for other in names if one != other]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=18)):
-        builder.link(*ends, bandwidth=1e9, latency=draw(st.integers(0, 4)) * unit)
+        builder.link(*ends, Link(1e9, draw(st.integers(0, 4)) * unit))
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
 
 
@@ -45,7 +46,7 @@ def fresh(topology: Topology) -> Topology:
             topology.device_names[topology.source[link]],
             topology.device_names[topology.target[link]],
         )
-        builder.link(*ends, bandwidth=1e9, latency=float(topology.latency[link]))
+        builder.link(*ends, Link(1e9, float(topology.latency[link])))
     return builder.build([topology.device_names[device] for device in topology.placement])
 
 
@@ -93,9 +94,9 @@ def test_equal_latency_on_fewer_hops_wins_to_the_last_bit() -> None:
     builder = TopologyBuilder("triangle")
     for name in "abc":
         builder.device(name)
-    builder.link("a", "b", bandwidth=1e9, latency=TICK)
-    builder.link("b", "c", bandwidth=1e9, latency=TICK)
-    builder.link("a", "c", bandwidth=1e9, latency=2 * TICK)
+    builder.link("a", "b", Link(1e9, TICK))
+    builder.link("b", "c", Link(1e9, TICK))
+    builder.link("a", "c", Link(1e9, 2 * TICK))
     assert builder.build(["a", "c"]).route(0, 1) == (2,)
 
 
@@ -170,7 +171,7 @@ def test_one_way_streets_lead_round() -> None:
     builder = TopologyBuilder("roundabout")
     names = [builder.device(f"d{k}") for k in range(5)]
     for k in range(5):
-        builder.link(names[k], names[(k + 1) % 5], bandwidth=1e9)
+        builder.link(names[k], names[(k + 1) % 5], Link(1e9))
     topology = builder.build(names)
     assert topology.route(0, 4) == (0, 1, 2, 3)
     assert topology.route(4, 3) == (4, 0, 1, 2)
@@ -179,8 +180,8 @@ def test_one_way_streets_lead_round() -> None:
 def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
     builder = TopologyBuilder("islands")
     names = [builder.device(f"d{k}") for k in range(4)]
-    builder.connect(names[0], names[1], bandwidth=1e9)
-    builder.connect(names[2], names[3], bandwidth=1e9)
+    builder.connect(names[0], names[1], Link(1e9))
+    builder.connect(names[2], names[3], Link(1e9))
     topology = builder.build(names)
     assert topology.route(0, 1) == (0,)
     for pair in ((0, 2), (0, 3), (3, 1)):
@@ -194,9 +195,9 @@ def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
 def test_slow_and_direct_loses_to_fast_and_far() -> None:
     builder = TopologyBuilder("bypass")
     names = [builder.device(f"d{k}") for k in range(3)]
-    builder.connect(names[0], names[2], bandwidth=1e12, latency=10e-6)
-    builder.connect(names[0], names[1], bandwidth=1e3, latency=4e-6)
-    builder.connect(names[1], names[2], bandwidth=1e3, latency=5e-6)
+    builder.connect(names[0], names[2], Link(1e12, 10e-6))
+    builder.connect(names[0], names[1], Link(1e3, 4e-6))
+    builder.connect(names[1], names[2], Link(1e3, 5e-6))
     topology = builder.build(names)
     assert devices_of(topology, 0, topology.route(0, 2)) == [0, 1, 2]
 
@@ -228,9 +229,9 @@ def test_absurd_latencies_do_not_wrap_around() -> None:
     """Three hours are more femtoseconds than an int64 holds."""
     builder = TopologyBuilder("slow")
     names = [builder.device(f"d{k}") for k in range(3)]
-    builder.link(names[0], names[2], bandwidth=1e9, latency=1.0)
-    builder.link(names[0], names[1], bandwidth=1e9, latency=1e4)
-    builder.link(names[1], names[2], bandwidth=1e9)
+    builder.link(names[0], names[2], Link(1e9, 1.0))
+    builder.link(names[0], names[1], Link(1e9, 1e4))
+    builder.link(names[1], names[2], Link(1e9))
     assert builder.build(names).route(0, 2) == (0,)
 
 
@@ -239,8 +240,8 @@ def test_many_long_latencies_do_not_wrap_around_together() -> None:
     builder = TopologyBuilder("far")
     names = [builder.device(f"d{k}") for k in range(21)]
     for one, other in pairwise(names):
-        builder.link(one, other, bandwidth=1e9, latency=0.5)
-    builder.link(names[0], names[20], bandwidth=1e9, latency=6.0)
+        builder.link(one, other, Link(1e9, 0.5))
+    builder.link(names[0], names[20], Link(1e9, 6.0))
     assert builder.build(names).route(0, 20) == (20,)
 
 
@@ -248,10 +249,10 @@ def test_a_device_into_which_its_next_hop_alone_leads_is_found() -> None:
     """Two ways out, the first of them shorter and the only one back."""
     builder = TopologyBuilder("one way back")
     names = [builder.device(name) for name in ("start", "near", "far", "end")]
-    builder.connect(names[0], names[1], bandwidth=1e9, latency=1e-6)
-    builder.link(names[0], names[2], bandwidth=1e9, latency=2e-6)
-    builder.link(names[1], names[3], bandwidth=1e9, latency=1e-6)
-    builder.link(names[2], names[3], bandwidth=1e9, latency=1e-6)
+    builder.connect(names[0], names[1], Link(1e9, 1e-6))
+    builder.link(names[0], names[2], Link(1e9, 2e-6))
+    builder.link(names[1], names[3], Link(1e9, 1e-6))
+    builder.link(names[2], names[3], Link(1e9, 1e-6))
     topology = builder.build(names)
     assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 3]
 
@@ -264,5 +265,5 @@ def test_the_only_way_out_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -
     builder = TopologyBuilder("one way")
     names = [builder.device(name) for name in ("start", "between", "end", "aside")]
     for one, other in ((0, 1), (1, 2), (3, 2)):
-        builder.link(names[one], names[other], bandwidth=1e9)
+        builder.link(names[one], names[other], Link(1e9))
     assert builder.build(names).route(0, 2) == (0, 1)

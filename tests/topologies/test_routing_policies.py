@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, permutations, product
 from random import Random
-from typing import get_args
+from typing import Any, get_args
 
 import networkx as nx
 import numpy as np
@@ -16,6 +16,7 @@ from routes import devices_of
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.routing import distances
 from topologies.shapes import SHAPES, fat_tree, leaf_spine, ring
 from topologies.topology import REMEMBERED, Paths, Topology
@@ -44,9 +45,7 @@ def choices(
     ]
     for above, below in pairwise(names):
         for ends in draw(st.lists(st.sampled_from(list(product(above, below))), unique=True)):
-            builder.connect(
-                *ends, bandwidth=1e9, latency=draw(st.sampled_from((0.0, 0.0, MICROSECOND)))
-            )
+            builder.connect(*ends, Link(1e9, draw(st.sampled_from((0.0, 0.0, MICROSECOND)))))
     flat = [name for layer in names for name in layer]
     return builder.build(draw(st.lists(st.sampled_from(flat), min_size=2, max_size=6)))
 
@@ -111,7 +110,8 @@ def test_link_is_the_first_of_them_by_the_order_of_links(topology: Topology, cha
 def test_on_a_grid_the_first_dimension_is_first(shape: str, dims: tuple[int, ...] | None) -> None:
     """Dimension-order routing: who has left a dimension does not come back to it."""
     widths = dims or (2, 2, 2, 2)
-    ranks, options = int(np.prod(widths)), {"dims": dims} if dims else {}
+    ranks = int(np.prod(widths))
+    options: dict[str, Any] = {"dims": dims} if dims else {}
     topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, **options)
     for source, target in permutations(range(ranks), 2):
         places = np.array(
@@ -328,8 +328,8 @@ def test_latencies_of_seconds_are_told_apart_by_picoseconds() -> None:
     builder = TopologyBuilder("moon")
     names = [builder.device(f"d{k}") for k in range(4)]
     for middle, late in ((1, 2e-12), (2, 1e-12)):
-        builder.link(names[0], names[middle], bandwidth=1e9, latency=1.3)
-        builder.link(names[middle], names[3], bandwidth=1e9, latency=1.3 + late)
+        builder.link(names[0], names[middle], Link(1e9, 1.3))
+        builder.link(names[middle], names[3], Link(1e9, 1.3 + late))
     topology = builder.build(names)
     assert devices_of(topology, 0, topology.route(0, 3)) == [0, 2, 3]
 
@@ -346,7 +346,7 @@ def test_sums_that_differ_in_the_last_bit_are_equal(
         builder = TopologyBuilder("bits")
         names = [builder.device(f"d{k}") for k in range(4)]
         for middle, latencies in ((1, first), (2, second)):
-            builder.link(names[0], names[middle], bandwidth=1e9, latency=latencies[0] * MICROSECOND)
-            builder.link(names[middle], names[3], bandwidth=1e9, latency=latencies[1] * MICROSECOND)
+            builder.link(names[0], names[middle], Link(1e9, latencies[0] * MICROSECOND))
+            builder.link(names[middle], names[3], Link(1e9, latencies[1] * MICROSECOND))
         topology = builder.build(names)
         assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 3]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from refusals import refusal
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 
@@ -108,7 +109,7 @@ def built(
         crossed = draw(st.lists(st.sampled_from(media), unique=True)) if media else []
         asked[ends] = (draw(st.sampled_from((5e8, 2e9, INF))), draw(number), draw(number), crossed)
         bandwidth, latency, gap, _ = asked[ends]
-        builder.link(*ends, bandwidth=bandwidth, latency=latency, gap=gap, media=crossed)
+        builder.link(*ends, Link(bandwidth, latency, gap), media=crossed)
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=1, max_size=5))), asked
 
 
@@ -149,9 +150,9 @@ def test_the_graph_is_made_once_and_is_named() -> None:
 
 def test_a_connection_is_two_links() -> None:
     builder, by_hand = two_gpus(), two_gpus()
-    builder.connect("a", "b", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink")
-    by_hand.link("a", "b", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink")
-    by_hand.link("b", "a", bandwidth=1e9, latency=1e-6, gap=2e-6, kind="nvlink")
+    builder.connect("a", "b", Link(1e9, 1e-6, 2e-6), kind="nvlink")
+    by_hand.link("a", "b", Link(1e9, 1e-6, 2e-6), kind="nvlink")
+    by_hand.link("b", "a", Link(1e9, 1e-6, 2e-6), kind="nvlink")
     connected, linked = builder.build(["a", "b"]), by_hand.build(["a", "b"])
     assert connected.medium_names == linked.medium_names == ("a->b", "b->a")
     assert connected.link_kinds == linked.link_kinds == ("nvlink", "nvlink")
@@ -180,10 +181,10 @@ def test_a_topology_cannot_be_reassigned() -> None:
 
 def test_a_built_topology_does_not_follow_its_builder() -> None:
     builder = two_gpus()
-    builder.connect("a", "b", bandwidth=1e9)
+    builder.connect("a", "b", Link(1e9))
     topology = builder.build(["a", "b"])
     builder.device("c")
-    builder.connect("a", "c", bandwidth=1e9)
+    builder.connect("a", "c", Link(1e9))
     assert topology.device_names == ("a", "b")
     assert len(topology.link_kinds) == 2
 
@@ -196,21 +197,21 @@ def test_a_device_that_is_there_twice_is_refused() -> None:
     ("source", "target", "missing"), [("a", "x", "'x'"), ("x", "a", "'x'"), ("", "a", "''")]
 )
 def test_a_link_to_an_unknown_device_is_refused(source: str, target: str, missing: str) -> None:
-    assert missing in refusal(lambda: two_gpus().link(source, target, bandwidth=1e9))
+    assert missing in refusal(lambda: two_gpus().link(source, target, Link(1e9)))
 
 
 @pytest.mark.parametrize("ends", [("a", "a"), ("a", "b")])
 def test_a_link_that_is_there_twice_or_leads_nowhere_is_refused(ends: tuple[str, str]) -> None:
     builder = two_gpus()
-    builder.link("a", "b", bandwidth=1e9)
-    assert "->".join(ends) in refusal(lambda: builder.link(*ends, bandwidth=1e9))
-    builder.link("b", "a", bandwidth=1e9)
+    builder.link("a", "b", Link(1e9))
+    assert "->".join(ends) in refusal(lambda: builder.link(*ends, Link(1e9)))
+    builder.link("b", "a", Link(1e9))
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
     assert f"bandwidth of a->b is {bandwidth}B/s" in refusal(
-        lambda: two_gpus().link("a", "b", bandwidth=bandwidth)
+        lambda: two_gpus().link("a", "b", Link(bandwidth))
     )
     assert f"bandwidth of bus is {bandwidth}B/s" in refusal(
         lambda: two_gpus().medium("bus", bandwidth)
@@ -220,12 +221,8 @@ def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
 @pytest.mark.parametrize("seconds", [-1e-9, -1.0, NAN, INF, -INF])
 def test_a_latency_and_a_gap_are_zero_or_more_and_finite(seconds: float) -> None:
     link = two_gpus().link
-    assert f"latency of a->b is {seconds}s" in refusal(
-        lambda: link("a", "b", bandwidth=1e9, latency=seconds)
-    )
-    assert f"gap of a->b is {seconds}s" in refusal(
-        lambda: link("a", "b", bandwidth=1e9, gap=seconds)
-    )
+    assert f"latency of a->b is {seconds}s" in refusal(lambda: link("a", "b", Link(1e9, seconds)))
+    assert f"gap of a->b is {seconds}s" in refusal(lambda: link("a", "b", Link(1e9, gap=seconds)))
     assert f"gap of bus is {seconds}s" in refusal(lambda: two_gpus().medium("bus", 1e9, seconds))
 
 
@@ -237,11 +234,11 @@ def test_merging_and_copying_cost_zero_or_more(cost: float) -> None:
 
 def test_a_refused_link_or_device_leaves_nothing_behind() -> None:
     builder = two_gpus()
-    refusal(lambda: builder.link("a", "b", bandwidth=NAN))
-    refusal(lambda: builder.link("a", "b", bandwidth=1e9, latency=-1.0))
+    refusal(lambda: builder.link("a", "b", Link(NAN)))
+    refusal(lambda: builder.link("a", "b", Link(1e9, -1.0)))
     refusal(lambda: builder.device("c", reduction=-1.0))
     refusal(lambda: builder.medium("bus", 0.0))
-    builder.link("a", "b", bandwidth=1e9)
+    builder.link("a", "b", Link(1e9))
     topology = builder.build(["a", "b"])
     assert topology.device_names == ("a", "b")
     assert topology.medium_names == ("a->b",)
@@ -252,7 +249,7 @@ def test_a_link_across_an_unknown_medium_is_refused(medium: int) -> None:
     """-1 would be the last link's own wire: two links that share it by accident."""
     builder = two_gpus()
     builder.medium("bus", 1e9)
-    refusal(lambda: builder.link("a", "b", bandwidth=1e9, media=(medium,)))
+    refusal(lambda: builder.link("a", "b", Link(1e9), media=(medium,)))
 
 
 def test_a_rank_on_an_unknown_device_is_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from refusals import refusal
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 NAN, INF = float("nan"), float("inf")
@@ -19,9 +20,9 @@ def machine() -> Topology:
     for name in ("a", "b", "c"):
         builder.device(name)
     bus = builder.medium("bus", 1e9)
-    builder.link("a", "b", bandwidth=1e9, media=[bus])
-    builder.link("b", "a", bandwidth=1e9)
-    builder.connect("b", "c", bandwidth=1e9)
+    builder.link("a", "b", Link(1e9), media=[bus])
+    builder.link("b", "a", Link(1e9))
+    builder.connect("b", "c", Link(1e9))
     return builder.build(["a", "b", "c"])
 
 

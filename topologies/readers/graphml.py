@@ -204,7 +204,10 @@ def _assumed(link: Content, name: str) -> Content:
         edge = f"edge {_arrow(link['from'], link['to'])} has no bandwidth"
         problem = f"the figures of kind {shown(link.get('kind', 'link'))} are not known"
         raise InputError(f"{name}, {edge}, and {problem}: known are {', '.join(LINKS)}")
-    figures = {"bandwidth": bandwidth_text(kind.bandwidth), "latency": seconds_text(kind.latency)}
+    figures = {
+        "bandwidth": bandwidth_text(kind.link.bandwidth),
+        "latency": seconds_text(kind.link.latency),
+    }
     return figures | link | {"kind": kind.kind, "assumed": True}
 
 

@@ -14,6 +14,7 @@ from itertools import combinations
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.link_kinds import LINKS, LinkKind, link_kind
 
 LANES = 16
@@ -49,8 +50,7 @@ def plug(
     builder.connect(
         device,
         into,
-        bandwidth=bandwidth or pcie.bandwidth,
-        latency=pcie.latency if end else 0.0,
+        Link(bandwidth or pcie.link.bandwidth, pcie.link.latency if end else 0.0),
         kind=pcie.kind,
         assumed=assumed,
     )
@@ -59,14 +59,7 @@ def plug(
 def join_sockets(builder: TopologyBuilder, cpus: Sequence[str], socket: LinkKind) -> None:
     """A link between every two CPUs."""
     for one, other in combinations(cpus, 2):
-        builder.connect(
-            one,
-            other,
-            bandwidth=socket.bandwidth,
-            latency=socket.latency,
-            kind=socket.kind,
-            assumed=True,
-        )
+        builder.connect(one, other, socket.link, kind=socket.kind, assumed=True)
 
 
 def join_by_nvswitch(
@@ -82,9 +75,8 @@ def join_by_nvswitch(
     kind = LINKS[nvlink]
     builder.device(name, "nvswitch", node=node, in_network=nvlink in REDUCING)
     for gpu, total in bandwidth.items():
-        builder.connect(
-            gpu, name, bandwidth=total, latency=kind.latency / 2, kind=kind.kind, assumed=True
-        )
+        half = Link(total, kind.link.latency / 2)
+        builder.connect(gpu, name, half, kind=kind.kind, assumed=True)
 
 
 def assumption(what: str, name: str, reason: str) -> str:

@@ -4,7 +4,7 @@ NVSwitches and to CPUs."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topologies.builder import TopologyBuilder
 from topologies.link_kinds import LINKS
@@ -116,26 +116,21 @@ def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
     for (one, other), pair in links.pairs.items():
         if one < other:
             kind = LINKS[pair.kind]
-            total = pair.count * kind.bandwidth
-            builder.connect(
-                one, other, bandwidth=total, latency=kind.latency, kind=kind.kind, assumed=True
-            )
+            link = replace(kind.link, bandwidth=pair.count * kind.link.bandwidth)
+            builder.connect(one, other, link, kind=kind.kind, assumed=True)
     if links.switched:
         latest = max(name for name in links.reasons if name.startswith("nvlink"))
         join_by_nvswitch(
             builder, "nvswitch", links.switched, latest, node=0 if len(parts.hosts) == 1 else -1
         )
-    latency = LINKS["c2c"].latency
+    c2c = LINKS["c2c"].link
     for part in parts.gpus:
         if part.name in links.c2c:
-            builder.connect(
-                part.name, part.cpu, bandwidth=links.c2c[part.name], latency=latency, kind="c2c"
-            )
+            link = replace(c2c, bandwidth=links.c2c[part.name])
+            builder.connect(part.name, part.cpu, link, kind="c2c")
         elif part.name in links.to_cpu:
-            total = links.to_cpu[part.name]
-            builder.connect(
-                part.name, part.cpu, bandwidth=total, latency=latency, kind="nvlink", assumed=True
-            )
+            link = replace(c2c, bandwidth=links.to_cpu[part.name])
+            builder.connect(part.name, part.cpu, link, kind="nvlink", assumed=True)
 
 
 def _turn_own(links: Nvlinks) -> None:
@@ -171,7 +166,7 @@ def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: 
         _add(
             links.switched if target == "nvswitch" else links.to_cpu,
             part,
-            count * LINKS[kind].bandwidth,
+            count * LINKS[kind].link.bandwidth,
         )
 
 

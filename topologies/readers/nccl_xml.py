@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import LANES, assumption, join_sockets, kind_named, plug
 from topologies.readers.nccl_links import Nvlinks, join, nvlinks_of
@@ -141,7 +142,7 @@ def _pcie_bandwidth(element: Element, usual: str) -> tuple[float, bool]:
     if said.lower() not in _NO_RATE and (match is None or float(match[1]) not in _LANES):
         rates = ", ".join(f"{rate:g}" for rate in _LANES)
         raise element.mistake("link_speed", f"it is a rate like 16.0 GT/s PCIe: there are {rates}")
-    lane = _LANES[float(match[1])] if match else LINKS[usual].bandwidth / LANES
+    lane = _LANES[float(match[1])] if match else LINKS[usual].link.bandwidth / LANES
     return lane * (LANES if width in _NO_WIDTH else width), bool(match) and width not in _NO_WIDTH
 
 
@@ -151,11 +152,11 @@ def _join_port(builder: TopologyBuilder, port: Port) -> None:
     speed = port.element.whole("speed", -1, 999_999_999, 0)
     latency = port.element.number("latency", 1e6) * 1e-6
     kind = "ib" if class_of(port.part.element, "class").startswith("0x0207") else "ethernet"
+    usual = LINKS[_USUAL_NET].link
     builder.connect(
         port.part.name,
         port.name,
-        bandwidth=speed * 1e6 / 8 if speed > 0 else LINKS[_USUAL_NET].bandwidth,
-        latency=latency or LINKS[_USUAL_NET].latency,
+        Link(speed * 1e6 / 8 if speed > 0 else usual.bandwidth, latency or usual.latency),
         kind=kind,
         assumed=speed <= 0,
     )

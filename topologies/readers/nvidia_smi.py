@@ -10,6 +10,7 @@ many links.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.link_kinds import LINKS, LinkKind
 from topologies.readers.hosts import assumption, join_by_nvswitch, join_sockets, kind_named, plug
 from topologies.readers.matrix import UNSAID, Matrix, level_named, parse
@@ -188,8 +190,8 @@ class _Pcie:
         """A host bridge, which is in the CPU: no narrower than what hangs on it."""
         name = self.builder.device(f"bridge{self.bridges}", "bridge", node=0)
         self.bridges += 1
-        width = len(list(self._parts(part, PXB))) * self.kind.bandwidth
-        self.builder.connect(name, cpu, bandwidth=width, kind=self.kind.kind, assumed=True)
+        width = len(list(self._parts(part, PXB))) * self.kind.link.bandwidth
+        self.builder.connect(name, cpu, Link(width), kind=self.kind.kind, assumed=True)
         return name
 
     def _hang_on_bridge(self, devices: Ints, bridge: str) -> None:
@@ -234,20 +236,13 @@ def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: st
     switches = 0
     for members, switched in _joined(links):
         if switched:
-            width = {names[gpu]: float(links[gpu].max()) * kind.bandwidth for gpu in members}
+            width = {names[gpu]: float(links[gpu].max()) * kind.link.bandwidth for gpu in members}
             join_by_nvswitch(builder, f"nvswitch{switches or ''}", width, nvlink)
             switches += 1
             continue
         for one, other in _pairs(members, links):
-            width_of_pair = float(links[one, other]) * kind.bandwidth
-            builder.connect(
-                names[one],
-                names[other],
-                bandwidth=width_of_pair,
-                latency=kind.latency,
-                kind=kind.kind,
-                assumed=True,
-            )
+            link = replace(kind.link, bandwidth=float(links[one, other]) * kind.link.bandwidth)
+            builder.connect(names[one], names[other], link, kind=kind.kind, assumed=True)
 
 
 def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+import topologies.link
 from topologies.builder import KINDS, TopologyBuilder
 from topologies.errors import InputError
 from topologies.readers.schema import ENTRIES, Document, Head, Link, shown
@@ -53,16 +54,8 @@ def read_document(content: object, place: Place) -> Topology:
     for link in document.links:
         crossed = [media[name] for name in link.media]
         for one, other in link.ends():
-            builder.link(
-                one,
-                other,
-                bandwidth=link.bandwidth,
-                latency=link.latency,
-                gap=link.gap,
-                kind=link.kind,
-                media=crossed,
-                assumed=link.assumed,
-            )
+            figures = topologies.link.Link(link.bandwidth, link.latency, link.gap)
+            builder.link(one, other, figures, kind=link.kind, media=crossed, assumed=link.assumed)
     return builder.build(document.placement())
 
 

@@ -27,6 +27,7 @@ from simulator.collectives.collective import (
 from simulator.engines import simulate
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 # By hand: p = 4, V = 12 bytes, 1 B/s and 1 s of latency a link.
@@ -119,7 +120,7 @@ def test_the_farthest_two_of_few_ranks_are_found_in_either_direction() -> None:
     builder = TopologyBuilder("slow to speak")
     gpus = [builder.device(f"gpu{k}") for k in range(4)]
     for one, other in permutations(range(4), 2):
-        builder.link(gpus[one], gpus[other], bandwidth=1.0, latency=10.0 if one == 2 else 1.0)
+        builder.link(gpus[one], gpus[other], Link(1.0, 10.0 if one == 2 else 1.0))
     assert ports(ALL_REDUCE, builder.build(gpus))[0] == 10
 
 
@@ -127,7 +128,7 @@ def test_a_rank_sends_to_the_next_and_not_to_the_one_before() -> None:
     builder = TopologyBuilder("one-way ring")
     gpus = [builder.device(f"gpu{k}") for k in range(4)]
     for k in range(4):
-        builder.link(gpus[k], gpus[(k + 1) % 4], bandwidth=1.0, latency=1.0)
+        builder.link(gpus[k], gpus[(k + 1) % 4], Link(1.0, 1.0))
     assert ports(SEND_RECV, builder.build(gpus))[0] == 1
     assert ports(SEND_RECV, builder.build(gpus[::-1]))[0] == 3
 
@@ -146,10 +147,7 @@ def uneven_star(slow: int) -> Topology:
     switch = builder.device("switch", "switch")
     for rank, gpu in enumerate(gpus):
         builder.connect(
-            gpu,
-            switch,
-            bandwidth=0.25 if rank == slow else 1.0,
-            latency=3.0 if rank == slow else 1.0,
+            gpu, switch, Link(0.25 if rank == slow else 1.0, 3.0 if rank == slow else 1.0)
         )
     return builder.build(gpus)
 
@@ -176,8 +174,8 @@ def test_a_half_duplex_wire_counts_once_a_direction() -> None:
     builder = TopologyBuilder("half duplex")
     one, other = builder.device("one"), builder.device("other")
     wire = builder.medium("wire", 1.0)
-    builder.link(one, other, bandwidth=2.0, media=(wire,))
-    builder.link(other, one, bandwidth=2.0, media=(wire,))
+    builder.link(one, other, Link(2.0), media=(wire,))
+    builder.link(other, one, Link(2.0), media=(wire,))
     # 24 bytes in all cross one wire of 1 B/s, whoever sends.
     assert ports(ALL_REDUCE, builder.build([one, other]), workers=2) == [0, 12, 12, 24]
 
@@ -199,7 +197,7 @@ def test_the_ring_meets_the_bandwidth_bound_of_a_star(ranks: int) -> None:
 def test_ranks_that_share_a_device_need_no_port_between_them() -> None:
     # Two ranks on each of two devices: the tree moves V across once each way, in 24 s.
     builder = TopologyBuilder("two devices")
-    builder.connect(builder.device("a"), builder.device("b"), bandwidth=1.0)
+    builder.connect(builder.device("a"), builder.device("b"), Link(1.0))
     topology = builder.build(["a", "a", "b", "b"])
     seconds = simulate(find("tree").build(4, 12.0), topology).makespan
     assert seconds == 24
@@ -219,8 +217,8 @@ def test_a_rank_beside_the_root_is_spared_as_the_root_is() -> None:
     slow = TopologyBuilder("slow root")
     for name in ("a", "b"):
         slow.device(name)
-    slow.link("a", "b", bandwidth=1 / 8)
-    slow.link("b", "a", bandwidth=1.0)
+    slow.link("a", "b", Link(1 / 8))
+    slow.link("b", "a", Link(1.0))
     sends_slowly = slow.build(["a", "a", "b"])
     assert simulate(find("tree_reduce").build(3, 12.0), sends_slowly).makespan == 12
     assert max(ports(REDUCE, sends_slowly, workers=3)) <= 12
@@ -230,8 +228,8 @@ def test_a_broadcast_needs_no_way_back() -> None:
     # 0 -> 1 -> 2 and nothing leads back: twice 12 s and a latency.
     builder = TopologyBuilder("one way")
     gpus = [builder.device(f"gpu{rank}") for rank in range(3)]
-    builder.link("gpu0", "gpu1", bandwidth=1.0, latency=1.0)
-    builder.link("gpu1", "gpu2", bandwidth=1.0, latency=1.0)
+    builder.link("gpu0", "gpu1", Link(1.0, 1.0))
+    builder.link("gpu1", "gpu2", Link(1.0, 1.0))
     topology = builder.build(gpus)
     assert simulate(find("tree_broadcast").build(3, 12.0), topology).makespan == 26
     assert ports(BROADCAST, topology, workers=3) == [2, 12, 12, 12]

@@ -22,6 +22,7 @@ from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.capacity import congestion
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Topology
 
 
@@ -145,8 +146,10 @@ def random_machine(random: Random, ranks: int, switches: int, *, media: bool = T
             builder.link(
                 everything[source],
                 everything[target],
-                bandwidth=random.choice((1.0, random.uniform(0.3, 3), float("inf"))),
-                latency=random.choice((0.0, random.random())),
+                Link(
+                    random.choice((1.0, random.uniform(0.3, 3), float("inf"))),
+                    random.choice((0.0, random.random())),
+                ),
                 media=random.sample(shared, random.choice((0, 0, 1, 2))) if media else (),
             )
     apart = random.sample(names, len(names))

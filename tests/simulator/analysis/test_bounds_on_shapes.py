@@ -21,6 +21,7 @@ from simulator.collectives.collective import (
 from simulator.engines import simulate
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 # The best bound on every shape: V = 12, 1 B/s a link.
@@ -91,8 +92,8 @@ def dumbbell(ends: int, *, neck: float = 1.0) -> Topology:
     hubs = [builder.device(f"hub{side}", "switch") for side in range(2)]
     gpus = [builder.device(f"gpu{side}{k}") for side in range(2) for k in range(ends)]
     for k, gpu in enumerate(gpus):
-        builder.connect(gpu, hubs[k // ends], bandwidth=10.0)
-    builder.connect(*hubs, bandwidth=neck)
+        builder.connect(gpu, hubs[k // ends], Link(10.0))
+    builder.connect(hubs[0], hubs[1], Link(neck))
     return builder.build(gpus)
 
 
@@ -128,10 +129,10 @@ def nodes(count: int, *, size: int = 2, in_network: bool = False) -> Topology:
     gpus = []
     for node in range(count):
         hub = builder.device(f"hub{node}", "switch", node=node)
-        builder.connect(hub, top, bandwidth=1.0)
+        builder.connect(hub, top, Link(1.0))
         gpus += [builder.device(f"gpu{node}{k}", node=node) for k in range(size)]
         for gpu in gpus[-size:]:
-            builder.connect(gpu, hub, bandwidth=10.0)
+            builder.connect(gpu, hub, Link(10.0))
     return builder.build(gpus)
 
 
@@ -197,10 +198,10 @@ def test_shards_pass_what_is_between_two_groups() -> None:
     for one in range(7):
         for other in range(one):
             if (one < 5) == (other < 5):
-                builder.connect(gpus[one], gpus[other], bandwidth=10.0)
+                builder.connect(gpus[one], gpus[other], Link(10.0))
     for one in range(2):
-        builder.link(gpus[one], gpus[one + 5], bandwidth=0.5)
-        builder.link(gpus[one + 5], gpus[one], bandwidth=1.0)
+        builder.link(gpus[one], gpus[one + 5], Link(0.5))
+        builder.link(gpus[one + 5], gpus[one], Link(1.0))
     topology = builder.build(gpus)
     # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back,
     # merged.
@@ -216,10 +217,10 @@ def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(there: float, back
     for one in range(6):
         for other in range(one):
             if (one < 3) == (other < 3):
-                builder.connect(gpus[one], gpus[other], bandwidth=10.0)
+                builder.connect(gpus[one], gpus[other], Link(10.0))
     for one in range(2):
-        builder.link(gpus[one], gpus[one + 3], bandwidth=there)
-        builder.link(gpus[one + 4], gpus[one + 1], bandwidth=back)
+        builder.link(gpus[one], gpus[one + 3], Link(there))
+        builder.link(gpus[one + 4], gpus[one + 1], Link(back))
     topology = builder.build(gpus)
     assert best(ALL_REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(12))
     assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / there))
@@ -237,11 +238,11 @@ def test_two_groups_may_share_what_leads_out() -> None:
     gpus = []
     for group in range(3):
         hub = builder.device(f"hub{group}", "switch")
-        builder.link(hub, top, bandwidth=1.0 + group, media=(shared,) if group < 2 else ())
-        builder.link(top, hub, bandwidth=10.0)
+        builder.link(hub, top, Link(1.0 + group), media=(shared,) if group < 2 else ())
+        builder.link(top, hub, Link(10.0))
         gpus += [builder.device(f"gpu{group}{k}") for k in range(4)]
         for gpu in gpus[-4:]:
-            builder.connect(gpu, hub, bandwidth=10.0)
+            builder.connect(gpu, hub, Link(10.0))
     assert best(ALL_GATHER, builder.build(gpus), 12) == ("cut of 8 of 12 ranks", pytest.approx(16))
 
 

@@ -14,10 +14,11 @@ from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from small_machines import Wire, merge, route_of
+from small_machines import merge, route_of
 from small_schedules import messages
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 
 
 def nonzero(path: list[Segment]) -> dict[str, float]:
@@ -40,7 +41,7 @@ def story(timeline: Timeline) -> list[tuple[str, float, int, bool]]:
 
 def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> None:
     # 8/4 + 1 = 3 s on the first wire, 8/2 + 2 = 6 s on the second.
-    timeline = simulate(messages(8.0), route_of(Wire(4, 2, 1), Wire(2, 3, 2)))
+    timeline = simulate(messages(8.0), route_of(Link(4, 2, 1), Link(2, 3, 2)))
     assert timeline.makespan == 2 + 6 + 3
     assert story(timeline) == [
         ("latency", 3, 0, False),
@@ -51,7 +52,7 @@ def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> N
 
 
 def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwhile() -> None:
-    timeline = simulate(messages(8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(2, 3)))
+    timeline = simulate(messages(8.0), route_of(Link(1, 1), Link(8, 2), Link(2, 3)))
     assert nonzero(critical_path(timeline)) == {"latency": 6, "serialisation": 8}
     assert [(s.part, s.where) for s in critical_path(timeline) if s.seconds] == [
         ("latency", 2),
@@ -63,7 +64,7 @@ def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwh
 
 def test_waiting_behind_a_message_of_the_same_rank_counts_as_what_that_message_does() -> None:
     # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
-    timeline = simulate(messages(10.0, 6.0), route_of(Wire(2, 2, 1)))
+    timeline = simulate(messages(10.0, 6.0), route_of(Link(2, 2, 1)))
     path = critical_path(timeline)
     assert nonzero(path) == {"latency": 2, "serialisation": 3 + 5, "gap": 1 + 1}
     assert {part: seconds for part, seconds in worth(path).items() if seconds} == nonzero(path)
@@ -122,7 +123,7 @@ def test_computations_count_and_queue_for_their_lane() -> None:
     schedule.compute(0, 3.0)
     last = schedule.compute(0, 5.0)
     schedule.signal(0, 1, nbytes=2.0, after=last)
-    timeline = simulate(schedule.build(), route_of(Wire(1, 1)))
+    timeline = simulate(schedule.build(), route_of(Link(1, 1)))
     assert story(timeline) == [
         ("latency", 1, 2, False),
         ("serialisation", 2, 2, False),
@@ -134,7 +135,7 @@ def test_computations_count_and_queue_for_their_lane() -> None:
 def test_local_copies_count_at_their_rank() -> None:
     builder = TopologyBuilder("local")
     ends = [builder.device("a"), builder.device("b", copy=0.5)]
-    builder.connect(*ends, bandwidth=1.0)
+    builder.connect(ends[0], ends[1], Link(1.0))
     schedule = ScheduleBuilder(2, 4.0, scratch=1)
     schedule.copy(0, 1, slot=0, target=1)
     schedule.copy(1, 1, slot=1, target=0)
@@ -147,7 +148,7 @@ def test_the_path_goes_through_the_slowest_of_several_media() -> None:
     builder = TopologyBuilder("media")
     ends = [builder.device("a"), builder.device("b")]
     bus, port = builder.medium("bus", 4.0, gap=3.0), builder.medium("port", 2.0)
-    builder.link("a", "b", bandwidth=8.0, media=(bus, port))
+    builder.link("a", "b", Link(8.0), media=(bus, port))
     topology = builder.build(ends)
     # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the
     # port.
@@ -167,7 +168,7 @@ def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
     builder = TopologyBuilder("equal media")
     ends = [builder.device("a"), builder.device("b")]
     media = [builder.medium(name, 2.0) for name in ("bus", "port")]
-    builder.link("a", "b", bandwidth=4.0, media=media)
+    builder.link("a", "b", Link(4.0), media=media)
     topology = builder.build(ends)
     (segment,) = [s for s in critical_path(simulate(messages(8.0), topology)) if s.seconds]
     assert segment[:2] == ("serialisation", 4.0)

@@ -9,6 +9,7 @@ from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 
 # By hand.
 
@@ -127,7 +128,7 @@ def test_what_a_switch_holds_is_in_no_memory() -> None:
     gpus = [builder.device(f"gpu{rank}") for rank in range(2)]
     switch = builder.device("switch", "switch", in_network=True)
     for gpu in gpus:
-        builder.connect(gpu, switch, bandwidth=0.5)
+        builder.connect(gpu, switch, Link(0.5))
     schedule = ScheduleBuilder(2, 4.0, slots=2, scratch=1, switches=1)
     schedule.reduce([0, 0, 1, 1], 2, slot=[0, 1, 0, 1])
     schedule.copy(2, [0, 1], slot=0)

@@ -20,6 +20,7 @@ from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 Cell = tuple[int, int]
@@ -129,7 +130,7 @@ def random_machine(random: Random, ranks: int) -> Topology:
             random.choice((1.0, 2.0, float("inf"))),
             random.choice((0.0, 1.0, random.random())),
         )
-        builder.connect(names[random.randrange(k)], names[k], bandwidth=bandwidth, latency=latency)
+        builder.connect(names[random.randrange(k)], names[k], Link(bandwidth, latency))
     return builder.build(names[:ranks])
 
 

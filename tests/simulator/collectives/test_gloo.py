@@ -16,6 +16,7 @@ from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import full_mesh, star
 from topologies.topology import Topology
 
@@ -160,9 +161,7 @@ def uneven(seed: int, ranks: int) -> Topology:
         builder.device(f"gpu{rank}", reduction=float(rng.integers(0, 3))) for rank in range(ranks)
     ]
     for gpu in gpus:
-        builder.connect(
-            gpu, switch, bandwidth=float(rng.integers(1, 9)), latency=float(rng.integers(0, 9))
-        )
+        builder.connect(gpu, switch, Link(float(rng.integers(1, 9)), float(rng.integers(0, 9))))
     return builder.build(gpus)
 
 

@@ -19,6 +19,7 @@ from simulator.schedules import semantics
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.shapes import star
 from topologies.topology import Topology
 
@@ -36,7 +37,7 @@ def reducing_star(
     switch = builder.device("switch", "switch", in_network=True, node=node)
     gpus = [builder.device(f"gpu{rank}", node=node) for rank in range(ranks)]
     for gpu in gpus:
-        builder.connect(gpu, switch, bandwidth=1.0, latency=latency, gap=gap)
+        builder.connect(gpu, switch, Link(1.0, latency, gap))
     return builder.build(gpus)
 
 
@@ -161,10 +162,10 @@ def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> Non
     )
     gpus = [builder.device(f"gpu{rank}") for rank in range(4)]
     for rank, gpu in enumerate(gpus):
-        builder.connect(gpu, leaves[rank // 2], bandwidth=1.0)
+        builder.connect(gpu, leaves[rank // 2], Link(1.0))
     for spine, latencies in zip(spines, ((1.0, 10.0), (3.0, 3.0)), strict=True):
         for leaf, latency in zip(leaves, latencies, strict=True):
-            builder.connect(leaf, spine, bandwidth=1.0, latency=latency)
+            builder.connect(leaf, spine, Link(1.0, latency))
     fitted = fit("sharp", builder.build(gpus), 4, 64.0)
     assert fitted.chosen == ("switches that reduce: leaf0, leaf1, between (3)",)
 

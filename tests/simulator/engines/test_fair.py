@@ -13,11 +13,12 @@ from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from small_machines import Wire, route_of
+from small_machines import route_of
 from small_schedules import between, messages
 from topologies import _compile, shapes
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Topology
 
 Run = Callable[[Schedule, Topology], Timeline]
@@ -40,31 +41,31 @@ def fair(schedule: Schedule, topology: Topology, engine: Engine = "reference") -
 
 def test_two_flows_share_a_wire_and_the_one_that_remains_has_it_all(run: Run) -> None:
     # 2 B/s: each 1 B/s until 4, then the second one's other 4 bytes at 2 B/s.
-    assert run(messages(4.0, 8.0), route_of(Wire(2))).finish.tolist() == [4, 6]
+    assert run(messages(4.0, 8.0), route_of(Link(2))).finish.tolist() == [4, 6]
 
 
 def test_flows_of_one_route_end_in_the_order_of_their_sizes(run: Run) -> None:
     # 1/3 B/s each until 3, 1/2 each until 5.
-    assert run(messages(3.0, 2.0, 1.0), route_of(Wire(1))).finish.tolist() == [6, 5, 3]
-    assert run(messages(2.0, 3.0, 1.0), route_of(Wire(1))).finish.tolist() == [5, 6, 3]
+    assert run(messages(3.0, 2.0, 1.0), route_of(Link(1))).finish.tolist() == [6, 5, 3]
+    assert run(messages(2.0, 3.0, 1.0), route_of(Link(1))).finish.tolist() == [5, 6, 3]
 
 
 def test_equal_flows_end_together(run: Run) -> None:
     assert (
-        run(messages(*[1.0] * 7), route_of(Wire(3))).finish.tolist() == [pytest.approx(7 / 3)] * 7
+        run(messages(*[1.0] * 7), route_of(Link(3))).finish.tolist() == [pytest.approx(7 / 3)] * 7
     )
 
 
 def test_a_flow_over_two_wires_shares_both(run: Run) -> None:
     # The parking lot: 1/2 B/s each, although the long one crosses twice as many wires.
-    line = route_of(Wire(1), Wire(1), ranks=3)
+    line = route_of(Link(1), Link(1), ranks=3)
     assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 1.0)), line).finish.tolist() == [2, 2, 2]
 
 
 def test_what_one_wire_denies_another_gives_to_others(run: Run) -> None:
     # 1/2, 1/2 and 5/2 B/s: the wire of 3 B/s is shared unequally, because the long flow can have no
     # more anyway. At 2 the last has had 5 of its 8 bytes; the wire is its own then, 3 B/s, until 3.
-    line = route_of(Wire(1), Wire(3), ranks=3)
+    line = route_of(Link(1), Link(3), ranks=3)
     assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 8.0)), line).finish.tolist() == [2, 2, 3]
 
 
@@ -72,7 +73,7 @@ def test_rates_rise_and_fall_along_a_chain_of_wires(run: Run) -> None:
     # Wires of 2, 4 and 8 B/s. Flow 0 crosses all, 1 the first, 2 the second, 3 the third: 1, 1, 3
     # and 7 B/s. Flow 1 ends at 1; then flow 0 has 2, flow 2 2 and flow 3 6 B/s until 2, when flow 0
     # is sent; 4 and 8 B/s until 3.
-    line = route_of(Wire(2), Wire(4), Wire(8), ranks=4)
+    line = route_of(Link(2), Link(4), Link(8), ranks=4)
     schedule = between((0, 3, 3.0), (0, 1, 1.0), (1, 2, 9.0), (2, 3, 21.0))
     assert run(schedule, line).finish.tolist() == [2, 1, 3, 3]
 
@@ -82,7 +83,7 @@ def test_a_flow_that_comes_later_halves_what_is_left(run: Run) -> None:
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=8.0)
     schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
-    timeline = run(schedule.build(), route_of(Wire(1)))
+    timeline = run(schedule.build(), route_of(Link(1)))
     assert timeline.start.tolist() == [0, 0, 3]
     assert timeline.finish.tolist() == [10, 3, 7]
 
@@ -92,7 +93,7 @@ def test_a_flow_that_comes_as_another_ends_meets_nobody(run: Run) -> None:
     first = schedule.signal(0, 1, nbytes=3.0)
     schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
     schedule.signal(0, 1, nbytes=2.0, after=first)
-    assert run(schedule.build(), route_of(Wire(1))).finish.tolist() == [3, 3, 7, 7]
+    assert run(schedule.build(), route_of(Link(1))).finish.tolist() == [3, 3, 7, 7]
 
 
 def test_an_incast_shares_the_port_of_the_receiver(run: Run) -> None:
@@ -115,7 +116,7 @@ def crossing_twice() -> Topology:
     names = [builder.device(name) for name in "abcde"]
     bus = builder.medium("bus", 4.0)
     for one, other in ("ab", "bc", "de"):
-        builder.link(one, other, bandwidth=float("inf"), media=(bus,))
+        builder.link(one, other, Link(float("inf")), media=(bus,))
     return builder.build(names)
 
 
@@ -140,31 +141,31 @@ def test_flows_that_share_nothing_do_not_notice_each_other(run: Run) -> None:
 
 def test_a_gap_is_waited_for_and_occupies_nobody(run: Run) -> None:
     # The greatest of the gaps; then both share the wire of 2 B/s.
-    timeline = run(messages(4.0, 4.0), route_of(Wire(8, 0, gap=3), Wire(2, 0, gap=1)))
+    timeline = run(messages(4.0, 4.0), route_of(Link(8, 0, gap=3), Link(2, 0, gap=1)))
     assert timeline.start.tolist() == [3, 3]
     assert timeline.ready.tolist() == [0, 0]
     assert timeline.finish.tolist() == [7, 7]
 
 
 def test_latencies_pass_after_the_last_byte_and_occupy_nobody(run: Run) -> None:
-    timeline = run(messages(2.0, 4.0), route_of(Wire(1, 2), Wire(1, 3)))
+    timeline = run(messages(2.0, 4.0), route_of(Link(1, 2), Link(1, 3)))
     assert timeline.sent.tolist() == [4, 6]
     assert timeline.finish.tolist() == [9, 11]
     assert timeline.node_start.tolist() == [0] * 4, "all hops start with the flow"
 
 
 def test_an_empty_message_takes_the_gap_and_the_latency_and_no_share(run: Run) -> None:
-    timeline = run(messages(0.0, 4.0, 0.0), route_of(Wire(2, 2, gap=1)))
+    timeline = run(messages(0.0, 4.0, 0.0), route_of(Link(2, 2, gap=1)))
     assert timeline.sent.tolist() == [1, 3, 1]
     assert timeline.finish.tolist() == [3, 5, 3]
 
 
 def test_without_limits_all_is_sent_at_once(run: Run) -> None:
-    assert run(messages(8.0, 9.0), route_of(Wire(float("inf"), 2, gap=1))).finish.tolist() == [3, 3]
+    assert run(messages(8.0, 9.0), route_of(Link(float("inf"), 2, gap=1))).finish.tolist() == [3, 3]
 
 
 def test_a_wire_without_limit_limits_nobody(run: Run) -> None:
-    assert run(messages(8.0, 8.0), route_of(Wire(float("inf"), 1), Wire(4, 1))).finish.tolist() == [
+    assert run(messages(8.0, 8.0), route_of(Link(float("inf"), 1), Link(4, 1))).finish.tolist() == [
         6,
         6,
     ]
@@ -221,7 +222,7 @@ def test_what_depends_on_a_reduction_waits_until_it_is_merged(run: Run) -> None:
 def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
     builder = TopologyBuilder("local")
     names = [builder.device(name, reduction=1.0, copy=0.5) for name in ("a", "b")]
-    builder.connect(*names, bandwidth=1.0)
+    builder.connect(names[0], names[1], Link(1.0))
     schedule = ScheduleBuilder(2, 4.0, scratch=2)
     schedule.copy(0, 0, slot=0, target=1)
     schedule.reduce(0, 0, slot=1, target=0)
@@ -236,7 +237,7 @@ def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> 
     # 8.
     builder = TopologyBuilder("local")
     names = [builder.device(name, copy=2.0) for name in ("a", "b")]
-    builder.connect(*names, bandwidth=1.0)
+    builder.connect(names[0], names[1], Link(1.0))
     schedule = ScheduleBuilder(2, 4.0, scratch=2)
     schedule.copy(0, 0, slot=0, target=1)
     schedule.reduce(1, 0, slot=0, target=2)
@@ -262,8 +263,8 @@ def test_a_flow_that_ends_as_another_starts_is_over_first(run: Run) -> None:
     # before operation 4.
     builder = TopologyBuilder("gap")
     names = [builder.device(name) for name in ("a", "b", "c")]
-    builder.connect(names[0], names[1], bandwidth=1.0, gap=1.0)
-    builder.connect(names[1], names[2], bandwidth=1.0)
+    builder.connect(names[0], names[1], Link(1.0, gap=1.0))
+    builder.connect(names[1], names[2], Link(1.0))
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(0, 1, nbytes=1.0)
     told = schedule.signal(1, 2, nbytes=1.0)
@@ -279,7 +280,7 @@ def test_an_empty_schedule_takes_no_time(run: Run) -> None:
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(InputError, match="sharing is 'equal': it is fifo or fair"):
-        simulate(messages(1.0), route_of(Wire(1)), sharing="equal")  # type: ignore[arg-type]
+        simulate(messages(1.0), route_of(Link(1)), sharing="equal")  # type: ignore[arg-type]
 
 
 # Collectives.
@@ -326,7 +327,7 @@ def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.Monk
 
 
 def test_a_flow_alone_is_latency_gap_and_its_bytes_on_its_slowest_wire() -> None:
-    timeline = fair(messages(8.0), route_of(Wire(4, 2, gap=1), Wire(2, 3)))
+    timeline = fair(messages(8.0), route_of(Link(4, 2, gap=1), Link(2, 3)))
     path = critical_path(timeline)
     assert [(s.part, s.seconds, s.where, s.amount) for s in path if s.seconds] == [
         ("latency", 3, 1, 1),
@@ -338,7 +339,7 @@ def test_a_flow_alone_is_latency_gap_and_its_bytes_on_its_slowest_wire() -> None
 
 def test_what_a_flow_takes_longer_than_alone_is_serialisation_of_the_same_rank() -> None:
     # Sent at 4 and 6: the last takes 8 / 2 s alone, and gave 4 bytes of its wire to the other.
-    timeline = fair(messages(4.0, 8.0), route_of(Wire(2, 1)))
+    timeline = fair(messages(4.0, 8.0), route_of(Link(2, 1)))
     path = critical_path(timeline)
     assert [(s.part, s.seconds, s.operation, s.amount, s.contended) for s in path if s.seconds] == [
         ("latency", 1, 1, 1, False),
@@ -359,7 +360,7 @@ def test_a_flow_that_crosses_a_medium_twice_is_twice_as_long_on_it() -> None:
 
 def test_counts_of_the_path_are_no_gradient() -> None:
     with pytest.raises(InputError, match="sharing is 'fair': take finite_differences"):
-        sensitivities(fair(messages(1.0), route_of(Wire(1))))
+        sensitivities(fair(messages(1.0), route_of(Link(1))))
 
 
 def test_a_medium_is_used_for_what_it_could_carry() -> None:
@@ -375,7 +376,7 @@ def test_a_medium_is_used_for_what_it_could_carry() -> None:
 
 
 def test_a_medium_is_free_again_before_the_latency_has_passed() -> None:
-    assert fair(messages(4.0, 8.0), route_of(Wire(2, 1))).occupancy.seconds.tolist() == [4, 6]
+    assert fair(messages(4.0, 8.0), route_of(Link(2, 1))).occupancy.seconds.tolist() == [4, 6]
 
 
 def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -> None:
@@ -384,7 +385,7 @@ def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=4.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    found = bubbles(fair(schedule.build(), route_of(Wire(2, 1, gap=1))))
+    found = bubbles(fair(schedule.build(), route_of(Link(2, 1, gap=1))))
     assert found.seconds[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
 
 

@@ -11,6 +11,7 @@ from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from small_schedules import messages
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.shapes import ring
 from topologies.topology import Topology
 
@@ -32,7 +33,7 @@ def slow_merging() -> Topology:
     builder = TopologyBuilder("slow")
     for name in ("a", "b"):
         builder.device(name, reduction=1e300)
-    builder.connect("a", "b", bandwidth=1.0)
+    builder.connect("a", "b", Link(1.0))
     return builder.build(["a", "b"])
 
 

@@ -13,10 +13,11 @@ from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import causes, starts
 from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
-from small_machines import Wire, merge, route_of
+from small_machines import merge, route_of
 from small_schedules import equal_messages
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 
 # Cut-through: Σα and the slowest g + n/β.
 
@@ -26,20 +27,20 @@ from topologies.builder import TopologyBuilder
     [
         # The bytes leave the slow wire at 8, then 2 + 3 s of latency; the fast one takes 2 s
         # meanwhile.
-        ((Wire(1, 2), Wire(4, 3)), 13.0),
+        ((Link(1, 2), Link(4, 3)), 13.0),
         # The head is at the slow wire at 2; 8 s later the last byte has left it; 3 s to go.
-        ((Wire(4, 2), Wire(1, 3)), 13.0),
+        ((Link(4, 2), Link(1, 3)), 13.0),
         # Both slow wires attain the maximum: 0 + 8 + (1 + 2 + 3) = (1 + 2) + 8 + 3.
-        ((Wire(1, 1), Wire(8, 2), Wire(1, 3)), 14.0),
+        ((Link(1, 1), Link(8, 2), Link(1, 3)), 14.0),
         # A gap counts where it is: 3 + 8/4 = 5 is more than 8/2 = 4.
-        ((Wire(2, 1), Wire(4, 1, gap=3)), 7.0),
+        ((Link(2, 1), Link(4, 1, gap=3)), 7.0),
         # A wire without limit costs its latency alone.
-        ((Wire(float("inf"), 1), Wire(2, 1), Wire(float("inf"), 1)), 7.0),
+        ((Link(float("inf"), 1), Link(2, 1), Link(float("inf"), 1)), 7.0),
     ],
     ids=["slow-fast", "fast-slow", "slow-fast-slow", "gap", "unlimited"],
 )
 def test_one_message_takes_all_latencies_and_the_slowest_wire(
-    engine: Engine, wires: tuple[Wire, ...], arrival: float
+    engine: Engine, wires: tuple[Link, ...], arrival: float
 ) -> None:
     timeline = simulate(equal_messages(1, 8.0), route_of(*wires), engine)
     assert timeline.finish.tolist() == [arrival]
@@ -56,7 +57,7 @@ def test_messages_follow_each_other_at_the_pace_of_two_equal_slow_wires(engine: 
     # The second enters the first wire at 8, is at the last at 11, where the first one's last byte
     # leaves just then.
     timeline = simulate(
-        equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(8, 2), Wire(1, 3)), engine
+        equal_messages(3, 8.0), route_of(Link(1, 1), Link(8, 2), Link(1, 3)), engine
     )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 3], [8, 9, 11], [16, 17, 19]]
     assert timeline.finish.tolist() == [14, 22, 30]
@@ -67,7 +68,7 @@ def test_messages_pile_up_before_the_slowest_wire(engine: Engine) -> None:
     # 4, 1 and 8 s a message: the first wire is done at 12, the last one serves until 26, 1 s more
     # to arrive.
     timeline = simulate(
-        equal_messages(3, 8.0), route_of(Wire(2, 1), Wire(8, 1), Wire(1, 1)), engine
+        equal_messages(3, 8.0), route_of(Link(2, 1), Link(8, 1), Link(1, 1)), engine
     )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [4, 5, 10], [8, 9, 18]]
     assert timeline.finish.tolist() == [11, 19, 27]
@@ -76,7 +77,7 @@ def test_messages_pile_up_before_the_slowest_wire(engine: Engine) -> None:
 
 def test_messages_behind_a_slow_first_wire_never_queue_again(engine: Engine) -> None:
     timeline = simulate(
-        equal_messages(3, 8.0), route_of(Wire(1, 1), Wire(2, 1), Wire(8, 1)), engine
+        equal_messages(3, 8.0), route_of(Link(1, 1), Link(2, 1), Link(8, 1)), engine
     )
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [8, 9, 10], [16, 17, 18]]
     assert timeline.finish.tolist() == [11, 19, 27]
@@ -122,9 +123,9 @@ def test_an_incast_is_served_in_the_order_of_arrival_before_that(engine: Engine)
     builder = TopologyBuilder("uneven")
     for name in ("far", "near", "switch", "sink"):
         builder.device(name)
-    builder.link("far", "switch", bandwidth=1.0, latency=2.0)
-    builder.link("near", "switch", bandwidth=1.0, latency=1.0)
-    builder.link("switch", "sink", bandwidth=1.0, latency=1.0)
+    builder.link("far", "switch", Link(1.0, 2.0))
+    builder.link("near", "switch", Link(1.0, 1.0))
+    builder.link("switch", "sink", Link(1.0, 1.0))
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal([0, 1], [2, 2], nbytes=4.0)
     timeline = simulate(schedule.build(), builder.build(["far", "near", "sink"]), engine)
@@ -158,9 +159,9 @@ def test_a_medium_is_booked_on_arrival_and_not_given_to_a_short_message_that_wou
         builder.device(name)
     shared = builder.medium("shared", 1.0)
     port = builder.medium("port of a", 1.0)
-    builder.link("a", "c", bandwidth=8.0, media=(port,))
-    builder.link("a", "b", bandwidth=8.0, media=(port, shared))
-    builder.link("c", "b", bandwidth=8.0, media=(shared,))
+    builder.link("a", "c", Link(8.0), media=(port,))
+    builder.link("a", "b", Link(8.0), media=(port, shared))
+    builder.link("c", "b", Link(8.0), media=(shared,))
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal([0, 0, 2], [2, 1, 1], nbytes=10.0)
     timeline = simulate(schedule.build(), builder.build(["a", "b", "c"]), engine)
@@ -173,22 +174,22 @@ def test_a_medium_is_booked_on_arrival_and_not_given_to_a_short_message_that_wou
 
 def test_a_gap_keeps_messages_apart(engine: Engine) -> None:
     # 3 + 4/2 s a message.
-    timeline = simulate(equal_messages(3, 4.0), route_of(Wire(2, 1, gap=3)), engine)
+    timeline = simulate(equal_messages(3, 4.0), route_of(Link(2, 1, gap=3)), engine)
     assert timeline.start.tolist() == [0, 5, 10]
     assert timeline.finish.tolist() == [6, 11, 16]
 
 
 def test_latency_overlaps_where_a_gap_does_not(engine: Engine) -> None:
     # Ten empty messages: the postal model pays 3 s once, the one-port model ten times.
-    assert simulate(equal_messages(10, 0.0), route_of(Wire(2, latency=3)), engine).makespan == 3
-    assert simulate(equal_messages(10, 0.0), route_of(Wire(2, gap=3)), engine).makespan == 30
+    assert simulate(equal_messages(10, 0.0), route_of(Link(2, latency=3)), engine).makespan == 3
+    assert simulate(equal_messages(10, 0.0), route_of(Link(2, gap=3)), engine).makespan == 30
 
 
 def test_gaps_on_the_way_overlap_for_one_message(engine: Engine) -> None:
     # Each link adds g to what holds it, and the slowest counts: 2 + 4, not 2 + 2 + 4.
     assert (
         simulate(
-            equal_messages(1, 4.0), route_of(Wire(1, 0, gap=2), Wire(1, 0, gap=2)), engine
+            equal_messages(1, 4.0), route_of(Link(1, 0, gap=2), Link(1, 0, gap=2)), engine
         ).makespan
         == 6
     )
@@ -199,7 +200,7 @@ def test_gaps_on_the_way_overlap_for_one_message(engine: Engine) -> None:
 
 @given(exact_wires, st.integers(0, 64))
 def test_alone_on_its_route_a_message_takes_all_latencies_and_the_slowest_medium(
-    route: list[Wire], size: int
+    route: list[Link], size: int
 ) -> None:
     expected = sum(wire.latency for wire in route) + max(
         wire.gap + size / wire.bandwidth for wire in route
@@ -212,7 +213,7 @@ def test_alone_on_its_route_a_message_takes_all_latencies_and_the_slowest_medium
 
 @given(exact_wires, st.integers(1, 64), st.integers(1, 6))
 def test_equal_messages_leave_the_slowest_medium_one_behind_the_other(
-    route: list[Wire], size: int, count: int
+    route: list[Link], size: int, count: int
 ) -> None:
     slowest = max(wire.gap + size / wire.bandwidth for wire in route)
     finish = simulate(equal_messages(count, float(size)), route_of(*route), "compiled").finish

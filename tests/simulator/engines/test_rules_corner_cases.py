@@ -7,26 +7,27 @@ import pytest
 
 from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
-from small_machines import Wire, route_of
+from small_machines import route_of
 from small_schedules import equal_messages
 from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 
 
 def test_an_empty_signal_takes_the_latency_and_the_gap(engine: Engine) -> None:
-    assert simulate(equal_messages(1, 0.0), route_of(Wire(1, 2), Wire(1, 3)), engine).makespan == 5
+    assert simulate(equal_messages(1, 0.0), route_of(Link(1, 2), Link(1, 3)), engine).makespan == 5
     assert (
         simulate(
-            equal_messages(1, 0.0), route_of(Wire(1, 2, gap=1), Wire(1, 3, gap=4)), engine
+            equal_messages(1, 0.0), route_of(Link(1, 2, gap=1), Link(1, 3, gap=4)), engine
         ).makespan
         == 9
     )
-    assert simulate(equal_messages(1, 0.0), route_of(Wire(float("inf"), 2)), engine).makespan == 2
+    assert simulate(equal_messages(1, 0.0), route_of(Link(float("inf"), 2)), engine).makespan == 2
 
 
 def test_empty_signals_do_not_hold_each_other_up(engine: Engine) -> None:
-    timeline = simulate(equal_messages(5, 0.0), route_of(Wire(1, 2)), engine)
+    timeline = simulate(equal_messages(5, 0.0), route_of(Link(1, 2)), engine)
     assert timeline.start.tolist() == [0] * 5
     assert timeline.node_cause.tolist() == [-1] * 5
 
@@ -35,7 +36,7 @@ def test_an_empty_signal_waits_behind_bytes(engine: Engine) -> None:
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=6.0)
     schedule.signal(0, 1, nbytes=0.0)
-    assert simulate(schedule.build(), route_of(Wire(1, 2)), engine).finish.tolist() == [8, 8]
+    assert simulate(schedule.build(), route_of(Link(1, 2)), engine).finish.tolist() == [8, 8]
 
 
 def test_a_chain_of_instants_ends_at_once(engine: Engine) -> None:
@@ -77,7 +78,7 @@ def test_everything_ready_at_once_starts_at_once_where_nothing_is_shared(engine:
 def test_a_rank_out_of_reach_is_refused(engine: Engine) -> None:
     builder = TopologyBuilder("one way")
     ends = [builder.device("a"), builder.device("b")]
-    builder.link("a", "b", bandwidth=1.0)
+    builder.link("a", "b", Link(1.0))
     schedule = ScheduleBuilder(2, 1.0)
     schedule.copy(1, 0, slot=0)
     with pytest.raises(InputError, match="no route from rank 1 to rank 0 in one way"):
@@ -92,4 +93,4 @@ def test_a_rank_without_a_device_is_refused(engine: Engine) -> None:
 def test_an_unknown_engine_is_refused() -> None:
     unknown: Any = "fast"
     with pytest.raises(InputError, match="'fast': it is auto, reference or compiled"):
-        simulate(equal_messages(1, 1.0), route_of(Wire(1)), unknown)
+        simulate(equal_messages(1, 1.0), route_of(Link(1)), unknown)

@@ -5,9 +5,10 @@ import numpy as np
 from routes import causes, starts
 from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
-from small_machines import Wire, route_of
+from small_machines import route_of
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 
@@ -16,8 +17,8 @@ def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(engine: Engine
     builder = TopologyBuilder("uneven")
     for name in ("sink", "slow", "fast"):
         builder.device(name, reduction=1.0)
-    builder.link("slow", "sink", bandwidth=1.0)
-    builder.link("fast", "sink", bandwidth=2.0)
+    builder.link("slow", "sink", Link(1.0))
+    builder.link("fast", "sink", Link(2.0))
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
     timeline = simulate(schedule.build(), builder.build(["sink", "slow", "fast"]), engine)
@@ -41,7 +42,7 @@ def test_every_receiver_merges_by_itself_while_the_wire_goes_on(engine: Engine) 
     # 12.
     schedule = ScheduleBuilder(2, 12.0, slots=3)
     schedule.reduce(0, 1, slot=[0, 1, 2])
-    timeline = simulate(schedule.build(), route_of(Wire(1), reduction=0.5), engine)
+    timeline = simulate(schedule.build(), route_of(Link(1), reduction=0.5), engine)
     assert timeline.start.tolist() == [0, 4, 8]
     assert timeline.finish.tolist() == [6, 10, 14]
 
@@ -60,7 +61,7 @@ def test_what_depends_on_a_reduction_waits_until_it_is_merged(engine: Engine) ->
 def local_machine(*, reduction: float = 0.0, copy: float = 0.0) -> Topology:
     builder = TopologyBuilder("local")
     names = [builder.device(name, reduction=reduction, copy=copy) for name in ("a", "b")]
-    builder.connect(*names, bandwidth=1.0)
+    builder.connect(names[0], names[1], Link(1.0))
     return builder.build(names)
 
 

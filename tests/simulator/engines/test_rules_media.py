@@ -5,6 +5,7 @@ from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 
@@ -22,8 +23,8 @@ def half_duplex() -> Topology:
     builder = TopologyBuilder("half duplex")
     one, other = builder.device("one"), builder.device("other")
     wire = builder.medium("wire", 2.0)
-    builder.link(one, other, bandwidth=2.0, latency=1.0, media=(wire,))
-    builder.link(other, one, bandwidth=2.0, latency=1.0, media=(wire,))
+    builder.link(one, other, Link(2.0, 1.0), media=(wire,))
+    builder.link(other, one, Link(2.0, 1.0), media=(wire,))
     return builder.build([one, other])
 
 
@@ -44,9 +45,9 @@ def unequal_media() -> Topology:
     for name in ("a", "b", "c"):
         builder.device(name)
     slow, middling = builder.medium("slow", 1.0, gap=1.0), builder.medium("middling", 2.0)
-    builder.link("a", "b", bandwidth=8.0, latency=3.0, media=(slow, middling))
-    builder.link("b", "c", bandwidth=8.0, latency=3.0, media=(middling,))
-    builder.link("c", "a", bandwidth=8.0, latency=3.0, media=(slow,))
+    builder.link("a", "b", Link(8.0, 3.0), media=(slow, middling))
+    builder.link("b", "c", Link(8.0, 3.0), media=(middling,))
+    builder.link("c", "a", Link(8.0, 3.0), media=(slow,))
     return builder.build(["a", "b", "c"])
 
 

@@ -19,10 +19,11 @@ from simulator.engines import Engine, simulate
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from small_machines import Wire, route_of
+from small_machines import route_of
 from small_schedules import messages
 from topologies import shapes
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Topology
 
 
@@ -36,16 +37,16 @@ def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference")
 @pytest.mark.parametrize(
     ("wires", "arrival"),
     [
-        ((Wire(1, 2), Wire(4, 3)), 8 + 2 + 2 + 3),
-        ((Wire(4, 2), Wire(1, 3)), 2 + 2 + 8 + 3),
-        ((Wire(1, 1), Wire(8, 2), Wire(1, 3)), 8 + 1 + 1 + 2 + 8 + 3),
-        ((Wire(2, 1, gap=2), Wire(4, 1, gap=3)), 2 + 4 + 1 + 3 + 2 + 1),
-        ((Wire(float("inf"), 1), Wire(2, 1)), 1 + 4 + 1),
+        ((Link(1, 2), Link(4, 3)), 8 + 2 + 2 + 3),
+        ((Link(4, 2), Link(1, 3)), 2 + 2 + 8 + 3),
+        ((Link(1, 1), Link(8, 2), Link(1, 3)), 8 + 1 + 1 + 2 + 8 + 3),
+        ((Link(2, 1, gap=2), Link(4, 1, gap=3)), 2 + 4 + 1 + 3 + 2 + 1),
+        ((Link(float("inf"), 1), Link(2, 1)), 1 + 4 + 1),
     ],
     ids=["slow-fast", "fast-slow", "slow-fast-slow", "gaps", "unlimited"],
 )
 def test_one_message_takes_every_wire_in_full(
-    engine: Engine, wires: tuple[Wire, ...], arrival: float
+    engine: Engine, wires: tuple[Link, ...], arrival: float
 ) -> None:
     assert stored(messages(8.0), route_of(*wires), engine).finish.tolist() == [arrival]
 
@@ -81,7 +82,7 @@ def test_the_ring_of_another_simulator(engine: Engine) -> None:
 def test_messages_follow_each_other_from_store_to_store(engine: Engine) -> None:
     # 4 s on the first wire and 1 s of latency, 2 s on the second: the second is never busy when the
     # next one comes.
-    timeline = stored(messages(8.0, 8.0, 8.0), route_of(Wire(2, 1), Wire(4, 1)), engine)
+    timeline = stored(messages(8.0, 8.0, 8.0), route_of(Link(2, 1), Link(4, 1)), engine)
     assert [starts(timeline, i) for i in range(3)] == [[0, 5], [4, 9], [8, 13]]
     assert timeline.finish.tolist() == [8, 12, 16]
     assert timeline.node_cause.tolist() == [-1, -1, 0, -1, 2, -1]
@@ -89,7 +90,7 @@ def test_messages_follow_each_other_from_store_to_store(engine: Engine) -> None:
 
 def test_messages_queue_before_a_slow_wire(engine: Engine) -> None:
     # At the slow wire at 3 and 5, and 8 s each through it.
-    timeline = stored(messages(8.0, 8.0), route_of(Wire(4, 1), Wire(1, 1)), engine)
+    timeline = stored(messages(8.0, 8.0), route_of(Link(4, 1), Link(1, 1)), engine)
     assert [starts(timeline, i) for i in range(2)] == [[0, 3], [2, 11]]
     assert timeline.finish.tolist() == [12, 20]
     assert timeline.node_cause.tolist() == [-1, -1, 0, 1]
@@ -109,21 +110,21 @@ def test_a_switch_serves_who_is_there_in_full_first(engine: Engine) -> None:
 def test_what_has_arrived_is_merged(engine: Engine) -> None:
     schedule = ScheduleBuilder(2, 4.0)
     schedule.reduce(0, 1, slot=0)
-    timeline = stored(schedule.build(), route_of(Wire(1, 1), Wire(2, 1), reduction=0.5), engine)
+    timeline = stored(schedule.build(), route_of(Link(1, 1), Link(2, 1), reduction=0.5), engine)
     assert starts(timeline, 0) == [0, 5, 8]
     assert timeline.finish.tolist() == [10]
 
 
 def test_a_flow_is_nothing_to_store() -> None:
     with pytest.raises(InputError, match="sharing is 'fair' with store_and_forward"):
-        simulate(messages(1.0), route_of(Wire(1)), sharing="fair", store_and_forward=True)
+        simulate(messages(1.0), route_of(Link(1)), sharing="fair", store_and_forward=True)
 
 
 # What is read off.
 
 
 def test_the_critical_path_goes_through_every_wire() -> None:
-    timeline = stored(messages(8.0), route_of(Wire(1, 1), Wire(2, 3, gap=2)))
+    timeline = stored(messages(8.0), route_of(Link(1, 1), Link(2, 3, gap=2)))
     path = critical_path(timeline)
     assert [(s.part, s.seconds, s.where) for s in path if s.seconds] == [
         ("latency", 3, 1),
@@ -136,7 +137,7 @@ def test_the_critical_path_goes_through_every_wire() -> None:
 
 
 def test_a_queue_on_the_way_is_on_the_path() -> None:
-    path = critical_path(stored(messages(8.0, 8.0), route_of(Wire(4, 1), Wire(1, 1))))
+    path = critical_path(stored(messages(8.0, 8.0), route_of(Link(4, 1), Link(1, 1))))
     assert {part: seconds for part, seconds in parts(path).items() if seconds} == {
         "latency": 2,
         "serialisation": 8 + 2 + 8,
@@ -147,7 +148,7 @@ def test_time_from_store_to_store_is_time_on_the_wire() -> None:
     # 8 s and 2 s on the wires, 1 s of latency each, and rank 1 waits for it.
     schedule = ScheduleBuilder(2, 1.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    found = bubbles(stored(schedule.build(), route_of(Wire(1, 1), Wire(4, 1))))
+    found = bubbles(stored(schedule.build(), route_of(Link(1, 1), Link(4, 1))))
     assert found.seconds[1].tolist() == [12, 0, 0, 0]
 
 
@@ -162,7 +163,7 @@ def drawn(random: Random, ranks: int) -> tuple[Schedule, Topology]:
 
 @given(exact_wires, st.integers(0, 64), st.sampled_from(["reference", "compiled"]))
 def test_alone_a_message_takes_the_sum_over_its_links(
-    route: list[Wire], size: int, engine: Any
+    route: list[Link], size: int, engine: Any
 ) -> None:
     expected = sum(wire.gap + size / wire.bandwidth + wire.latency for wire in route)
     assert stored(messages(float(size)), route_of(*route), engine).makespan == expected

@@ -19,6 +19,7 @@ from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies.builder import TopologyBuilder
+from topologies.link import Link
 from topologies.topology import Topology
 
 NAMES = tuple(
@@ -72,8 +73,8 @@ def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
     builder = TopologyBuilder("shared")
     ends = [builder.device("a"), builder.device("b")]
     bus = builder.medium("bus", 1.0, gap=2.0)
-    builder.link("a", "b", bandwidth=4.0, media=(bus,))
-    builder.link("b", "a", bandwidth=4.0, media=(bus,))
+    builder.link("a", "b", Link(4.0), media=(bus,))
+    builder.link("b", "a", Link(4.0), media=(bus,))
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal([0, 1], [1, 0], nbytes=8.0)
     timeline = simulate(schedule.build(), builder.build(ends))
@@ -96,7 +97,7 @@ def test_a_crossing_is_of_the_medium_that_is_held_longest() -> None:
         builder.medium("slow", 1.0, gap=1.0),
         builder.medium("middling", 2.0),
     )
-    builder.link(*names, bandwidth=8.0, media=media)
+    builder.link(names[0], names[1], Link(8.0), media=media)
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=8.0)
     timeline = simulate(schedule.build(), builder.build(names))

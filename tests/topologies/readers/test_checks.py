@@ -4,6 +4,7 @@ import pytest
 
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.readers.checks import LIMIT, check_connected, check_text
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
@@ -14,7 +15,7 @@ def machine(links: list[str], ranks: str) -> Topology:
     for name in "abcd":
         builder.device(name)
     for ends in links:
-        builder.link(ends[0], ends[1], bandwidth=1e9)
+        builder.link(ends[0], ends[1], Link(1e9))
     return builder.build(list(ranks))
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.readers import graph_files, yaml_files
 from topologies.readers.graph_files import (
     read_graphml,
@@ -88,9 +89,9 @@ def golden() -> Topology:
     builder.device("gpu1", node=0)
     builder.device("5", "nvswitch", in_network=True)
     port, bus = builder.medium("gpu0 in", 20e9), builder.medium("yes", 1e9 / 3, 2e-7)
-    builder.connect("gpu0", "5", bandwidth=50e9, latency=2e-6, kind="nvlink", assumed=True)
-    builder.link("5", "gpu1", bandwidth=INF, gap=1e-6, media=(bus, port))
-    builder.link("gpu1", "5", bandwidth=1e9)
+    builder.connect("gpu0", "5", Link(50e9, 2e-6), kind="nvlink", assumed=True)
+    builder.link("5", "gpu1", Link(INF, gap=1e-6), media=(bus, port))
+    builder.link("gpu1", "5", Link(1e9))
     return builder.build(["gpu1", "gpu0"])
 
 
@@ -210,8 +211,8 @@ def machines(draw: st.DrawFn, media: int = 3) -> Topology:
     for one, other in draw(st.permutations(pairs)):
         bandwidth, latency, gap, kind = draw(st.sampled_from(alike))
         crossed = draw(st.lists(st.sampled_from(shared), max_size=3)) if shared else []
-        figures = {"bandwidth": bandwidth, "latency": latency, "gap": gap}
-        builder.link(one, other, kind=kind, media=crossed, assumed=draw(st.booleans()), **figures)
+        link, assumed = Link(bandwidth, latency, gap), draw(st.booleans())
+        builder.link(one, other, link, kind=kind, media=crossed, assumed=assumed)
     return builder.build(draw(st.lists(st.sampled_from(devices), min_size=1, max_size=6)))
 
 
@@ -232,7 +233,7 @@ def links_of(*links: tuple[str, str, float]) -> str:
     for name in "abc":
         builder.device(name)
     for one, other, bandwidth in links:
-        builder.link(one, other, bandwidth=bandwidth)
+        builder.link(one, other, Link(bandwidth))
     return to_yaml(builder.build(["a"])).partition("links:\n")[2]
 
 
@@ -324,7 +325,7 @@ def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -
     builder.device(name)
     builder.device("b")
     crossed = [builder.medium(medium, 1e9) for medium in media]
-    builder.link(name, "b", bandwidth=bandwidth, media=crossed)
+    builder.link(name, "b", Link(bandwidth), media=crossed)
     return builder.build([name])
 
 

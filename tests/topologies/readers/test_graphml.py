@@ -75,8 +75,8 @@ def test_a_directed_edge_is_one_link() -> None:
 def test_an_edge_without_bandwidth_has_the_figures_of_its_kind() -> None:
     topology = read(NODES + edge(kind="nvlink4"))
     assert topology.link_kinds == ("nvlink", "nvlink")
-    assert topology.medium_bandwidth.tolist() == [LINKS["nvlink4"].bandwidth] * 2
-    assert topology.latency.tolist() == [LINKS["nvlink4"].latency] * 2
+    assert topology.medium_bandwidth.tolist() == [LINKS["nvlink4"].link.bandwidth] * 2
+    assert topology.latency.tolist() == [LINKS["nvlink4"].link.latency] * 2
     assert topology.assumed.all()
     assert read(NODES + edge(kind="nvlink4", latency="5us")).latency.tolist() == [5e-6, 5e-6]
 

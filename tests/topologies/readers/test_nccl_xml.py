@@ -120,18 +120,18 @@ def test_pcie_nvswitch_ports_and_ranks() -> None:
         "nvswitch": 1,
     }
     assert placed(machine) == ["gpu1", "gpu0"]
-    pcie = LINKS["pcie5"].latency
+    pcie = LINKS["pcie5"].link.latency
     assert link(machine, "gpu0", "0000:10:00.0") == (48e9, pcie, "pcie", False)
     assert link(machine, "0000:10:00.0", "cpu0") == (48e9, 0.0, "pcie", False)
     assert link(machine, "0000:12:00.0", "0000:10:00.0") == (8 * 1.5e9, pcie, "pcie", False)
     assert link(machine, "0000:22:00.0", "0000:20:00.0") == (4 * 0.375e9, pcie, "pcie", False)
     assert link(machine, "gpu0", "nvswitch") == (18 * 20.6e9, 0.3e-6, "nvlink", True)
     assert link(machine, "cpu0", "cpu1") == (22e9, 0.1e-6, "upi", True)
-    assert link(machine, "0000:12:00.0", "mlx5_0") == (50e9, LINKS["ndr"].latency, "ib", False)
+    assert link(machine, "0000:12:00.0", "mlx5_0") == (50e9, LINKS["ndr"].link.latency, "ib", False)
     assert link(machine, "0000:22:00.0", "rdmap34s0") == (25e9, 75e-6, "ethernet", False)
     assert link(machine, "0000:22:00.0", "eth0") == (
         1.25e9,
-        LINKS["ethernet10"].latency,
+        LINKS["ethernet10"].link.latency,
         "ethernet",
         True,
     )
@@ -148,11 +148,11 @@ def test_direct_links_to_gpus_and_cpus_count_once() -> None:
     assert Counter(machine.device_kinds) == {"gpu": 4, "nic": 1, "cpu": 2, "port": 2}
     assert placed(machine) == ["gpu0", "gpu1", "gpu2", "gpu3"]
     assert link(machine, "gpu0", "gpu1") == (3 * 20e9, 0.6e-6, "nvlink", True)
-    assert link(machine, "gpu0", "cpu-1") == (3 * 20e9, LINKS["c2c"].latency, "nvlink", True)
+    assert link(machine, "gpu0", "cpu-1") == (3 * 20e9, LINKS["c2c"].link.latency, "nvlink", True)
     assert link(machine, "gpu1", "cpu-1")[0::3] == (12e9, True)
     assert link(machine, "gpu2", "cpu8")[0::3] == (12e9, True)
     assert link(machine, "gpu3", "cpu8")[0::3] == (12e9, False)
-    assert link(machine, "cpu-1", "cpu8")[0] == LINKS["power"].bandwidth
+    assert link(machine, "cpu-1", "cpu8")[0] == LINKS["power"].link.bandwidth
     assert link(machine, "nic0", "mlx5_0:2")[0::3] == (12.5e9, False)
     assert "PCIe is left out where a GPU reaches the same CPU by C2C or NVLink" in machine.notes
 
@@ -161,7 +161,7 @@ def test_xgmi_and_a_speed_beyond_belief() -> None:
     machine = machine_of("nccl_xgmi.xml")
     assert placed(machine) == ["gpu1", "gpu3"]
     assert link(machine, "gpu1", "gpu3") == (48e9, 0.6e-6, "xgmi", True)
-    assert link(machine, "cpu0", "cpu1")[0] == LINKS["fabric"].bandwidth
+    assert link(machine, "cpu0", "cpu1")[0] == LINKS["fabric"].link.bandwidth
     assert link(machine, "0000:01:00.0", "cxi0")[0] == 25e12
     assert any(
         note.startswith("cxi0: 200000000 Mbit/s is what the file says") for note in machine.notes
@@ -185,12 +185,12 @@ def test_several_hosts_share_nvswitches() -> None:
     assert placed(machine) == ["node0.gpu0", "node1.gpu0"]
     assert link(machine, "node0.gpu0", "node0.cpu0") == (
         5 * 44.712e9,
-        LINKS["c2c"].latency,
+        LINKS["c2c"].link.latency,
         "c2c",
         False,
     )
     assert link(machine, "node1.gpu0", "node1.0008:05:00.0")[0] == 16 * 6e9
-    assert link(machine, "node1.gpu0", "nvswitch")[0] == 18 * LINKS["nvlink5"].bandwidth
+    assert link(machine, "node1.gpu0", "nvswitch")[0] == 18 * LINKS["nvlink5"].link.bandwidth
     assert dict(zip(machine.device_names, machine.node.tolist(), strict=True)) | {
         "nvswitch": -1
     } == {
@@ -217,8 +217,8 @@ def test_several_hosts_share_nvswitches() -> None:
 def test_the_nvlinks_of_a_gpu(sm: int, kind: str) -> None:
     machine = read_nccl_xml(TWO.replace('sm="80"', f'sm="{sm}"'), "topo.xml")
     assert link(machine, "gpu0", "gpu1") == (
-        4 * LINKS[kind].bandwidth,
-        LINKS[kind].latency,
+        4 * LINKS[kind].link.bandwidth,
+        LINKS[kind].link.latency,
         "nvlink",
         True,
     )
@@ -242,7 +242,7 @@ def test_the_xgmi_of_a_gpu(gcn: str, kind: str) -> None:
     machine = read_nccl_xml(
         TWO.replace("nvlink", "xgmi").replace('sm="80"', f'gcn="{gcn}"'), "topo.xml"
     )
-    assert link(machine, "gpu0", "gpu1")[0] == 4 * LINKS[kind].bandwidth
+    assert link(machine, "gpu0", "gpu1")[0] == 4 * LINKS[kind].link.bandwidth
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_the_link_between_cpus(cpu: str, kind: str) -> None:
     )
     machine = read_nccl_xml(text, "topo.xml")
     assert link(machine, "cpu0", "cpu1") == (
-        LINKS[kind].bandwidth,
-        LINKS[kind].latency,
+        LINKS[kind].link.bandwidth,
+        LINKS[kind].link.latency,
         "upi",
         True,
     )

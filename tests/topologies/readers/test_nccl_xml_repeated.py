@@ -28,7 +28,7 @@ def bandwidth(machine: Topology, one: str, other: str) -> float:
 
 def test_links_to_itself_are_those_to_the_gpu_that_has_as_many_to_it() -> None:
     machine = read(SELF_LINK)
-    total = 12 * LINKS["nvlink3"].bandwidth
+    total = 12 * LINKS["nvlink3"].link.bandwidth
     assert bandwidth(machine, "gpu0", "gpu1") == bandwidth(machine, "gpu1", "gpu0") == total
     assert machine.link_kinds.are("nvlink").sum() == 2
     note = (
@@ -63,7 +63,7 @@ def test_a_bus_id_and_a_net_device_that_are_given_twice() -> None:
         == bandwidth(machine, "0000:13:00.0#2", "mlx5_0:1#2")
         == 25e9
     )
-    assert bandwidth(machine, "gpu0", "gpu1") == LINKS["xgmi1"].bandwidth, (
+    assert bandwidth(machine, "gpu0", "gpu1") == LINKS["xgmi1"].link.bandwidth, (
         "a GPU's bus id before that of a switch"
     )
     twice = (
@@ -77,7 +77,7 @@ def test_a_bus_id_and_a_net_device_that_are_given_twice() -> None:
 def test_a_bus_id_of_two_gpus() -> None:
     """Which of them a link means nobody knows, unless their numbers of links tell."""
     machine = read(SELF_LINK.replace("0002:00:00.0", "0001:00:00.0"))
-    assert bandwidth(machine, "gpu0", "gpu1") == 12 * LINKS["nvlink3"].bandwidth
+    assert bandwidth(machine, "gpu0", "gpu1") == 12 * LINKS["nvlink3"].link.bandwidth
     assert (
         "bus id 0001:00:00.0 is on line 3 and again on line 8: taken for two devices"
         in machine.notes

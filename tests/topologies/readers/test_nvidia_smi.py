@@ -115,9 +115,9 @@ def test_every_level_and_the_legend() -> None:
         f"gpu{rank}" for rank in range(6)
     ]
     # bridge0 carries a switch over two switches, and one GPU; bridge1 one GPU.
-    assert beta(machine, "bridge0", "cpu0") == 2 * LINKS["pcie4"].bandwidth
-    assert beta(machine, "bridge1", "cpu0") == LINKS["pcie4"].bandwidth
-    assert beta(machine, "cpu0", "cpu1") == LINKS["fabric"].bandwidth
+    assert beta(machine, "bridge0", "cpu0") == 2 * LINKS["pcie4"].link.bandwidth
+    assert beta(machine, "bridge1", "cpu0") == LINKS["pcie4"].link.bandwidth
+    assert beta(machine, "cpu0", "cpu1") == LINKS["fabric"].link.bandwidth
     assert machine.notes[0].startswith("PCIe: pcie4 assumed")
 
 
@@ -133,7 +133,7 @@ def test_sixteen_gpus_on_an_nvswitch() -> None:
     assert beta(machine, "gpu3", "nvswitch") == 6 * 20e9
     route = machine.route(0, 15)
     assert len(route) == 2
-    assert machine.latency[list(route)].sum() == LINKS["nvlink2"].latency
+    assert machine.latency[list(route)].sum() == LINKS["nvlink2"].link.latency
     assert "nvlink2 assumed, as the matrix shows 6 links a GPU" in machine.notes[0]
     assert LINKS["nvlink2"].source in machine.notes[0]
     assert crossed(machine, "gpu0", "hfi1_1")[1]["upi"] == 1
@@ -162,7 +162,7 @@ def test_markdown_names_cpus_by_numa_node() -> None:
         "cpu3",
         "cpu2",
     )
-    assert beta(machine, "gpu0", "gpu3") == 4 * LINKS["nvlink3"].bandwidth
+    assert beta(machine, "gpu0", "gpu3") == 4 * LINKS["nvlink3"].link.bandwidth
     assert crossed(machine, "gpu1", "cxi0")[0] == {"cpu": 1}
 
 
@@ -175,7 +175,7 @@ def test_wrapped_rows_and_four_gpus_with_more_links_than_a_gpu_has() -> None:
         "bridge": 6,
         "nvswitch": 1,
     }
-    assert beta(machine, "gpu0", "nvswitch") == 18 * LINKS["nvlink4"].bandwidth
+    assert beta(machine, "gpu0", "nvswitch") == 18 * LINKS["nvlink4"].link.bandwidth
     assert machine.in_network[machine.device_names.index("nvswitch")]
 
 
@@ -222,7 +222,7 @@ def test_the_generation_follows_from_the_links_of_a_gpu(
     assert not machine.device_kinds.are("nvswitch").any()
     assert f"NVLink: {kind} assumed" in machine.notes[0]
     for (one, other), links in pairs.items():
-        assert beta(machine, f"gpu{one}", f"gpu{other}") == links * LINKS[kind].bandwidth
+        assert beta(machine, f"gpu{one}", f"gpu{other}") == links * LINKS[kind].link.bandwidth
 
 
 def _nvlinks(pairs: dict[tuple[int, int], int], one: int, other: int) -> str:
@@ -240,10 +240,13 @@ def test_more_than_four_gpus_alike_have_an_nvswitch(gpus: int, switches: int) ->
 def test_kinds_can_be_given() -> None:
     text = (DATA / "smi_cube_mesh.txt").read_text()
     machine = read_matrix(text, "p100", nvlink="nvlink1", socket="qpi")
-    assert beta(machine, "gpu0", "gpu1") == LINKS["nvlink1"].bandwidth
-    assert beta(machine, "cpu0", "cpu1") == LINKS["qpi"].bandwidth
-    assert beta(machine, "gpu0", "pcie0") == LINKS["pcie3"].bandwidth
-    assert beta(read_matrix(text, "new", pcie="pcie5"), "gpu0", "pcie0") == LINKS["pcie5"].bandwidth
+    assert beta(machine, "gpu0", "gpu1") == LINKS["nvlink1"].link.bandwidth
+    assert beta(machine, "cpu0", "cpu1") == LINKS["qpi"].link.bandwidth
+    assert beta(machine, "gpu0", "pcie0") == LINKS["pcie3"].link.bandwidth
+    assert (
+        beta(read_matrix(text, "new", pcie="pcie5"), "gpu0", "pcie0")
+        == LINKS["pcie5"].link.bandwidth
+    )
     assert "there are nvlink1, nvlink2" in refused(text, nvlink="pcie3")
     assert "'warp' is no kind of link" in refused(text, socket="warp")
 

@@ -20,6 +20,7 @@ from experiments.pictures.machines.sketch import Layout, ends
 from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.machines import MACHINES
 from topologies.shapes import SHAPES, ring, torus
 from topologies.topology import Topology
@@ -133,9 +134,9 @@ def test_levels_follow_the_links_and_not_the_names() -> None:
     edges = [builder.device(f"gpu{k}", "box") for k in range(2)]
     core = builder.device("nic0", "box")
     for k, gpu in enumerate(gpus):
-        builder.connect(gpu, edges[k // 2], bandwidth=1e9)
+        builder.connect(gpu, edges[k // 2], Link(1e9))
     for edge in edges:
-        builder.connect(edge, core, bandwidth=1e9)
+        builder.connect(edge, core, Link(1e9))
     where = machine_layout(builder.build(gpus))
     assert where.places[:4, 1].tolist() == [where.places[0, 1]] * 4
     assert where.places[0, 1] < where.places[4, 1] == where.places[5, 1] < where.places[6, 1]
@@ -159,7 +160,7 @@ def test_a_ring_is_a_circle_in_the_order_of_its_links() -> None:
     order = [0, 3, 1, 4, 2]
     gpus = [builder.device(f"gpu{k}") for k in range(5)]
     for k, rank in enumerate(order):
-        builder.connect(gpus[rank], gpus[order[(k + 1) % 5]], bandwidth=1e9)
+        builder.connect(gpus[rank], gpus[order[(k + 1) % 5]], Link(1e9))
     places = machine_layout(builder.build(gpus)).places
     steps = np.linalg.norm(places[order] - places[np.roll(order, -1)], axis=1)
     assert np.linalg.norm(places, axis=1) == pytest.approx(np.linalg.norm(places[0]))
@@ -235,7 +236,7 @@ def test_assumed_figures_are_dashed_and_names_are_no_formulas() -> None:
     builder = TopologyBuilder("$x_{$")
     for name in ("a$_$", "0000:17:00.0"):
         builder.device(name, "g$p$u")
-    builder.connect("a$_$", "0000:17:00.0", bandwidth=1e9, assumed=True)
+    builder.connect("a$_$", "0000:17:00.0", Link(1e9), assumed=True)
     topology = builder.build(["a$_$", "0000:17:00.0"])
     assert {"1 link: 1GB/s, 0s, assumed", "17:00.0"} <= set(texts(topology))
     assert b"stroke-dasharray" in topology_figure(topology, "svg")
