@@ -249,3 +249,24 @@ def test_the_python_api_exists() -> None:
     assert len(names) > 10
     for name in names:
         assert resolve_name(name), name
+
+
+def commands_in(page: str) -> list[str]:
+    """Every call of simctl in the blocks of a page or notebook."""
+    text = (ROOT / page).read_text()
+    if page.endswith(".ipynb"):
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
+    return [found[1] for line in lines if (found := re.search(r"\bsimctl ([a-z].*)", line))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES + NOTEBOOKS if commands_in(page)])
+def test_commands_in_pages_have_their_options(page: str) -> None:
+    reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    for line in commands_in(page):
+        name = next(name for name in (*COMMANDS, "") if f"{line} ".startswith(f"{name} "))
+        assert name, f"{page}: no command {line}"
+        usage = reference.partition(f"## simctl {name}\n")[2].partition("\n## ")[0]
+        options = re.findall(r"(?<= )--[a-z-]+", line)
+        assert [option for option in options if option not in usage] == [], f"{page}: {line}"
