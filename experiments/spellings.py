@@ -10,9 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from topologies.errors import InputError
+
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
 
+LIBRARIES = ("NCCL", "MPI", "Fujitsu", "gloo")
+"""The libraries that can be calibrated."""
 UNFORCED = (
     "",
     "default",
@@ -76,6 +80,18 @@ GLOO_LAB = {
 """All-reduces over isend and irecv in the older sweeps of the gloo lab."""
 
 _SUFFIX = re.compile(r"_(ompi|mpich|over|impi)$")
+
+
+def library_name(text: str) -> str:
+    """The name of a library in any spelling. Raises InputError with the names if there is none.
+
+    >>> library_name("nccl")
+    'NCCL'
+    """
+    names = {name.lower(): name for name in LIBRARIES}
+    if text.lower() not in names:
+        raise InputError(f"{text!r} is no library that is known: there are {', '.join(names)}")
+    return names[text.lower()]
 
 
 def _algorithms() -> dict[str, Algorithm]:

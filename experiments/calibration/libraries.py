@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, named
-from topologies.errors import InputError
+from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
 
 US, GBPS = 1e-6, 1e9
 RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter")
@@ -228,6 +227,4 @@ LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, FUJITSU, G
 
 def library(name: str) -> Library:
     """The library of a name. Raises InputError with the names if there is none."""
-    if name.lower() not in LIBRARIES:
-        raise InputError(f"{name!r} is no library that is known: there are {', '.join(LIBRARIES)}")
-    return LIBRARIES[name.lower()]
+    return LIBRARIES[library_name(name).lower()]

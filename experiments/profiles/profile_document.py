@@ -11,9 +11,9 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.calibration.libraries import library
 from experiments.output import counted
 from experiments.profiles import mistakes
+from experiments.spellings import library_name
 from simulator.effects.crowding import Apart, Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
@@ -200,7 +200,7 @@ def calibrated(content: object, place: Place) -> Calibrated:
         wrong = error.errors(include_url=False)
         _refuse([mistakes.said(wrong[0], _PARTS, Calibrated)], len(wrong), place)
     try:
-        library(found.library)
+        library_name(found.library)
     except InputError as error:
         raise InputError(f"{place(('library',))}: {error}") from None
     unknown = list(mistakes.names(found))
