@@ -4,7 +4,6 @@ from tests.style_numbers import excesses, measure
 
 OPEN = (
     "topologies/_kernels.py: shortest",
-    "topologies/clusters.py: cluster",
     "simulator/kernels/copies.py: lifetimes",
     "simulator/kernels/execution.py: execute",
     "simulator/kernels/path.py: walk",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
 from inspect import signature
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from topologies.errors import InputError
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
-from topologies.topology import Topology
+from topologies.topology import Paths, Topology
 from topologies.units import parse_bandwidth, parse_number, parse_seconds, parse_whole, parse_yes
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
@@ -110,7 +110,7 @@ class Blueprint:
     def whole(self) -> Topology:
         """The machine with all its ranks; a shape with as many as its `dims` say, else 8."""
         if self.kind != "shape":
-            return self.make(**self.options)
+            return self._nodes()
         dims = self.options.get("dims")
         return self._shape(prod(dims) if isinstance(dims, tuple) else 8)
 
@@ -132,10 +132,16 @@ class Blueprint:
     def _sized(self, ranks: int) -> Topology:
         """As many nodes as the options say, or as the ranks need."""
         if "nodes" in self.options:
-            return self.make(**self.options)
-        node = self.make(**self.options, nodes=1)
+            return self._nodes()
+        node = self._nodes(nodes=1)
         nodes = -(-ranks // node.ranks)
-        return node if nodes == 1 or self.kind == "file" else self.make(**self.options, nodes=nodes)
+        return node if nodes == 1 or self.kind == "file" else self._nodes(nodes=nodes)
+
+    def _nodes(self, **options: object) -> Topology:
+        known: dict[str, Any] = {**self.options, **options}
+        paths = known.pop("paths", None)
+        topology = self.make(**known)
+        return topology if paths is None else replace(topology, paths=paths)
 
 
 def find(text: str) -> Blueprint:
@@ -177,29 +183,30 @@ def _from_file(path: Path) -> Callable[..., Topology]:
 def _blueprint(
     text: str, name: str, kind: Kind, make: Callable[..., Topology], options: str
 ) -> Blueprint:
-    taken = {
-        option: parameter.default
-        for option, parameter in signature(make).parameters.items()
-        if option not in ("ranks", "machine", "node", "name")
-        and not (kind == "shape" and option == "reduction")
-    }
-    given: dict[str, object] = {}
+    known = option_names(make)
+    values: dict[str, object] = {}
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
-        if key in taken and not equals:
-            raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP.get(key, '')}")
-        if key not in taken:
-            raise InputError(_wrong_option(name, key, taken))
-        if key in given:
+        if key not in known:
+            raise InputError(_wrong_option(name, key, known))
+        if not equals:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
+        if key in values:
             raise InputError(f"{text}: {key} is given twice")
-        given[key] = _parse(f"{name}:{key}", key, value)
-    return Blueprint(text, name, kind, make, given)
+        values[key] = _parse(f"{name}:{key}", key, value)
+    return Blueprint(text, name, kind, make, values)
 
 
-def _wrong_option(name: str, key: str, taken: Mapping[str, object]) -> str:
-    width = max(map(len, taken), default=0)
-    lines = [f"  {option:<{width}}  {HELP.get(option, '')}" for option in taken]
-    near = get_close_matches(key, taken, n=1, cutoff=0.5)
+def option_names(make: Callable[..., Topology]) -> list[str]:
+    """The options of a shape, or of a function that joins nodes, as the user writes them."""
+    names = [name for name in signature(make).parameters if name in HELP]
+    return [*names, "paths"] if "nodes" in names else names
+
+
+def _wrong_option(name: str, key: str, known: Sequence[str]) -> str:
+    width = max(map(len, known), default=0)
+    lines = [f"  {option:<{width}}  {HELP[option]}" for option in known]
+    near = get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return "\n".join(
         [f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines]
@@ -219,6 +226,12 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
+def _paths(text: str) -> str:
+    if text not in get_args(Paths):
+        raise InputError(f"{text[:40]!r} names no paths: write first, link, hash or rail")
+    return text
+
+
 PARSERS: dict[str, Callable[[str], object]] = {
     "bandwidth": parse_bandwidth,
     "latency": parse_seconds,
@@ -230,7 +243,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "network": str,
     "port": str,
     "ports": str,
-    "paths": str,
+    "paths": _paths,
 }
 HELP = {
     "nodes": "how many nodes, like 2 [as many as the ranks need]",

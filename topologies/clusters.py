@@ -3,7 +3,6 @@ under a second."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Literal, get_args
 
@@ -21,7 +20,7 @@ from topologies.fabrics import (
 )
 from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
-from topologies.topology import Paths, Topology
+from topologies.topology import Topology
 
 Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
 MOST_DEVICES = 2**24
@@ -45,7 +44,6 @@ def cluster(
     oversubscription: float = 1.0,
     spines: int | None = None,
     sharp: bool = False,
-    paths: Paths = "rail",
 ) -> Topology:
     """`nodes` nodes of a machine, joined as is usual for it or by another network: see
     :func:`joined`.
@@ -68,7 +66,6 @@ def cluster(
         oversubscription=oversubscription,
         spines=spines,
         sharp=sharp,
-        paths=paths,
     )
 
 
@@ -81,7 +78,6 @@ def joined(
     oversubscription: float = 1.0,
     spines: int | None = None,
     sharp: bool = False,
-    paths: Paths | None = None,
 ) -> Topology:
     """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node
     stays as it is.
@@ -90,11 +86,8 @@ def joined(
     rail-only), "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link
     (a name in :data:`topologies.link_kinds.LINKS`), where None assumes "ndr"; `oversubscription` by
     how much the uplinks of a leaf are slower together than its ports; with `sharp` the network's
-    switches reduce and multicast; `paths` is one of :data:`topologies.topology.Paths`, by default
-    that of the node, and "rail" for several.
+    switches reduce and multicast. Several nodes have the paths "rail".
     """
-    if paths is not None and paths not in get_args(Paths):
-        raise InputError(f"paths is {paths!r}: it is one of {', '.join(get_args(Paths))}")
     if network not in get_args(Network):
         raise InputError(f"network is {network!r}: it is one of {', '.join(get_args(Network))}")
     most = MOST_DEVICES // len(node.device_names)
@@ -111,7 +104,7 @@ def joined(
         )
     equipment = _equipment(port, sharp)
     if nodes == 1:
-        return replace(node, paths=paths or node.paths)
+        return node
     if node.node.max(initial=0) > 0:
         raise InputError(
             f"{node.name} has {node.node.max() + 1} nodes already: it is not joined again"
@@ -121,7 +114,7 @@ def joined(
     if not len(nics):
         add = "add a nic and its link to the file (simctl topo import writes YAML)"
         raise InputError(f"{node.name} has no NIC to join {nodes} nodes by: {add}")
-    builder = TopologyBuilder(f"{nodes} x {node.name}", paths=paths or "rail")
+    builder = TopologyBuilder(f"{nodes} x {node.name}", paths="rail")
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
     if network == "rails":

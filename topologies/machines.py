@@ -158,33 +158,36 @@ def alps(*, nics: Ports = None) -> Topology:
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
 
 
-class Machine(NamedTuple):
-    """A node, how nodes are joined by default, and the kind of network link of its NICs."""
+class NodeKind(NamedTuple):
+    """A kind of node, and how several are joined by default."""
 
     node: Callable[..., Topology]
+    """Builds the node, with so many `nics`."""
     network: str
+    """How its NICs are joined, a value of `network=`."""
     port: str
+    """The kind of network link of its NICs."""
 
     @property
     def summary(self) -> str:
-        """The first line of what the node function says."""
+        """The first line of the docstring of the node."""
         return (self.node.__doc__ or "").partition("\n")[0]
 
 
-MACHINES: dict[str, Machine] = {
+MACHINES: dict[str, NodeKind] = {
     machine.node.__name__: machine
     for machine in (
-        Machine(pcie_box, "leaf_spine", "ethernet100"),
-        Machine(dgx1, "leaf_spine", "edr"),
-        Machine(dgx_a100, "rails", "hdr"),
-        Machine(hgx_h100, "rails", "ndr"),
-        Machine(hgx_h200, "rails", "ndr"),
-        Machine(b200, "rails", "ndr"),
-        Machine(nvl72, "rails", "ndr"),
-        Machine(mi300x, "rails", "ethernet400"),
-        Machine(leonardo, "dragonfly", "edr"),
-        Machine(mn5_acc, "leaf_spine", "ndr200"),
-        Machine(alps, "dragonfly", "slingshot"),
+        NodeKind(pcie_box, "leaf_spine", "ethernet100"),
+        NodeKind(dgx1, "leaf_spine", "edr"),
+        NodeKind(dgx_a100, "rails", "hdr"),
+        NodeKind(hgx_h100, "rails", "ndr"),
+        NodeKind(hgx_h200, "rails", "ndr"),
+        NodeKind(b200, "rails", "ndr"),
+        NodeKind(nvl72, "rails", "ndr"),
+        NodeKind(mi300x, "rails", "ethernet400"),
+        NodeKind(leonardo, "dragonfly", "edr"),
+        NodeKind(mn5_acc, "leaf_spine", "ndr200"),
+        NodeKind(alps, "dragonfly", "slingshot"),
     )
 }
 """The machines by name, as `--topology` takes them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from inspect import signature
 from math import isinf
 from pathlib import Path
 from typing import cast
@@ -14,10 +13,10 @@ from experiments import output
 from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from experiments.output import Record, Value
-from topologies.catalogue import HELP, find
+from topologies.catalogue import HELP, find, option_names
 from topologies.clusters import cluster
 from topologies.errors import InputError
-from topologies.machines import MACHINES, Machine
+from topologies.machines import MACHINES, NodeKind
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_bytes, format_seconds
@@ -81,7 +80,7 @@ def _shape(name: str, make: Callable[..., Topology]) -> Record:
     return _row(name, "shape", make, " ".join(summary.split()).partition(". ")[0].rstrip(".") + ".")
 
 
-def _machine(name: str, machine: Machine) -> Record:
+def _machine(name: str, machine: NodeKind) -> Record:
     node = machine.node()
     about: dict[str, Value] = {
         "gpus": node.ranks,
@@ -94,7 +93,7 @@ def _machine(name: str, machine: Machine) -> Record:
 
 
 def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> dict[str, Value]:
-    options = " ".join(option for option in signature(make).parameters if option in HELP)
+    options = " ".join(option_names(make))
     about = dict.fromkeys(("gpus", "nics", "inside", "network", "port"))
     return {"name": name, "kind": kind, **about, "options": options, "summary": summary}
 

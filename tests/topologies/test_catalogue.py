@@ -167,9 +167,7 @@ def test_options_reach_the_machine() -> None:
     topology = find(
         "hgx_h100:nodes=3,network=leaf_spine,nics=2,port=hdr,spines=1,sharp=yes,paths=hash"
     ).build(8)
-    wanted = cluster(
-        "hgx_h100", 3, network="leaf_spine", nics=2, port="hdr", spines=1, sharp=True, paths="hash"
-    )
+    wanted = cluster("hgx_h100", 3, network="leaf_spine", nics=2, port="hdr", spines=1, sharp=True)
     assert topology.device_names == wanted.device_names
     assert topology.bandwidth.tolist() == wanted.bandwidth.tolist()
     assert topology.in_network.tolist() == wanted.in_network.tolist()

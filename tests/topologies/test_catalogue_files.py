@@ -59,9 +59,7 @@ def test_the_nodes_of_a_file_are_joined_as_they_are_asked_for(tmp_path: Path) ->
     topology = find(f"{path}:nodes=3,network=rails,port=hdr,oversubscription=3,paths=hash").build(
         12
     )
-    wanted = joined(
-        cluster("leonardo"), 3, network="rails", port="hdr", oversubscription=3.0, paths="hash"
-    )
+    wanted = joined(cluster("leonardo"), 3, network="rails", port="hdr", oversubscription=3.0)
     assert topology.device_names == wanted.device_names
     assert topology.bandwidth.tolist() == wanted.bandwidth.tolist()
     assert topology.paths == "hash"

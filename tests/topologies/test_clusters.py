@@ -12,6 +12,7 @@ from joined_ports import switches, switchless
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.builder import TopologyBuilder
+from topologies.catalogue import find as find_machine
 from topologies.clusters import Network, cluster, joined
 from topologies.link_kinds import SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES, dgx1, hgx_h100
@@ -129,7 +130,8 @@ def test_one_node_stays_as_it_is(machine: str) -> None:
 @pytest.mark.parametrize("paths", get_args(Paths))
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_paths_are_those_asked_for(paths: Paths, nodes: int) -> None:
-    assert cluster("dgx1", nodes, paths=paths).paths == paths
+    assert cluster("dgx1", nodes).paths == "rail"
+    assert find_machine(f"dgx1:nodes={nodes},paths={paths}").whole().paths == paths
 
 
 def test_usual_networks_are_the_machines_own() -> None:

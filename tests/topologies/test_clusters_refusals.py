@@ -36,7 +36,6 @@ def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
         ),
         ({"port": "token-ring"}, "port is 'token-ring': it is one of "),
         ({"port": "nvlink4"}, "port is 'nvlink4': it is one of "),
-        ({"paths": "best"}, "paths is 'best': it is one of first, link, hash, rail"),
         ({"nics": 0}, "hgx_h100 has no NIC to join 2 nodes by: give nics=1"),
         ({"nics": -1}, "nics is -1: a node has 0 to 1024 NICs"),
         ({"oversubscription": 0.0}, "oversubscription must be above 0, got 0.0"),
@@ -68,7 +67,6 @@ def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
     [
         {"network": "mesh"},
         {"port": "nvlink4"},
-        {"paths": "best"},
         {"nics": -1},
         {"network": "fat_tree", "spines": 2},
     ],
