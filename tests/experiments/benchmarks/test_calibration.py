@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.benchmarks import calibration
+from experiments.benchmarks import calibration, calibration_page
 from experiments.benchmarks.calibration import groups, table
 from experiments.calibration.held_out import HeldOut
 from experiments.calibration.observations import Points
@@ -66,6 +66,20 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
     cells = {row.split()[0]: row.split()[-12:] for row in rows}
     assert cells["X01"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
     assert cells["X02"] == cells["X03"] == ["1.0%", "2.0%", "3.0%", "-"] * 3
+
+
+def test_the_page_is_written_from_the_files_of_a_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "calibrate", fitted)
+    table(folder, out=tmp_path)
+    text = "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$pairs"
+    (tmp_path / "page.txt").write_text(text)
+    (tmp_path / "groups.csv").write_text('group,runs,use\nmade: NCCL,"Made, NCCL",tuned\n')
+    page = calibration_page.page(tmp_path)
+    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 2.0% | 3.0% | 0.0% |" in page
+    assert "| made: MPI forced | not used | 2 | 18 | 1.0% | 2.0% | 3.0% |  |" in page
+    assert "| not used | sizes | 1 | 1.0% | 3.0% | 1 of 1 |" in page
 
 
 def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
