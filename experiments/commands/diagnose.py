@@ -12,7 +12,7 @@ from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.expectation import Expectation, profiled
-from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.findings import Finding, Kind
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
@@ -151,7 +151,7 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
     if differences:
         yield "\nbetween set-ups"
         yield from (f"  abnormal: {one.text}" for one in differences)
-        slower = Finding("slower set-up", (), 1.0, "")
+        slower = Finding(Kind.SLOWER_SETUP, (), 1.0, "")
         yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
 
 

@@ -1,5 +1,4 @@
-"""Is a measured curve normal? What it should be, where it is not, what limits it, and what to
-try."""
+"""Judges measured curves: what is expected, what is abnormal, what limits them, what to try."""
 
 from experiments.diagnosis.comparison import Difference, compare
 from experiments.diagnosis.curve_diagnosis import Diagnosis, diagnose

@@ -1,11 +1,11 @@
-"""What to try, by symptom: only what fits it, and only variables that are not set already."""
+"""What to try, by kind of finding: only variables that are not set already."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.findings import Finding, Kind
 from experiments.measurements import Curve, Failure
 from experiments.measurements.networks import EFA, SLINGSHOT
 
@@ -23,22 +23,24 @@ _CXI = {
     "FI_MR_CACHE_MONITOR": "=userfaultfd",
     "FI_CXI_DISABLE_HOST_REGISTER": "=1",
 }
-"""What decides on Slingshot how messages are sent, and values to try."""
+"""Variables that decide how Slingshot sends messages, and values to try."""
 _FREE = "repeat without the algorithm and the protocol that are forced here"
 
 
 @dataclass(frozen=True)
 class _Case:
-    """What the advice on one kind of finding depends on: the variables that are set, the network,
-    and whether a single size is concerned."""
+    """What the advice on one kind of finding depends on."""
 
-    known: frozenset[str]
+    variables: frozenset[str]
+    """The variables that are set."""
     network: str
+    """The network between nodes."""
     single: bool
+    """Whether a single size is concerned."""
 
     def unset(self, name: str, text: str) -> str:
         """`text`, or nothing where the variable `name` is set."""
-        return "" if name in self.known else text
+        return "" if name in self.variables else text
 
     def hint(self, name: str, value: str = "") -> str:
         """The variable in brackets, or nothing where it is set."""
@@ -46,7 +48,7 @@ class _Case:
 
     def forces(self) -> list[str]:
         """The variables that force a choice of NCCL, and are not set."""
-        return [name for name in ("NCCL_ALGO", "NCCL_PROTO") if name not in self.known]
+        return [name for name in ("NCCL_ALGO", "NCCL_PROTO") if name not in self.variables]
 
 
 def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
@@ -55,26 +57,27 @@ def remedies(failures: Iterable[Failure]) -> tuple[str, ...]:
 
 
 def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
-    """A line for each kind of alarm, in their order. It names no variable that the curve's file
-    sets."""
-    told, known = _MPI if curve.uses_mpi else _NCCL, _set(curve)
+    """A line for each kind of alarm, in their order; without variables that the file sets."""
+    remedy, variables = _MPI if curve.uses_mpi else _NCCL, _set(curve)
     alarms = [finding for finding in findings if finding.alarm]
     single = {finding.kind for finding in alarms if len(finding.places) == 1}
     kinds = dict.fromkeys(finding.kind for finding in alarms)
     lines = [
-        told[kind](_Case(known, curve.network, kind in single)) for kind in kinds if kind in told
+        remedy[kind](_Case(variables, curve.network, kind in single))
+        for kind in kinds
+        if kind in remedy
     ]
     if (
         curve.network == SLINGSHOT
         and curve.nodes != 1
-        and not kinds.keys().isdisjoint(("bump", "costly switch"))
+        and not kinds.keys().isdisjoint((Kind.BUMP, Kind.COSTLY_SWITCH))
     ):
-        lines.append(_on_slingshot(curve, known))
+        lines.append(_on_slingshot(curve, variables))
     return tuple(line for line in lines if line)
 
 
 def _set(curve: Curve) -> frozenset[str]:
-    """The variables that are set, an algorithm and a protocol that are forced included."""
+    """The variables that are set; a forced algorithm or protocol is one, too."""
     forced = {"NCCL_ALGO": curve.algorithm, "NCCL_PROTO": curve.protocol}
     return frozenset((*curve.variables, *(name for name, value in forced.items() if value)))
 
@@ -205,32 +208,32 @@ def _switch_with_mpi(_: _Case) -> str:
     )
 
 
-_Kinds = dict[str, Callable[[_Case], str]]
-_NCCL: _Kinds = {
-    "wrong result": _wrong_with_nccl,
-    "bump": _bump_with_nccl,
-    "slow start": _slow_start_with_nccl,
-    "plateau drops": _drop_with_nccl,
-    "in place differs": _in_place_with_nccl,
-    "far below": _far_with_nccl,
-    "far below in a node": _far_in_a_node,
-    "costly switch": _switch_with_nccl,
-    "slower set-up": _slower,
+_Advice = dict[Kind, Callable[[_Case], str]]
+_NCCL: _Advice = {
+    Kind.WRONG_RESULT: _wrong_with_nccl,
+    Kind.BUMP: _bump_with_nccl,
+    Kind.SLOW_START: _slow_start_with_nccl,
+    Kind.PLATEAU_DROPS: _drop_with_nccl,
+    Kind.IN_PLACE_DIFFERS: _in_place_with_nccl,
+    Kind.FAR_BELOW: _far_with_nccl,
+    Kind.FAR_BELOW_IN_A_NODE: _far_in_a_node,
+    Kind.COSTLY_SWITCH: _switch_with_nccl,
+    Kind.SLOWER_SETUP: _slower,
 }
-_MPI: _Kinds = {
-    "wrong result": _wrong_with_mpi,
-    "bump": _bump_with_mpi,
-    "slow start": _slow_start_with_mpi,
-    "plateau drops": _drop_with_mpi,
-    "far below": _far_with_mpi,
-    "costly switch": _switch_with_mpi,
-    "in place differs": _in_place,
-    "slower set-up": _slower,
+_MPI: _Advice = {
+    Kind.WRONG_RESULT: _wrong_with_mpi,
+    Kind.BUMP: _bump_with_mpi,
+    Kind.SLOW_START: _slow_start_with_mpi,
+    Kind.PLATEAU_DROPS: _drop_with_mpi,
+    Kind.FAR_BELOW: _far_with_mpi,
+    Kind.COSTLY_SWITCH: _switch_with_mpi,
+    Kind.IN_PLACE_DIFFERS: _in_place,
+    Kind.SLOWER_SETUP: _slower,
 }
 
 
-def _on_slingshot(curve: Curve, known: frozenset[str]) -> str:
-    names = [f"{name}{value}" for name, value in _CXI.items() if name not in known]
+def _on_slingshot(curve: Curve, variables: frozenset[str]) -> str:
+    names = [f"{name}{value}" for name, value in _CXI.items() if name not in variables]
     limits = (
         [f"the eager and rendezvous limits of libfabric decide here: {', '.join(names)}"]
         if names

@@ -1,4 +1,4 @@
-"""Which points of a curve are abnormal, by the curve alone."""
+"""Abnormal points of a curve, by the curve alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding
+from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding, Kind
 from experiments.diagnosis.samples import Places, Samples
 from experiments.diagnosis.shape import (
     descents,
@@ -25,23 +25,27 @@ from topologies.units import format_bytes, format_seconds
 
 def anomalies(samples: Samples) -> tuple[Finding, ...]:
     """All findings, alarms first."""
-    shape = [*_slow(samples), *_end(samples)]
-    shape += _sunken(samples, {place for finding in shape for place in finding.places})
-    taken = {place for finding in shape for place in finding.places}
-    others = [
+    findings = [*_slow(samples), *_end(samples)]
+    findings += _sunken(samples, {place for finding in findings for place in finding.places})
+    places = {place for finding in findings for place in finding.places}
+    more = [
         *_places(samples),
-        *_falls(samples, taken),
+        *_falls(samples, places),
         *_still(samples),
-        *_switches(samples, taken),
+        *_switches(samples, places),
     ]
-    found = [*_wrong(samples), *shape, *others]
-    return tuple(sorted(found, key=lambda finding: not finding.alarm))
+    findings = [*_wrong(samples), *findings, *more]
+    return tuple(sorted(findings, key=lambda finding: not finding.alarm))
 
 
 def memory(samples: Samples) -> Places:
-    """The largest sizes of buffers on the host, where bandwidth falls for good: they no longer fit
-    into the caches, or the allocator maps them anew."""
-    return np.arange(0) if not samples.host or len(drops(samples)) else fallen(samples)[0]
+    """The largest sizes of buffers on the host, where bandwidth falls for good.
+
+    They no longer fit into the caches, or the allocator maps them anew.
+    """
+    if not samples.host or len(drops(samples)):
+        return np.arange(0)
+    return fallen(samples)[0]
 
 
 def span(samples: Samples, places: Places | tuple[int, ...]) -> str:
@@ -54,7 +58,7 @@ def _wrong(samples: Samples) -> Iterator[Finding]:
     places = tuple(np.flatnonzero(samples.wrong).tolist())
     if places:
         sizes = ", ".join(format_bytes(samples.size[place]) for place in places)
-        yield Finding("wrong result", places, float(len(places)), f"wrong results at {sizes}")
+        yield Finding(Kind.WRONG_RESULT, places, float(len(places)), f"wrong results at {sizes}")
 
 
 def _slow(samples: Samples) -> Iterator[Finding]:
@@ -69,16 +73,16 @@ def _slow(samples: Samples) -> Iterator[Finding]:
         )
         if run[0] == 0:
             text = f"{span(samples, run)}: {falls}, with no smaller size to compare"
-            yield Finding("slow start", places, factor, text, factor > ONE_SIDE)
+            yield Finding(Kind.SLOW_START, places, factor, text, factor > ONE_SIDE)
         else:
-            said = ", and ".join(
+            reasons = ", and ".join(
                 part for part in (allowed if over[worst] > down[worst] else "", falls) if part
             )
-            yield Finding("bump", places, factor, f"{span(samples, run)}: {said}")
+            yield Finding(Kind.BUMP, places, factor, f"{span(samples, run)}: {reasons}")
 
 
 def _against(samples: Samples, worst: int) -> str:
-    """The worst size beside the larger one that is fastest."""
+    """The worst size against the fastest larger size, in words."""
     faster = worst + 1 + int(np.argmin(samples.seconds[worst + 1 :]))
     slow, fast = (format_bytes(samples.size[place]) for place in (worst, faster))
     return (
@@ -88,7 +92,7 @@ def _against(samples: Samples, worst: int) -> str:
 
 
 def _end(samples: Samples) -> Iterator[Finding]:
-    """What happens to bandwidth at the largest sizes."""
+    """A loss of bandwidth at the largest sizes."""
     places, factor = fallen(samples)
     if not len(places):
         return
@@ -100,35 +104,35 @@ def _end(samples: Samples) -> Iterator[Finding]:
     sizes = tuple(places.tolist())
     if len(memory(samples)):
         yield Finding(
-            "memory",
+            Kind.MEMORY,
             sizes,
             factor,
             f"{text}: buffers leave the caches, or are mapped anew",
             alarm=False,
         )
     else:
-        yield Finding("plateau drops", sizes, factor, text, alarm=bool(len(drops(samples))))
+        yield Finding(Kind.PLATEAU_DROPS, sizes, factor, text, alarm=bool(len(drops(samples))))
 
 
-def _sunken(samples: Samples, taken: set[int]) -> Iterator[Finding]:
+def _sunken(samples: Samples, places: set[int]) -> Iterator[Finding]:
     """Protocols that leave bandwidth below what smaller sizes reach, unless another finding has
     their sizes."""
     lost = losses(samples)
     for run in sunken(samples):
         worst, first = int(run[np.argmax(lost[run])]), int(run[0])
-        if taken.intersection(run.tolist()):
+        if places.intersection(run.tolist()):
             continue
-        best = int(np.argmax(samples.rate[:first]))
+        fastest = int(np.argmax(samples.rate[:first]))
         text = (
             f"{_growth(samples, first)}: {format_bytes(samples.size[worst])} has "
             f"{lost[worst]:.3g} times less "
         )
-        text += f"bandwidth than {format_bytes(samples.size[best])}"
-        yield Finding("costly switch", tuple(run.tolist()), float(lost[worst]), text)
+        text += f"bandwidth than {format_bytes(samples.size[fastest])}"
+        yield Finding(Kind.COSTLY_SWITCH, tuple(run.tolist()), float(lost[worst]), text)
 
 
 def _growth(samples: Samples, place: int) -> str:
-    """By how much time and size grow from the size before."""
+    """How much time and size grow from the previous size, in words."""
     growth = float(samples.seconds[place] / samples.seconds[place - 1])
     step = float(samples.size[place] / samples.size[place - 1])
     sizes = f"{format_bytes(samples.size[place - 1])} to {format_bytes(samples.size[place])}"
@@ -136,7 +140,7 @@ def _growth(samples: Samples, place: int) -> str:
 
 
 def _places(samples: Samples) -> Iterator[Finding]:
-    """Where times in place and out of place disagree."""
+    """Sizes whose times in place and out of place disagree."""
     ratio = samples.in_place / samples.seconds
     allowed = np.log(BOTH_SIDES) + 2 * samples.noise
     places = np.flatnonzero(np.abs(np.log(ratio)) > allowed)
@@ -152,27 +156,27 @@ def _places(samples: Samples) -> Iterator[Finding]:
             f"{format_bytes(samples.size[worst])}"
         )
         yield Finding(
-            "in place differs",
+            Kind.IN_PLACE_DIFFERS,
             tuple(places.tolist()),
             float(max(ratio[worst], 1 / ratio[worst])),
             text,
         )
 
 
-def _falls(samples: Samples, taken: set[int]) -> Iterator[Finding]:
-    """Where time falls as size grows, by no more than where a library changes its algorithm."""
+def _falls(samples: Samples, places_of_findings: set[int]) -> Iterator[Finding]:
+    """Sizes at which time falls as size grows, by no more than a change of algorithm explains."""
     down = descents(samples)
     for run in runs(down > np.log(FALLS)):
         worst = int(run[np.argmax(down[run])])
-        if worst not in taken:
+        if worst not in places_of_findings:
             text = f"{span(samples, run)}: {_against(samples, worst)}"
             yield Finding(
-                "time falls", tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False
+                Kind.TIME_FALLS, tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False
             )
 
 
 def _still(samples: Samples) -> Iterator[Finding]:
-    """The widest range of large sizes over which time does not change, whatever it does between."""
+    """The widest range of large sizes whose ends take the same time."""
     size, seconds = samples.size, samples.seconds
     step, growth = size / size[:, None], seconds / seconds[:, None]
     alike = (size[:, None] >= 2.0**20) & (step >= STILL) & (growth < FALLS) & (growth > 1 / FALLS)
@@ -183,13 +187,13 @@ def _still(samples: Samples) -> Iterator[Finding]:
             f"{span(samples, places)}: size grows {step[first, last]:.4g} times, time "
             f"{growth[first, last]:.3g} times"
         )
-        yield Finding("time stands still", places, float(step[first, last]), text, alarm=False)
+        yield Finding(Kind.TIME_STANDS_STILL, places, float(step[first, last]), text, alarm=False)
 
 
-def _switches(samples: Samples, taken: set[int]) -> Iterator[Finding]:
+def _switches(samples: Samples, places: set[int]) -> Iterator[Finding]:
     for place in jumps(samples):
-        if place in taken:
+        if place in places:
             continue
         factor = float(samples.rate[place - 1] / samples.rate[place])
         text = f"{_growth(samples, int(place))}: the library's choice for it is slower"
-        yield Finding("costly switch", (int(place),), factor, text, alarm=False)
+        yield Finding(Kind.COSTLY_SWITCH, (int(place),), factor, text, alarm=False)

@@ -1,5 +1,4 @@
-"""Two or more measurements of the same thing: which set-up is slower, at which sizes, and by how
-much."""
+"""Compares measurements of the same thing: which set-up is slower, where, and how much."""
 
 from __future__ import annotations
 
@@ -29,14 +28,16 @@ _WORD = re.compile("[A-Za-z]+")
 
 @dataclass(frozen=True)
 class Difference:
-    """`slower` takes `factor` times as long as `faster` in the geometric mean over all common
-    sizes. `ranges` are the sizes in bytes, first and last, at which it is slower beyond noise, with
-    the median factor there."""
+    """One set-up is slower than another."""
 
     slower: Curve
+    """The slower curve."""
     faster: Curve
+    """The fastest curve of the same thing."""
     factor: float
+    """How many times as long it takes: the geometric mean over common sizes."""
     ranges: tuple[tuple[float, float, float], ...]
+    """First size, last size (bytes) and median factor of each range that is slower beyond noise."""
 
     @property
     def text(self) -> str:
@@ -52,52 +53,54 @@ def compare(curves: Sequence[Curve]) -> tuple[Difference, ...]:
     """Each set-up that is slower than the fastest one of the same machine, collective, ranks and
     algorithm.
 
-    A curve without a collective or ranks is compared with none, nor is one of a process that was no
-    job. Nor are the curves of one document that names no hosts: they may be of several machines.
+    These curves are not compared:
+
+    - curves without a collective or ranks,
+    - curves of a process that ran as a job of its own,
+    - tables of one log that names no hosts: they may be of several machines.
     """
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
         if curve.points and curve.ranks and curve.collective != UNKNOWN and not curve.alone:
             groups.setdefault(same(curve), []).append(curve)
-    kept = (_placed(group) for group in groups.values())
-    return tuple(found for group in kept if len(group) > 1 for found in _slower(group))
+    comparable = (_of_one_machine(group) for group in groups.values())
+    return tuple(pair for group in comparable if len(group) > 1 for pair in _slower(group))
 
 
 def same(curve: Curve) -> tuple[object, ...]:
     """What two curves of the same thing on the same machine have in common."""
-    about = curve.library, curve.algorithm, curve.protocol, curve.dtype
+    software = curve.library, curve.algorithm, curve.protocol, curve.dtype
     return (
         curve.collective,
         curve.kind,
         curve.ranks,
         curve.nodes,
-        *about,
+        *software,
         *machine(curve),
         curve.label,
     )
 
 
 def machine(curve: Curve) -> tuple[object, ...]:
-    """What two curves of one machine have in common; of its hosts, the first word of their
-    names."""
+    """What two curves of one machine have in common. Of a host, the first word counts."""
     clusters = {word[0] for host in curve.hosts if (word := _WORD.search(host))}
     series = curve.family or (curve.machine, curve.topology)
     return series, curve.device, curve.backend, *sorted(clusters)
 
 
-def _placed(group: Sequence[Curve]) -> list[Curve]:
-    """Without curves of one log of which nothing says that they are of one machine."""
+def _of_one_machine(group: Sequence[Curve]) -> list[Curve]:
+    """Without tables of one log that may be of several machines."""
     tables = Counter(curve.log for curve in group if curve.log)
     return [curve for curve in group if curve.hosts or tables[curve.log] < 2]
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
     columns = [samples(curve) for curve in group]
-    shared = sorted(set.intersection(*(set(one.size.tolist()) for one in columns)))
+    shared = sorted(set.intersection(*(set(sample.size.tolist()) for sample in columns)))
     if len(shared) < CONSECUTIVE:
         return
     sizes = np.array(shared)
-    times = np.array([np.log(_at(one, sizes)) for one in columns])
+    times = np.array([np.log(_at(sample, sizes)) for sample in columns])
     best = int(np.argmin(times.mean(axis=1)))
     for k, curve in enumerate(group):
         ranges = tuple(_ranges(sizes, times[k] - times[best])) if k != best else ()
@@ -107,8 +110,8 @@ def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
             )
 
 
-def _at(one: Samples, sizes: Floats) -> Floats:
-    return np.asarray(one.seconds[np.searchsorted(one.size, sizes)])
+def _at(points: Samples, sizes: Floats) -> Floats:
+    return np.asarray(points.seconds[np.searchsorted(points.size, sizes)])
 
 
 def _ranges(sizes: Floats, slower: Floats) -> Iterator[tuple[float, float, float]]:

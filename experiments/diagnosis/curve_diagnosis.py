@@ -1,9 +1,10 @@
-"""All that is said of one curve."""
+"""The diagnosis of one curve."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
-from experiments.diagnosis.findings import FAR_BELOW, FEWEST, MISFIT, Finding
+from experiments.diagnosis.findings import FAR_BELOW, FEWEST, MISFIT, Finding, Kind
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
 from experiments.diagnosis.samples import Places, Samples, samples
@@ -27,18 +28,32 @@ NOTHING = 1e-3
 """A share of the time that is not worth a word."""
 
 
+class Verdict(StrEnum):
+    """What a diagnosis says of a curve as a whole."""
+
+    ABNORMAL = "abnormal"
+    TOO_FEW = "too few points to judge"
+    HEALTHY = "healthy"
+
+
 @dataclass(frozen=True)
 class Diagnosis:
-    """A curve judged: its columns, the protocols found in it, a regime for each point, findings
-    (alarms first), what is expected, and what limits the plateau."""
+    """A curve and what was recognised in it."""
 
     curve: Curve
+    """The curve."""
     samples: Samples
+    """Its points as columns."""
     envelope: Envelope
+    """Its protocols."""
     regimes: tuple[str, ...]
+    """The regime of each point."""
     findings: tuple[Finding, ...]
+    """Its findings, alarms first."""
     expected: Expected | None
+    """What the machine should give, if a machine is known."""
     plateau: Plateau | None
+    """The plateau of bandwidth and what limits it."""
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -47,7 +62,7 @@ class Diagnosis:
 
     @property
     def abnormal(self) -> bool:
-        """Whether anything is."""
+        """Whether a finding is an alarm."""
         return any(finding.alarm for finding in self.findings)
 
     @property
@@ -56,78 +71,79 @@ class Diagnosis:
         return len(self.samples.size) < FEWEST
 
     @property
-    def verdict(self) -> str:
-        """In a word or some: what is found counts even where there are too few points for more."""
-        return "abnormal" if self.abnormal else "too few points to judge" if self.few else "healthy"
+    def verdict(self) -> Verdict:
+        """An alarm counts even if the curve has too few points for more."""
+        if self.abnormal:
+            return Verdict.ABNORMAL
+        return Verdict.TOO_FEW if self.few else Verdict.HEALTHY
 
     @property
     def busbw(self) -> Floats:
-        """bytes/s as nccl-tests counts them, shape (points,); algbw where the number of ranks is
-        unknown."""
-        return self.samples.rate * (
-            bus_factor(self.curve.collective, self.curve.ranks) if self.curve.ranks else 1.0
-        )
+        """Bus bandwidth in bytes/s, shape (points,); algbw if the number of ranks is unknown."""
+        ranks = self.curve.ranks
+        factor = bus_factor(self.curve.collective, ranks) if ranks else 1.0
+        return self.samples.rate * factor
 
     @property
     def fraction(self) -> Floats | None:
-        """Of what is expected, shape (points,): 1 is as fast."""
+        """Expected over measured time, shape (points,): 1 is as fast as expected."""
         return self.expected.seconds / self.samples.seconds if self.expected else None
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What α, β, the plateau and the machine say, in words."""
+        """α, β and the plateau in words."""
         return tuple(_facts(self))
 
 
-def diagnose(curve: Curve, expected: Expectation | None = None) -> Diagnosis:
-    """Judge a curve, by itself and by what is expected of it. Raises InputError for a curve without
-    points."""
+def diagnose(curve: Curve, expectation: Expectation | None = None) -> Diagnosis:
+    """Judge a curve by its shape, and by what the machine should give.
+
+    Raises InputError for a curve without points.
+    """
     points = samples(curve)
-    found = anomalies(points)
+    findings = anomalies(points)
     if curve.alone:
-        found = _noted(found)
-    sound = _sound(points, found)
-    envelope = fit(points.size[sound], points.seconds[sound])
-    expects = expected(curve, points.size) if expected else None
+        findings = _as_notes(findings)
+    healthy = _healthy(points, findings)
+    envelope = fit(points.size[healthy], points.seconds[healthy])
+    expected = expectation(curve, points.size) if expectation else None
     if len(points.size) < FEWEST:
-        found = _noted(found)
         blank = ("",) * len(points.size)
-        return Diagnosis(curve, points, envelope, blank, found, expects, None)
-    flat = _reached(points, envelope)
-    top = (
-        plateau(curve, float(points.rate.max()), expects.topology if expects else None)
-        if flat
-        else None
-    )
-    if expects and (off := _misfit(points, expects)):
-        found = (
-            off._replace(alarm=off.alarm and not points.host and not _guessed(curve, expects)),
-            *found,
-        )
-        top = top and Plateau(top.rate, None, top.text.partition(":")[0])
-    elif expects:
-        found = (*_beside(curve, points, expects, flat), *found)
-    return Diagnosis(curve, points, envelope, regimes(points, envelope), found, expects, top)
+        return Diagnosis(curve, points, envelope, blank, _as_notes(findings), expected, None)
+    flat = _is_flat(points, envelope)
+    limit = _plateau(curve, points, expected) if flat else None
+    if expected and (misfit := _misfit(points, expected)):
+        alarm = misfit.alarm and not points.host and not _guesses_nodes(curve, expected)
+        findings = (misfit._replace(alarm=alarm), *findings)
+        limit = limit and limit.without_links()
+    elif expected:
+        findings = (*_against_machine(curve, points, expected, flat), *findings)
+    return Diagnosis(curve, points, envelope, regimes(points, envelope), findings, expected, limit)
 
 
-def _noted(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings as notes, but for wrong results: of too few points, or of a job that was
-    none."""
-    return tuple(one._replace(alarm=one.kind == "wrong result") for one in found)
+def _plateau(curve: Curve, points: Samples, expected: Expected | None) -> Plateau | None:
+    return plateau(curve, float(points.rate.max()), expected.topology if expected else None)
+
+
+def _as_notes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings as notes, but for wrong results: the curve has too few points or is no job's."""
+    return tuple(finding._replace(alarm=finding.kind is Kind.WRONG_RESULT) for finding in findings)
 
 
 def _misfit(points: Samples, expected: Expected) -> Finding | None:
-    """Whether a profile is of another machine: this one is slower by MISFIT at every size, or
-    faster by that at the largest ones, which no fault makes it. `factor` is how many times slower
-    it is."""
+    """The finding that a profile belongs to another machine.
+
+    Times are MISFIT times as long at every size, or as short at the largest ones, which no fault
+    explains. `factor` is how many times slower the machine is.
+    """
     ratio = points.seconds / expected.seconds
     slow, fast = bool((ratio > MISFIT).all()), bool((ratio[-TOP:] < 1 / MISFIT).all())
     if not expected.profile or not (slow or fast):
         return None
     places = tuple(np.flatnonzero((ratio > MISFIT) | (ratio < 1 / MISFIT)).tolist())
-    least, most = ratio[list(places)].min(), ratio[list(places)].max()
+    low, high = ratio[list(places)].min(), ratio[list(places)].max()
     text = (
-        f"{span(points, places)}: {least:.3g} to {most:.3g} times as long as by the profile "
+        f"{span(points, places)}: {low:.3g} to {high:.3g} times as long as by the profile "
         f"{expected.profile}"
     )
     text += (
@@ -135,34 +151,40 @@ def _misfit(points: Samples, expected: Expected) -> Finding | None:
         if slow
         else ": it is of another machine"
     )
-    return Finding("profile does not fit", places, float(np.median(ratio[-TOP:])), text, alarm=slow)
+    return Finding(
+        Kind.PROFILE_DOES_NOT_FIT, places, float(np.median(ratio[-TOP:])), text, alarm=slow
+    )
 
 
-def _guessed(curve: Curve, expected: Expected) -> bool:
-    """Whether nobody said which of the nodes the ranks are on."""
+def _guesses_nodes(curve: Curve, expected: Expected) -> bool:
+    """Whether the number of nodes is a guess."""
     return curve.nodes is None and nodes_of(curve, expected.topology) > 1
 
 
-def _sound(points: Samples, found: tuple[Finding, ...]) -> Places:
-    """The places without an alarm; all, if fewer than two are."""
-    sick = {place for finding in found if finding.alarm for place in finding.places}
-    sound = np.array([place for place in range(len(points.size)) if place not in sick], dtype=int)
-    return sound if len(sound) >= 2 else np.arange(len(points.size))
+def _healthy(points: Samples, findings: tuple[Finding, ...]) -> Places:
+    """The places without an alarm; all places if fewer than two have none."""
+    sick = {place for finding in findings if finding.alarm for place in finding.places}
+    places = range(len(points.size))
+    healthy = np.array([place for place in places if place not in sick], dtype=int)
+    return healthy if len(healthy) >= 2 else np.arange(len(points.size))
 
 
-def _reached(points: Samples, envelope: Envelope) -> bool:
+def _is_flat(points: Samples, envelope: Envelope) -> bool:
     """Whether bandwidth counts most at the largest size."""
     return float(envelope.pieces[-1].share(points.size[-1])) > MOSTLY
 
 
-def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> Iterator[Finding]:
+def _against_machine(
+    curve: Curve, points: Samples, expected: Expected, flat: bool
+) -> Iterator[Finding]:
+    """Findings about times far above what is expected, or below the bound."""
     fraction = expected.seconds / points.seconds
     top = int(np.argmax(fraction[-TOP:])) + max(len(fraction) - TOP, 0)
     share = float(fraction[top])
     if flat and share < FAR_BELOW:
         nodes = nodes_of(curve, expected.topology)
-        kind = "far below" if nodes > 1 else "far below in a node"
-        guessed = _guessed(curve, expected)
+        kind = Kind.FAR_BELOW if nodes > 1 else Kind.FAR_BELOW_IN_A_NODE
+        guess = _guesses_nodes(curve, expected)
         text = (
             f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} "
             f"should give here"
@@ -170,11 +192,11 @@ def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> It
         text += ": merging and copies on the host are not in that" if points.host else ""
         text += (
             f", if the ranks fill {nodes} nodes one after the other (else: --placement)"
-            if guessed
+            if guess
             else ""
         )
         places = tuple(range(max(len(fraction) - TOP, 0), len(fraction)))
-        yield Finding(kind, places, 1 / share, text, not points.host and not guessed)
+        yield Finding(kind, places, 1 / share, text, not points.host and not guess)
     faster = np.flatnonzero(expected.bound > points.seconds * 1.02)
     if len(faster):
         verb = "is" if len(faster) == 1 else "are"
@@ -182,23 +204,22 @@ def _beside(curve: Curve, points: Samples, expected: Expected, flat: bool) -> It
             f"{counted(len(faster), 'size')} {verb} faster than anything can be on that machine: "
             f"is it another one?"
         )
-        yield Finding("beats the bound", tuple(faster.tolist()), 1.0, text, alarm=False)
+        yield Finding(Kind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
 
 
-def _facts(one: Diagnosis) -> Iterator[str]:
-    if one.few:
+def _facts(diagnosis: Diagnosis) -> Iterator[str]:
+    if diagnosis.few:
         return
-    first, last = one.envelope.pieces[0], one.envelope.pieces[-1]
-    if float(first.share(one.samples.size[0])) < 1 - MOSTLY:
+    samples, pieces = diagnosis.samples, diagnosis.envelope.pieces
+    if float(pieces[0].share(samples.size[0])) < 1 - MOSTLY:
+        latency = pieces[0].latency
+        yield f"α {format_seconds(latency)} for the smallest{_steps(diagnosis.curve, latency)}"
+    yield from map(_protocol, pieces)
+    if diagnosis.plateau:
+        yield f"plateau {diagnosis.plateau.text}"
+    elif pieces[-1].half > samples.size[-1] / 2:
         yield (
-            f"α {format_seconds(first.latency)} for the smallest{_steps(one.curve, first.latency)}"
-        )
-    yield from map(_protocol, one.envelope.pieces)
-    if one.plateau:
-        yield f"plateau {one.plateau.text}"
-    elif last.half > one.samples.size[-1] / 2:
-        yield (
-            f"no plateau up to {format_bytes(one.samples.size[-1])}: larger sizes would say what "
+            f"no plateau up to {format_bytes(samples.size[-1])}: larger sizes would say what "
             f"the links give"
         )
 
@@ -217,18 +238,17 @@ def _protocol(piece: Piece) -> str:
 
 
 def _steps(curve: Curve, latency: float) -> str:
-    """Latency a step, if the algorithm's steps are known; a tree's else, as libraries take one for
-    small sizes."""
-    if (
-        not curve.ranks
-        or curve.ranks < 2
-        or curve.collective not in ("all_reduce", "all_gather", "reduce_scatter")
-    ):
+    """The latency of one step of the forced algorithm, or of the one that libraries choose for
+    small sizes; empty without ranks."""
+    ranks = curve.ranks or 0
+    if ranks < 2 or curve.collective not in ("all_reduce", "all_gather", "reduce_scatter"):
         return ""
-    there_and_back = 2 if curve.collective == "all_reduce" else 1
-    ring = "ring" in curve.algorithm
-    doubling = "doubling" in curve.algorithm or curve.uses_mpi
-    rounds = curve.ranks - 1 if ring else int(np.ceil(np.log2(curve.ranks)))
-    steps = rounds * (1 if doubling and not ring else there_and_back)
-    name = "a ring" if ring else "recursive doubling" if doubling else "a tree"
+    phases = 2 if curve.collective == "all_reduce" else 1
+    doublings = int(np.ceil(np.log2(ranks)))
+    if "ring" in curve.algorithm:
+        name, steps = "a ring", (ranks - 1) * phases
+    elif "doubling" in curve.algorithm or curve.uses_mpi:
+        name, steps = "recursive doubling", doublings
+    else:
+        name, steps = "a tree", doublings * phases
     return f": {format_seconds(latency / steps)} a step of {name} ({counted(steps, 'step')})"

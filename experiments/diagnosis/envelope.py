@@ -1,5 +1,4 @@
-"""A curve as up to three protocols, one after the other, each with an α and a β of the whole
-collective."""
+"""Fits a curve by up to three protocols, each with an α and a β of the whole collective."""
 
 from __future__ import annotations
 
@@ -13,17 +12,20 @@ from topologies.topology import Floats, Ints
 
 PIECES = 3
 MOST = 96
-"""Points that a fit looks at; of more, so many evenly spread ones."""
+"""Points that a fit uses: from a longer curve, so many that are spread evenly."""
 
 
 class Piece(NamedTuple):
-    """T = `latency` + `per_byte` * V from the size `start` to `end`, in bytes, seconds and seconds
-    a byte."""
+    """One protocol: T = `latency` + `per_byte` * V."""
 
     start: float
+    """The first size in bytes."""
     end: float
+    """The last size in bytes."""
     latency: float
+    """Seconds."""
     per_byte: float
+    """Seconds a byte."""
 
     def share(self, nbytes: Floats | float) -> Floats:
         """The part of the time that grows with size, 0 to 1."""
@@ -37,9 +39,10 @@ class Piece(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """The pieces by size, at least one."""
+    """The protocols of a curve."""
 
     pieces: tuple[Piece, ...]
+    """The protocols by size, at least one."""
 
     def piece(self, nbytes: Floats) -> Ints:
         """Which piece each size is in, shape of `nbytes`."""
@@ -60,10 +63,10 @@ class Envelope(NamedTuple):
 
 
 def fit(nbytes: Floats, seconds: Floats) -> Envelope:
-    """The pieces with the least relative squared error; one more only if Schwarz's criterion (BIC)
-    pays for it."""
-    chosen = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), MOST)).astype(int))
-    size, time = nbytes[chosen], seconds[chosen]
+    """The pieces with the least relative squared error; their number is chosen by Schwarz's
+    criterion (BIC)."""
+    places = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), MOST)).astype(int))
+    size, time = nbytes[places], seconds[places]
     lines, error = _lines(size, time)
     best = min(_segmented(error), key=lambda cuts: _criterion(error, cuts, len(size)))
     return Envelope(
@@ -101,7 +104,7 @@ def _segmented(error: Floats) -> list[list[int]]:
     points = error.shape[0]
     if points < 2:
         return [[0, points]]
-    cost, back, found = error[0], [], [[0, points]]
+    cost, back, cuts_by_count = error[0], [], [[0, points]]
     for _ in range(1, min(PIECES, points // 2)):
         total = np.where(np.isnan(error), np.inf, cost[:-1, None] + error)
         back.append(np.argmin(total, axis=0))
@@ -109,10 +112,11 @@ def _segmented(error: Floats) -> list[list[int]]:
         cuts = [points]
         for step in reversed(back):
             cuts.append(int(step[cuts[-1]]))
-        found.append([0, *reversed(cuts)])
-    return found
+        cuts_by_count.append([0, *reversed(cuts)])
+    return cuts_by_count
 
 
 def _criterion(error: Floats, cuts: list[int], points: int) -> float:
-    left = sum(error[i, j] for i, j in pairwise(cuts)) if points > 1 else 0.0
-    return float(points * np.log(left / points + NOISE**2) + 3 * len(cuts) * np.log(points))
+    """Schwarz's criterion: the error, and a price for each cut."""
+    total = sum(error[i, j] for i, j in pairwise(cuts)) if points > 1 else 0.0
+    return float(points * np.log(total / points + NOISE**2) + 3 * len(cuts) * np.log(points))

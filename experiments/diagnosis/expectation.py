@@ -1,5 +1,4 @@
-"""What a machine should give: the best that the simulator does there with what a library may run,
-and the bound."""
+"""What a machine should give: the best simulated time of what a library may run, and the bound."""
 
 from __future__ import annotations
 
@@ -28,13 +27,13 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "all_to_all": ("pairwise",),
     "send_recv": ("shift",),
 }
-"""What NCCL and its kin run, by collective."""
+"""What NCCL and similar libraries run, by collective."""
 MPI: dict[str, tuple[str, ...]] = {
     "all_reduce": ("ring", "recursive_doubling", "halving_doubling"),
     "all_gather": ("ring_all_gather", "recursive_doubling_all_gather", "neighbor_exchange"),
     "reduce_scatter": ("ring_reduce_scatter", "recursive_halving_reduce_scatter"),
 }
-"""What MPI libraries run, where that is something else."""
+"""What MPI libraries run, if that differs."""
 ELEMENT = 4
 """Bytes."""
 MANY = 256
@@ -43,29 +42,32 @@ MANY = 256
 
 @dataclass(frozen=True)
 class Expected:
-    """Shape (points,): the seconds that are expected and those that nothing can beat, and who
-    expects them: the `profile` and its machine in words, empty where a machine is simulated without
-    one."""
+    """What a machine should give for a curve."""
 
     seconds: Floats
+    """Expected seconds, shape (points,)."""
     algorithm: tuple[str, ...]
+    """The algorithm that is fastest at each size."""
     bound: Floats
+    """Seconds that nothing can beat, shape (points,)."""
     limit: str
+    """The name of the bound at the largest size."""
     topology: Topology
+    """The simulated machine."""
     profile: str = ""
+    """The profile and its machine in words; empty if a machine is simulated without one."""
 
 
 Expectation = Callable[[Curve, Floats], Expected | None]
-"""From a curve and its sizes in bytes to what is expected of it, or None where nothing can be
-said."""
+"""From a curve and its sizes in bytes to what the machine should give, if that is known."""
 Machines = Callable[[Curve], Machine]
-"""From a curve to the machine with its ranks where they were."""
+"""From a curve to the machine with its ranks on their nodes."""
 
 
 def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
-    """Expects what the simulator does on the machine of a curve.
+    """The expectation by a simulation of a machine's links.
 
-    Raises InputError where the machine is too small for a curve.
+    It raises InputError if the machine is too small for a curve.
     """
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
@@ -93,8 +95,7 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
 
 
 def profiled(profile: Calibrated, machines: Machines) -> Expectation:
-    """Expects what a calibrated machine does with the algorithms of its library: software and
-    protocols included."""
+    """The expectation by a calibrated machine: software and protocols included."""
     kind, simulation = library(profile.library), profile.simulated()
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
@@ -108,31 +109,29 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
             case.algorithm.name: case
             for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
         }
-        usable = tuple(name for name in names if name in cases)
-        if not usable:
+        runnable = tuple(name for name in names if name in cases)
+        if not runnable:
             return None
         fastest = []
         for nbytes in sizes:
-            running = kind.running(usable, float(nbytes) / ELEMENT, curve.ranks)
+            running = kind.running(runnable, float(nbytes) / ELEMENT, curve.ranks)
             fastest.append(
                 _fastest([cases[name] for name in running if name in cases], float(nbytes))
             )
         runs = [run for _, run in fastest]
-        collective = cases[usable[0]].algorithm.collective
+        collective = cases[runnable[0]].algorithm.collective
         bounds = [
             best_bound(collective, run.timeline.routed.topology, curve.ranks, float(nbytes))
             for nbytes, run in zip(sizes, runs, strict=True)
         ]
-        beaten = np.array(
+        bounds_s = np.array(
             [run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)]
         )
-        chosen = tuple(f"{name}, {run.protocol}" for name, run in fastest)
+        choices = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
-        topology, whose = (
-            runs[-1].timeline.routed.topology,
-            f"{profile.profile}, of {profile.machine}",
-        )
-        return Expected(seconds, chosen, beaten, bounds[-1].name, topology, whose)
+        topology = runs[-1].timeline.routed.topology
+        name = f"{profile.profile}, of {profile.machine}"
+        return Expected(seconds, choices, bounds_s, bounds[-1].name, topology, name)
 
     return expect
 
@@ -140,7 +139,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
 def _profiled(
     names: tuple[str, ...], curve: Curve, machine: Machine, profile: Profile
 ) -> Iterator[Case]:
-    """Those that the machine can run."""
+    """The cases of the algorithms that the machine can run."""
     for name in names:
         try:
             yield Case(
@@ -168,8 +167,7 @@ def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator
 
 
 def _candidates(curve: Curve) -> list[Algorithm]:
-    """What may have run: the algorithm that was forced, by its name here; else those of the
-    collective."""
+    """What may have run: the forced algorithm, or else the usual ones of the collective."""
     forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.collective)
     usual = CANDIDATES | MPI if curve.uses_mpi else CANDIDATES
     return [algorithms()[name] for name in forced or usual[curve.collective]]

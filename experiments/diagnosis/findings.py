@@ -1,7 +1,8 @@
-"""What is found in a curve, and the few thresholds that decide."""
+"""Findings in a curve, and the thresholds that decide about them."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import NamedTuple
 
 BOTH_SIDES = 1.5
@@ -40,12 +41,35 @@ MISFIT = 2.0
 """A profile whose every time is off by this much, in one direction, is not this machine's."""
 
 
-class Finding(NamedTuple):
-    """Something about the points at `places` (indices): `factor` times slower, less or more than it
-    should be. Where `alarm` is false it is worth knowing, and no sign of a sick machine."""
+class Kind(StrEnum):
+    """What a finding is about."""
 
-    kind: str
+    WRONG_RESULT = "wrong result"
+    SLOW_START = "slow start"
+    BUMP = "bump"
+    PLATEAU_DROPS = "plateau drops"
+    COSTLY_SWITCH = "costly switch"
+    IN_PLACE_DIFFERS = "in place differs"
+    FAR_BELOW = "far below"
+    FAR_BELOW_IN_A_NODE = "far below in a node"
+    SLOWER_SETUP = "slower set-up"
+    PROFILE_DOES_NOT_FIT = "profile does not fit"
+    BEATS_THE_BOUND = "beats the bound"
+    MEMORY = "memory"
+    TIME_FALLS = "time falls"
+    TIME_STANDS_STILL = "time stands still"
+
+
+class Finding(NamedTuple):
+    """Something about some points of a curve."""
+
+    kind: Kind
+    """What it is about."""
     places: tuple[int, ...]
+    """Indices of the points."""
     factor: float
+    """How many times slower, less or more it is than it should be."""
     text: str
+    """The finding in words."""
     alarm: bool = True
+    """Whether it is a sign of a sick machine; otherwise it is only worth knowing."""

@@ -1,4 +1,4 @@
-"""Steps that most curves share: the library's choice, and no sign of a sick machine."""
+"""Steps that most curves share: they are the library's choice, and no sign of a sick machine."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import replace
 
 from experiments.diagnosis.comparison import machine, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
-from experiments.diagnosis.findings import FALLS, SHARED, Finding
+from experiments.diagnosis.findings import FALLS, SHARED, Finding, Kind
 from experiments.diagnosis.shape import steps
 from experiments.measurements import Curve
 
 FEWEST = 2
-"""Peers that share a step: one is no majority."""
-_STEPS = ("slow start", "bump", "plateau drops", "costly switch")
+"""Peers that must share a step."""
+_STEPS = (Kind.SLOW_START, Kind.BUMP, Kind.PLATEAU_DROPS, Kind.COSTLY_SWITCH)
 Marks = dict[float, bool]
 """Whether time has a step at each size, in bytes."""
 
 
 def among(results: Sequence[Diagnosis]) -> list[Diagnosis]:
-    """The curves, judged again beside each other: a step below SHARED at a size where most peers
-    have one is a note.
+    """The diagnoses, in which an alarm becomes a note if most peers have a step at the same size.
 
-    Peers are curves of the same thing, else of the same collective, else of the same machine.
+    The step must be below SHARED. Peers are curves of the same thing, or of the same collective, or
+    of the same machine.
     """
     curves, marks = (
         [diagnosis.curve for diagnosis in results],
@@ -62,8 +62,8 @@ def _judged(diagnosis: Diagnosis, marks: Marks, groups: Sequence[Sequence[Marks]
 def _judged_finding(
     diagnosis: Diagnosis, finding: Finding, marks: Marks, groups: Sequence[Sequence[Marks]]
 ) -> Finding:
-    """The finding, as a note if most curves of one of the groups, without that of `marks`, share
-    it."""
+    """The finding; a note if most curves of a group share it. The curve itself, that of `marks`,
+    does not count."""
     if not finding.alarm or finding.kind not in _STEPS or finding.factor >= SHARED:
         return finding
     sizes = set(diagnosis.samples.size[list(finding.places)].tolist())

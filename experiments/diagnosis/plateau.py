@@ -1,5 +1,4 @@
-"""What the plateau of bandwidth is made of: the ports of a node, or the links of a GPU, as far as
-they are known."""
+"""What limits the plateau of bandwidth: the ports of a node, or the links of a GPU."""
 
 from __future__ import annotations
 
@@ -41,48 +40,62 @@ _PEERS = ("gpu", "nvswitch", "switch")
 
 
 class Links(NamedTuple):
-    """`number` links of `rate` bytes/s that carry what leaves a `place`, "node" or "GPU"; `sure`:
-    nobody guessed. `guess` says how they were guessed, and what gives the same."""
+    """Links that carry what leaves a node or a GPU."""
 
     name: str
+    """What they are called."""
     number: int
+    """How many there are."""
     rate: float
+    """Bytes/s of one link in one direction."""
     place: str
+    """What they leave: "node" or "GPU"."""
     sure: bool = True
+    """Whether a file or a machine names them."""
     guess: str = ""
+    """How they were guessed, and what would give the same rate."""
 
 
 class Plateau(NamedTuple):
-    """Bytes/s that leave each node or GPU at the best size, the links that carry them, and that in
-    words."""
+    """The plateau of bandwidth of a curve."""
 
     rate: float
+    """Bytes/s that leave each node or GPU at the best size."""
     links: Links | None
-    text: str
+    """The links that carry them."""
+    place: str
+    """What they leave: "node" or "GPU"."""
+    host: bool = False
+    """Whether the buffers are in the host's memory."""
+
+    @property
+    def text(self) -> str:
+        """The plateau in words."""
+        text = f"{format_bandwidth(self.rate)} a {self.place}"
+        if not self.links:
+            return text
+        guess = f"; {self.links.guess}" if self.links.guess else ""
+        return f"{text}: {_words(self.rate, self.links, self.host)}{guess}"
+
+    def without_links(self) -> Plateau:
+        """The same if the machine is not the expected one."""
+        return self._replace(links=None)
 
 
 def plateau(curve: Curve, algbw: float, topology: Topology | None) -> Plateau | None:
-    """What the best algbw (bytes/s) of a curve says of links, or None where the ranks are
-    unknown."""
+    """The plateau at the best algbw (bytes/s) of a curve, or None if the ranks are unknown."""
     if not curve.ranks or curve.ranks < 2:
         return None
     alone = nodes_of(curve, topology) == 1 or curve.single_node
     rate = leaving(curve, algbw)
-    links = (
-        _of_topology(topology, alone)
-        if topology
-        else _of_gpu(curve)
-        if alone
-        else _of_network(curve, rate)
-    )
+    if topology:
+        links = _links_of_topology(topology, alone)
+    else:
+        links = _links_of_gpu(curve) if alone else _links_of_network(curve, rate)
     if links and links.place == "node":
-        links = _used(links, curve, rate)
+        links = _at_most_one_per_rank(links, curve, rate)
     place = links.place if links else "GPU" if alone else "node"
-    text = f"{format_bandwidth(rate)} a {place}"
-    if not links:
-        return Plateau(rate, None, text)
-    guess = f"; {links.guess}" if links.guess else ""
-    return Plateau(rate, links, f"{text}: {_words(rate, links, curve.on_host)}{guess}")
+    return Plateau(rate, links, place, curve.on_host)
 
 
 def nodes_of(curve: Curve, topology: Topology | None) -> int:
@@ -103,12 +116,12 @@ def leaving(curve: Curve, algbw: float) -> float:
     return algbw * bus_factor(curve.collective, ranks)
 
 
-def _used(links: Links, curve: Curve, rate: float) -> Links:
-    """No more links than a node has ranks, if that suffices."""
-    here = max((curve.ranks or 2) // (curve.nodes or 1), 1)
-    return (
-        links if rate > 1.05 * here * links.rate else links._replace(number=min(links.number, here))
-    )
+def _at_most_one_per_rank(links: Links, curve: Curve, rate: float) -> Links:
+    """No more links than a node has ranks, if so many carry the rate."""
+    ranks = max((curve.ranks or 2) // (curve.nodes or 1), 1)
+    if rate > 1.05 * ranks * links.rate:
+        return links
+    return links._replace(number=min(links.number, ranks))
 
 
 def _words(rate: float, links: Links, host: bool) -> str:
@@ -118,24 +131,16 @@ def _words(rate: float, links: Links, host: bool) -> str:
         return f"more than {ports}: the library reduces or copies inside nodes first"
     if share >= FULL:
         return f"{share:.0%} of {ports}, {'the limit' if links.sure else 'likely the limit'}"
-    used = max(1, int(np.ceil(rate / links.rate / 1.03)))
-    if (
-        links.sure
-        and links.place == "node"
-        and rate / (used * links.rate) >= FULL
-        and used < links.number
-    ):
-        return f"{share:.0%} of {ports}, as if {used} of {links.number} were used"
-    other = (
-        "copies and merging on the host may be the limit"
-        if host
-        else "algorithm or protocol may be the limit"
-    )
-    return f"{share:.0%} of {ports}: {other}"
+    number = max(1, int(np.ceil(rate / links.rate / 1.03)))
+    busy = rate / (number * links.rate) >= FULL and number < links.number
+    if links.sure and links.place == "node" and busy:
+        return f"{share:.0%} of {ports}, as if {number} of {links.number} were used"
+    limit = "copies and merging on the host" if host else "algorithm or protocol"
+    return f"{share:.0%} of {ports}: {limit} may be the limit"
 
 
-def _of_topology(topology: Topology, alone: bool) -> Links | None:
-    """What leaves the first rank's GPU, or its node."""
+def _links_of_topology(topology: Topology, alone: bool) -> Links | None:
+    """The links that leave the first rank's GPU, or its node."""
     home = int(topology.placement[0])
     node = int(topology.node[home])
     if alone or node < 0:
@@ -156,12 +161,14 @@ def _of_topology(topology: Topology, alone: bool) -> Links | None:
     return Links(f"{kind} link", len(fastest), rate, "GPU" if alone or node < 0 else "node")
 
 
-def _of_gpu(curve: Curve) -> Links | None:
-    found = next((links for model, links in _GPUS.items() if model in curve.device.upper()), None)
-    return Links(found[0], found[1], found[2] * 1e9, "GPU", sure=False) if found else None
+def _links_of_gpu(curve: Curve) -> Links | None:
+    for model, (name, number, rate) in _GPUS.items():
+        if model in curve.device.upper():
+            return Links(name, number, rate * 1e9, "GPU", sure=False)
+    return None
 
 
-def _of_network(curve: Curve, rate: float) -> Links:
+def _links_of_network(curve: Curve, rate: float) -> Links:
     """The ports that an index names; else a guess."""
     ranks = (curve.ranks or 2) // (curve.nodes or 1)
     if curve.ports:
@@ -183,13 +190,10 @@ def _guess(curve: Curve, rate: float, gpus: int) -> Links:
         return rate < FULL * count * speed * 1e9, count > gpus, abs(np.log2(count / gpus)), speed
 
     count, speed = min(ports, key=unlikely)
-    same = [f"{n} x {8 * s:g} Gbit/s" for n, s in ports if n * s == count * speed and n != count]
-    others = (
-        f"; {', '.join(same[:-1])}{' or ' if same[:-1] else ''}{same[-1]} would give the same"
-        if same
-        else ""
-    )
-    how = "a guess" if curve.on_host else f"a guess by {counted(gpus, 'GPU')} a node"
+    equals = [f"{n} x {8 * s:g} Gbit/s" for n, s in ports if n * s == count * speed and n != count]
+    words = " or ".join([*([", ".join(equals[:-1])] if equals[1:] else []), *equals[-1:]])
+    remark = f"; {words} would give the same" if equals else ""
+    method = "a guess" if curve.on_host else f"a guess by {counted(gpus, 'GPU')} a node"
     generation = _GENERATIONS.get(curve.network, {}).get(speed, "")
     name = f"port of {8 * speed:g} Gbit/s{f' ({generation})' if generation else ''}"
-    return Links(name, count, speed * 1e9, "node", sure=False, guess=how + others)
+    return Links(name, count, speed * 1e9, "node", sure=False, guess=method + remark)

@@ -1,5 +1,4 @@
-"""In which regime each size is: does latency count, bandwidth, or memory; and where the protocol
-changes."""
+"""The regime of each size: latency, bandwidth, memory, or the first size of a protocol."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ from experiments.diagnosis.envelope import Envelope
 from experiments.diagnosis.samples import Samples
 
 MOSTLY = 2 / 3
-"""The share of the time that makes a regime: that of what does not grow with size, or that of what
-does."""
+"""The share of the time that a constant or a growing part needs to decide the regime."""
 
 
 def regimes(samples: Samples, envelope: Envelope) -> tuple[str, ...]:

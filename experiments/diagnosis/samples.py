@@ -1,4 +1,4 @@
-"""A curve as columns, with what is known of its noise."""
+"""A curve as columns, with its noise."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Samples:
-    """Shape (points,), by ascending size: bytes, seconds, relative noise, whether the result was
-    wrong, and the time of the same size in place (NaN: not measured). `host`: the buffers are known
-    to be in the host's memory."""
+    """The points of a curve by ascending size, as columns of shape (points,)."""
 
     size: Floats
+    """Bytes."""
     seconds: Floats
+    """Times out of place."""
     noise: Floats
+    """Relative noise of each time."""
     wrong: Flags
+    """Whether the result was wrong."""
     in_place: Floats
+    """Seconds of the same size in place; NaN if not measured."""
     host: bool
+    """Whether the buffers are in the host's memory."""
 
     @property
     def rate(self) -> Floats:
@@ -40,8 +44,7 @@ class Samples:
 
 
 def samples(curve: Curve) -> Samples:
-    """The out-of-place points of a curve beside those in place; the latter alone where there are no
-    others.
+    """The columns of a curve: its points out of place, or those in place if it has no others.
 
     A barrier's size of 0 bytes is counted as 1. One rank copies out of place and does nothing in
     place, so its times in place are not compared. Raises InputError for a curve without a point.
@@ -49,14 +52,14 @@ def samples(curve: Curve) -> Samples:
     points = curve.points or curve.in_place
     if not points:
         raise InputError(f"{curve.source}: no times to judge")
-    both = curve.points and curve.ranks != 1
-    beside = {point.size: point.time_s for point in curve.in_place} if both else {}
+    comparable = curve.points and curve.ranks != 1
+    in_place = {point.size: point.time_s for point in curve.in_place} if comparable else {}
     return Samples(
         np.array([max(point.size, 1) for point in points], dtype=float),
         np.array([point.time_s for point in points]),
         np.array([_noise(point) for point in points]),
         np.array([bool(point.wrong) for point in points]),
-        np.array([beside.get(point.size, np.nan) for point in points]),
+        np.array([in_place.get(point.size, np.nan) for point in points]),
         curve.on_host,
     )
 

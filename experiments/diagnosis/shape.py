@@ -11,14 +11,17 @@ from experiments.diagnosis.samples import NOISE, Places, Samples
 from topologies.topology import Flags, Floats
 
 NEAR = 8.0
-"""The most that the sizes on both sides of a run differ by, unless time falls inside: over more, a
-slower algorithm of the library's own choice looks like a run, too."""
+"""How many times larger the size after a run may be than the size before it, unless time falls
+inside. Over more, a slower algorithm of the library's own choice looks like a run, too."""
 LONGEST = 12
+"""Sizes of the longest run."""
 
 
 def limit(samples: Samples) -> Floats:
-    """By how much the logarithm of a time may be off, shape (points,): noise beyond the usual
-    counts twice."""
+    """The most that the logarithm of a healthy time is off, shape (points,).
+
+    Noise beyond the usual counts twice.
+    """
     return np.asarray(np.log(BOTH_SIDES) + 2 * (samples.noise - NOISE))
 
 
@@ -33,13 +36,14 @@ def excesses(samples: Samples, allowed: Floats) -> Floats:
     are in no such run.
 
     `allowed` is the logarithm by which a time may be off, shape (points,). A run is slow if each of
-    its sizes takes longer than three extensions of its sides say: those of the trends on the left
-    and on the right (over one step or two, what allows more), and the straight line between the
-    two. A protocol that starts slow is on the right one's line, the knee of one α and β on the
-    straight line.
+    its sizes takes longer than all three of these say:
+
+    - the trend on its left (over one step or two, what allows more),
+    - the trend on its right; a protocol that starts slow follows this one,
+    - the straight line between its sides; the knee of one α and β follows this one.
     """
     x, y = np.log(samples.size), np.log(samples.seconds)
-    found = np.zeros(len(x))
+    excess = np.zeros(len(x))
     jumps_up = np.flatnonzero(np.diff(y) > allowed[1:]) + 1
     for first, last in _windows(
         x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)
@@ -47,13 +51,12 @@ def excesses(samples: Samples, allowed: Floats) -> Floats:
         run = np.arange(first, last + 1)
         over = y[run] - _allowed(x, y, run)
         if (over > allowed[run]).all():
-            found[run] = np.maximum(found[run], over)
-    return found
+            excess[run] = np.maximum(excess[run], over)
+    return excess
 
 
 def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
-    """First and last place of each run from `starts` whose sides are near enough, or in which time
-    falls."""
+    """First and last place of each run from `starts`: its sides are near enough, or time falls."""
     for first in starts.tolist():
         for last in range(first, min(first + LONGEST, len(x) - 1)):
             if x[last + 1] - x[first - 1] < np.log(NEAR) + 0.01 or falls[first : last + 1].any():
@@ -62,15 +65,18 @@ def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int
 
 def _allowed(x: Floats, y: Floats, run: Places) -> Floats:
     left, right = int(run[0]) - 1, int(run[-1]) + 1
-    before = max(
+    slope_before = max(
         (_slope(x, y, start, left) for start in range(max(left - 2, 0), left)), default=1.0
     )
-    after = min(
+    slope_after = min(
         (_slope(x, y, right, end) for end in range(right + 1, min(right + 3, len(x)))), default=0.0
     )
     share = (np.exp(x[run]) - np.exp(x[left])) / (np.exp(x[right]) - np.exp(x[left]))
     chord = np.log(np.exp(y[left]) + share * max(np.exp(y[right]) - np.exp(y[left]), 0.0))
-    trends = y[left] + before * (x[run] - x[left]), y[right] - after * (x[right] - x[run])
+    trends = (
+        y[left] + slope_before * (x[run] - x[left]),
+        y[right] - slope_after * (x[right] - x[run]),
+    )
     return np.asarray(np.maximum(np.maximum(*trends), chord))
 
 
@@ -80,8 +86,10 @@ def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
 
 
 def slow_runs(samples: Samples) -> list[Places]:
-    """The runs of sizes that take longer than larger ones, or than both sides allow; each with what
-    is attached."""
+    """The runs of sizes that take longer than larger sizes, or than both sides allow.
+
+    Neighbours that are slow by ATTACHED belong to a run.
+    """
     allowed = limit(samples)
     down, over = descents(samples), excesses(samples, allowed)
     slow = (down > allowed) | (over > 0)
@@ -90,8 +98,11 @@ def slow_runs(samples: Samples) -> list[Places]:
 
 
 def steps(samples: Samples, factor: float) -> Flags:
-    """Whether each size takes over `factor` times as long as a larger size, as both sides allow, or
-    as the bandwidth of smaller sizes says, shape (points,)."""
+    """Whether each size has a step of `factor`, shape (points,).
+
+    A step: it takes that many times as long as a larger size, as both sides allow, or as the
+    bandwidth of smaller sizes says.
+    """
     over = excesses(samples, np.full(len(samples.size), np.log(factor)))
     return np.asarray(
         (descents(samples) > np.log(factor)) | (over > 0) | (losses(samples) > factor)
@@ -120,8 +131,7 @@ def losses(samples: Samples) -> Floats:
 
 
 def sunken(samples: Samples) -> list[Places]:
-    """The runs of sizes whose bandwidth is so far below that of smaller sizes that no healthy
-    protocol is."""
+    """The runs of sizes with less bandwidth, against smaller sizes, than a healthy protocol has."""
     lost, best = losses(samples), np.maximum.accumulate(samples.rate)
     matters = (best >= MATTERS * samples.rate.max()) & (not samples.host)
     allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (samples.noise - NOISE))
@@ -129,10 +139,10 @@ def sunken(samples: Samples) -> list[Places]:
 
 
 def drops(samples: Samples) -> Places:
-    """The sizes of `fallen`, if there are two of them or the one is off by ONE_SIDE.
+    """The sizes of `fallen`, if there are two of them, or a single one that is off by ONE_SIDE.
 
-    On the host memory does that, too, as caches are left one after the other and the allocator
-    begins to map: there bandwidth must fall by ONE_SIDE within a doubling of size.
+    On the host, caches and the allocator lower bandwidth, too: there bandwidth must fall by
+    ONE_SIDE within a doubling of size.
     """
     places, factor = fallen(samples)
     if samples.host:

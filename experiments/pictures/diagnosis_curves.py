@@ -1,4 +1,4 @@
-"""A curve as a picture: measured, the protocols found in it, what is expected, what is abnormal."""
+"""A diagnosis as a picture: measured and expected times, fitted protocols, abnormal sizes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def diagnosis_figure(one: Diagnosis, kind: str) -> bytes:
+def diagnosis_figure(diagnosis: Diagnosis, kind: str) -> bytes:
     """Time by size above, bus bandwidth below; abnormal sizes in red."""
     figure = Figure(figsize=(9, 7.5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
-    factor = one.busbw * one.samples.seconds
-    _lines(upper, one, None)
-    _lines(lower, one, factor)
+    curve = diagnosis.curve
+    _draw(upper, diagnosis, None)
+    _draw(lower, diagnosis, diagnosis.busbw * diagnosis.samples.seconds)
     upper.set_xscale("log", base=2)
     upper.set_yscale("log")
     for axes, unit, label in (
         (upper, "s", "time"),
-        (lower, "B/s", "bus bandwidth" if one.curve.ranks else "algbw"),
+        (lower, "B/s", "bus bandwidth" if curve.ranks else "algbw"),
     ):
         axes.yaxis.set_major_formatter(EngFormatter(unit))
         axes.set_ylabel(label)
@@ -37,48 +37,37 @@ def diagnosis_figure(one: Diagnosis, kind: str) -> bytes:
     lower.set_ylim(bottom=0)
     lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
     lower.set_xlabel("size V")
-    ranks = f", {counted(one.curve.ranks, 'rank')}" if one.curve.ranks else ""
-    verdict = "abnormal" if one.abnormal else "healthy"
-    upper.set_title(f"{one.curve.collective}{ranks}, {Path(one.curve.source).name}: {verdict}")
+    ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
+    name = Path(curve.source).name
+    upper.set_title(f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
     upper.legend(frameon=False)
     return to_bytes(figure, kind)
 
 
-def _lines(axes: Axes, one: Diagnosis, moved: Floats | None) -> None:
-    """Seconds, or `moved` bytes over them."""
-    size, seconds = one.samples.size, one.samples.seconds
+def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
+    """Draw seconds, or `nbytes` over seconds."""
+    size, expected = diagnosis.samples.size, diagnosis.expected
 
-    def value(times: Floats) -> Floats:
-        return times if moved is None else moved / times
+    def line(seconds: Floats, colour: str, style: str, label: str) -> None:
+        value = seconds if nbytes is None else nbytes / seconds
+        axes.plot(size, value, color=colour, linestyle=style, linewidth=1.2, label=label)
 
-    if one.expected:
-        axes.plot(
-            size,
-            value(one.expected.seconds),
-            color="C2",
-            linewidth=1.2,
-            label="expected: simulated",
-        )
-        axes.plot(
-            size,
-            value(one.expected.bound),
-            color=GREY,
-            linestyle="--",
-            linewidth=1,
-            label="best bound",
-        )
-    axes.plot(size, value(one.envelope(size)), color="C0", linewidth=1.2, label="protocols found")
-    axes.plot(size, value(seconds), "o", color="k", markersize=4, label="measured")
-    marks = {
-        "C3": sorted(_places(one, True)),
-        "C1": sorted(_places(one, False) - _places(one, True)),
-    }
-    for (colour, places), label in zip(marks.items(), ("abnormal", "worth knowing"), strict=True):
+    if expected:
+        line(expected.seconds, "C2", "-", "expected: simulated")
+        line(expected.bound, GREY, "--", "best bound")
+    line(diagnosis.envelope(size), "C0", "-", "fitted protocols")
+    seconds = diagnosis.samples.seconds
+    measured = seconds if nbytes is None else nbytes / seconds
+    axes.plot(size, measured, "o", color="k", markersize=4, label="measured")
+    alarms, notes = _places(diagnosis, True), _places(diagnosis, False)
+    for colour, label, places in (
+        ("C3", "abnormal", sorted(alarms)),
+        ("C1", "worth knowing", sorted(notes - alarms)),
+    ):
         if places:
-            axes.plot(
-                size[places], value(seconds)[places], "o", color=colour, markersize=6, label=label
-            )
+            axes.plot(size[places], measured[places], "o", color=colour, markersize=6, label=label)
 
 
-def _places(one: Diagnosis, alarm: bool) -> set[int]:
-    return {place for finding in one.findings if finding.alarm is alarm for place in finding.places}
+def _places(diagnosis: Diagnosis, alarm: bool) -> set[int]:
+    findings = (finding for finding in diagnosis.findings if finding.alarm is alarm)
+    return {place for finding in findings for place in finding.places}

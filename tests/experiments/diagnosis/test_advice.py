@@ -8,15 +8,15 @@ import pytest
 import nccl_logs
 from experiments.diagnosis import diagnose
 from experiments.diagnosis.advice import advice
-from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.findings import Finding, Kind
 from experiments.measurements import Curve, read
 
 LOG = Path(__file__).parents[3] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
-BUMP = (Finding("bump", (3,), 3.0, ""),)
-WIDE = (Finding("bump", (3, 4, 5, 6), 3.0, ""),)
-SWITCH = (Finding("costly switch", (3, 4), 3.0, ""),)
+BUMP = (Finding(Kind.BUMP, (3,), 3.0, ""),)
+WIDE = (Finding(Kind.BUMP, (3, 4, 5, 6), 3.0, ""),)
+SWITCH = (Finding(Kind.COSTLY_SWITCH, (3, 4), 3.0, ""),)
 FREE = ("repeat without the algorithm and the protocol that are forced here",)
-FAR = (Finding("far below", (3,), 3.0, ""),)
+FAR = (Finding(Kind.FAR_BELOW, (3,), 3.0, ""),)
 
 
 @pytest.mark.parametrize("name", ["my.log", "slingshot.log", "profile/ofi.log"])
