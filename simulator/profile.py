@@ -58,6 +58,14 @@ class Protocol:
         """By how much α of links of `kind` is longer in `algorithm`."""
         return self.factors.get(algorithm, {}).get(kind, 1.0)
 
+    def slowed(self, algorithms: Sequence[str], factor: float) -> Protocol:
+        """The protocol with α of all links longer by a factor in some algorithms."""
+        slowed = {
+            name: {kind: self.factor(name, kind) * factor for kind in self.links}
+            for name in algorithms
+        }
+        return replace(self, factors={**self.factors, **slowed})
+
 
 class Ineffective(NamedTuple):
     """A label that had no effect: runs of a `collective` that were told to take the algorithm

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.calibration.effects.protocols import NEGLIGIBLE
 from experiments.calibration.paths import Costs
 from experiments.calibration.table import Place
 from simulator.effects.jobs import Jobs
 from simulator.profile import Profile
 
-NEGLIGIBLE = 1e-13
-"""Seconds: the least α that is simulated."""
 NEAR = 1.5
 """How many times as long as the fastest a protocol may seem and still be simulated again."""
 

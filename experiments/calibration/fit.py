@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Flags
-from experiments.calibration.parameters import Parameter
 from simulator.profile import Profile
 from topologies.topology import Floats
 
@@ -67,9 +68,8 @@ class Fit:
     @property
     def typical_residuals(self) -> Floats:
         """Those of a machine on which no number of nodes has anything of its own."""
-        return np.asarray(
-            np.log(self.model.points.seconds / self.model.predict(self.model.typically(self.inner)))
-        )
+        typical = self.model.without(self.inner, NodeCorrections)
+        return np.asarray(np.log(self.model.points.seconds / self.model.predict(typical)))
 
     @property
     def profile(self) -> Profile:
@@ -202,18 +202,18 @@ def _estimates(end: Fit) -> list[Estimate]:
     variance = float((weight * error**2).sum()) / free
     normal = design.T @ (weight[:, None] * design)
     norms = np.sqrt(np.diag(normal))
-    unseen, direct = norms < 1e-6, model.direct()
+    unseen, mixing = norms < 1e-6, model.mixing
     covariance = variance * np.linalg.pinv(
         normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True
     )
-    covariance = direct @ covariance @ direct.T
+    covariance = mixing @ covariance @ mixing.T
     half = np.where(
         unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))
     )
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
-    return [_estimate(model, direct @ end.inner, half, alike, k) for k in range(len(half))]
+    return [_estimate(model, mixing @ end.inner, half, alike, k) for k in range(len(half))]
 
 
 def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:

@@ -3,75 +3,48 @@ what they cost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from functools import partial
+from typing import Any
 
+from experiments.calibration.effects.crowding import Growth
+from experiments.calibration.effects.effect import LIKELY, Data, Effect
+from experiments.calibration.effects.host_memory import HostMemory
+from experiments.calibration.effects.launch import Launch
+from experiments.calibration.effects.long_exchanges import LongExchanges
+from experiments.calibration.effects.node_corrections import NodeCorrections
+from experiments.calibration.effects.ports import Ports
+from experiments.calibration.effects.protocols import Prior, Protocols
+from experiments.calibration.effects.rings import Rings
+from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
 
 US, GBPS = 1e-6, 1e9
-RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter")
-"""Algorithms in which a rank sends to one rank and receives from another, at every step the same
-two."""
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Where a fit starts for a protocol: α of one step inside a node and between nodes, seconds,
-    and 1/β, s/B; and by how much α counts more in an algorithm (inside, between). With `rings`, α
-    is another in rings, by how much is to be fitted. With `one_rate` the GPU's own stores, flags
-    between them, are what limits it, and 1/β is one number for all links. `kind_of` is the protocol
-    that it is a form of. `share` is what flags leave of a link."""
-
-    name: str
-    latency: Mapping[str, float]
-    slowness: Mapping[str, float]
-    factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    one_rate: bool = False
-    kind_of: str = ""
-    rings: bool = False
-    share: float = 1.0
-
-    def rate(self, kind: str) -> str:
-        """The name of the parameter that is 1/β of links of `kind`."""
-        return f"{self.name} 1/β" if self.one_rate else f"{self.name} {kind} 1/β"
-
-    def factor(self, algorithm: str, reach: str) -> float:
-        """By how much α counts more in `algorithm`, inside a "node" or in the "network"."""
-        return self.factors.get(algorithm, {}).get(reach, 1.0)
 
 
 @dataclass(frozen=True)
 class Library:
-    """`chooses`: the algorithms of each collective where none is forced. `spelled`: what may run
-    under a name that is none here. `few`: what it takes instead of an algorithm if there are fewer
-    elements than ranks. `memory`: whether ranks merge and copy on the host, at a speed that is to
-    be fitted; `scratch`: how much of the memory that an algorithm allocates each time it writes, in
-    units of V; `mapped` and `trimmed`: the sizes in bytes from which the allocator asks the system
-    for a block anew, and from which it gives back several at the heap's end; `joined`: how much of
-    such memory is registered with the network again, in units of V and ranks. `long`: how many
-    bytes of a message two ranks may send to each other in one step at the rate of all links; the
-    others are slower, by how much is to be fitted. `pairs`: algorithms of sends and receives, for
-    which the library has other channels, so that α and 1/β are others, by how much is to be fitted.
-    `paced`: a job over several nodes has as many channels as its network feeds, so that links
-    inside have its β. `unsure`: algorithms that the library leaves for another one, without a word,
-    where the machine does not have what they need."""
+    """A communication library."""
 
     name: str
-    launch: float
+    """The name."""
     protocols: tuple[Prior, ...]
+    """The protocols, from that of the shortest messages to that of the longest."""
+    effects: tuple[Callable[[Data], Effect], ...]
+    """The effects that make up the time of a collective, each to be made for data. An effect may
+    change what those before it wrote."""
     chooses: Mapping[str, tuple[str, ...]]
+    """The algorithms of each collective where none is forced."""
     spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What may run under a name that is not known here."""
     few: Mapping[str, str] = field(default_factory=dict)
-    memory: bool = False
-    scratch: Mapping[str, float] = field(default_factory=dict)
-    mapped: float = 2.0**25
-    trimmed: float = 2.0**19
-    paced: bool = False
-    joined: Mapping[str, float] = field(default_factory=dict)
-    long: float = inf
-    pairs: tuple[str, ...] = ()
+    """The algorithm that runs instead of another one if there are fewer elements than ranks."""
+    deviates: bool = False
+    """Whether its own choice may run in spite of the algorithm that was forced."""
     unsure: tuple[str, ...] = ()
+    """Algorithms that it leaves for another one, without a word, where the machine does not have
+    what they need."""
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Algorithms, and those that are taken in their place for few elements."""
@@ -117,6 +90,9 @@ _BEHIND = {name: {"node": 0.0, "network": 0.0} for name in ("chain_broadcast", "
 """In calls one after the other a short message waits in the next rank's buffer, and its sender goes
 on to the next."""
 
+_HOST = (NodeCorrections, Growth)
+"""How jobs on hosts slow down as they grow."""
+
 _CHOSEN = {
     "all_gather": ("ring_all_gather",),
     "reduce_scatter": ("ring_reduce_scatter",),
@@ -128,7 +104,6 @@ _CHOSEN = {
 
 NCCL = Library(
     "NCCL",
-    6.6 * US,
     (
         Prior(
             "short",
@@ -146,10 +121,15 @@ NCCL = Library(
         ),
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
     ),
+    (
+        partial(Launch, start=6.6 * US),
+        partial(Protocols, weight=LIKELY),
+        partial(Sends, algorithms=("pairwise", "shift")),
+        Growth,
+        Ports,
+    ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     NCCL_RUNS,
-    paced=True,
-    pairs=("pairwise", "shift"),
     unsure=NCCL_NEEDS_HARDWARE,
 )
 """Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in
@@ -157,14 +137,37 @@ proportion (src/graph/ tuning.cc); bandwidths are about what an LL, LL128 and Si
 node of 2020 to 2023. `short` is LL by a single warp: 32 lanes store 8 bytes each and wait about 1.7
 us for the next flags, 0.15 GB/s."""
 
+_SCRATCH = {
+    "recursive_doubling": 1.0,
+    "halving_doubling": 0.5,
+    "tree": 3.0,
+    "binary_tree": 1.0,
+    "ring_reduce_scatter": 1.0,
+    "recursive_halving_reduce_scatter": 1.5,
+}
+
+
+def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
+    """The effects of MPI, with what is known of its `memory`."""
+    known = {"scratch": _SCRATCH, "joined": {"ring_reduce_scatter": 0.5}} | memory
+    return (
+        partial(Launch, start=1.0 * US),
+        Protocols,
+        partial(Rings, protocol="rendezvous"),
+        partial(HostMemory, **known),
+        partial(LongExchanges, beyond=2.0**22),
+        *_HOST,
+    )
+
+
 MPI = Library(
     "MPI",
-    1.0 * US,
     (
         Prior("short", _step(0.6, 2.5), _rates(2, 0.5)),
         Prior("eager", _step(1.2, 5.0), _rates(6, 2)),
-        Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12), rings=True),
+        Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12)),
     ),
+    _mpi(),
     _CHOSEN
     | {
         "all_reduce": ("recursive_doubling", "halving_doubling", "ring"),
@@ -175,31 +178,22 @@ MPI = Library(
     },
     MPI_RUNS,
     {"ring": "recursive_doubling"},
-    memory=True,
-    scratch={
-        "recursive_doubling": 1.0,
-        "halving_doubling": 0.5,
-        "tree": 3.0,
-        "binary_tree": 1.0,
-        "ring_reduce_scatter": 1.0,
-        "recursive_halving_reduce_scatter": 1.5,
-    },
-    joined={"ring_reduce_scatter": 0.5},
-    long=2.0**22,
+    deviates=True,
 )
 """Three message protocols, of short messages that travel with their header, eager ones that are
 copied at both ends, and large ones that wait for their receiver. Open MPI's ring needs an element a
 rank and is recursive doubling else; its scratch is by ompi/mca/coll/base. A ring's blocks of fresh
 memory share pages, and UCX's registration cache (src/ucs/memory/rcache.c) registers one that
-overlaps a known region together with it, anew: V p / 2 bytes in all. All-gathers show what `long`
-is: with the same bytes a rank, rings and exchanges of up to 2 MiB are as fast, while of 8 times as
-long ones those of two ranks with each other take nearly twice as long a byte, and those of rings do
-not. Nonoverlapping is a reduce and then a broadcast, each by the library's own choice."""
+overlaps a known region together with it, anew: V p / 2 bytes in all. All-gathers show what long
+exchanges are: with the same bytes a rank, rings and exchanges of up to 2 MiB are as fast, while of
+8 times as long ones those of two ranks with each other take nearly twice as long a byte, and those
+of rings do not. Nonoverlapping is a reduce and then a broadcast, each by the library's own
+choice."""
 
 GLOO = Library(
     "gloo",
-    50 * US,
     (Prior("tcp", _step(60, 60), _rates(1, 1)),),
+    (partial(Launch, start=50 * US), Protocols, HostMemory, *_HOST),
     {
         "all_reduce": ("gloo_ring",),
         **{
@@ -207,15 +201,13 @@ GLOO = Library(
             for name in ("broadcast", "all_gather", "reduce_scatter", "reduce", "all_to_all")
         },
     },
-    memory=True,
+    deviates=True,
 )
 
 FUJITSU = replace(
     MPI,
     name="Fujitsu",
-    mapped=2.0**27,
-    trimmed=2.0**27,
-    scratch={**MPI.scratch, "binary_tree": 3.0},
+    effects=_mpi(scratch={**_SCRATCH, "binary_tree": 3.0}, mapped=2.0**27, trimmed=2.0**27),
 )
 """As MPI, over an allocator with large pages that maps and trims from 128 MiB on (its
 MALLOC_MMAP_THRESHOLD_). Where it maps, a reduce and a broadcast lose 3.5 times as much time to

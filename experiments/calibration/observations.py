@@ -89,7 +89,7 @@ def series(
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
     chosen = library.algorithms(curve.collective)
-    others = tuple(name for name in chosen if library.memory and name not in known and not ran)
+    others = tuple(name for name in chosen if library.deviates and name not in known and not ran)
     word = forced(curve)
     ignored = bool(word) and (not curve.algorithm or bool(ran))
     instead: tuple[tuple[str, ...], ...] = tuple(

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from itertools import product
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.calibration.libraries import RINGS, Library
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.libraries import Library
+from experiments.calibration.observations import Points
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
@@ -22,8 +23,6 @@ Ints = npt.NDArray[np.int64]
 ALL = slice(None)
 ENDLESS = 1e30
 """Bytes in units of V."""
-BETWEEN = ("network", "ib", "ethernet")
-"""Kinds of link that lead from node to node."""
 ELEMENT = 4
 """Bytes."""
 Machine = Callable[[int, int], Topology]
@@ -34,11 +33,6 @@ def as_nodes(ranks: int, per_node: int) -> Topology:
     """The machine as a library sees it: ranks behind one port each, in nodes behind one port
     each."""
     return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
-
-
-def reach(kind: str) -> str:
-    """Whether links of a kind are inside a "node" or in the "network" between them."""
-    return "network" if kind in BETWEEN else "node"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +94,8 @@ class Table:
 
 
 class Known:
-    """The paths of every algorithm that may have made a point, by algorithm, ranks and nodes.
-    `rings` and `joins`: whether a curve was told to run nothing else; what is of such algorithms
-    alone can be fitted then. `pairs`: whether some curves are of sends and receives with channels
-    of their own and others are not. `wide`: whether jobs over several nodes had different numbers
-    of ranks there."""
+    """The paths of every algorithm that may have made a point, by algorithm, ranks and ranks a
+    node."""
 
     def __init__(self, points: Points, library: Library, machine: Machine) -> None:
         self.points, self.library = points, library
@@ -124,28 +115,9 @@ class Known:
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
-        self.joins = any(library.joined.keys() >= set(curve.algorithms) for curve in points.curves)
-        self.rings = any(set(RINGS) >= set(curve.algorithms) for curve in points.curves)
-        self.several = any(library.scratch.get(name, 0.0) > 1 for name, _, _ in self.of)
-        self.scratch = any(
-            library.scratch.keys() >= set(curve.algorithms) for curve in points.curves
-        )
-        self.pairs = (
-            len({not set(curve.algorithms).isdisjoint(library.pairs) for curve in points.curves})
-            > 1
-        )
-        self.wide = (
-            library.paced
-            and len({curve.per_node for curve in points.curves if curve.nodes > 1}) > 1
-        )
-        self.long = any(map(self._exchanges, points.curves))
+        self.beyond = inf
+        """The bytes of a message from which on it is a long exchange."""
         self._table: tuple[int, Table] | None = None
-
-    def _exchanges(self, curve: Series) -> bool:
-        """Whether a curve has long exchanges, whichever of its algorithms ran."""
-        known = (self.of[name, curve.ranks, curve.per_node] for name in curve.algorithms)
-        largest = float(curve.sizes.max(initial=1.0))
-        return all(paths.exchanged(largest, self.library.long) for paths in known)
 
     def _note(self, topology: Topology) -> None:
         """α and 1/β of the kinds of link that have a β."""
@@ -209,7 +181,7 @@ class Known:
                 crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
                 job[here, a] = list(self.of).index((name, curve.ranks, curve.per_node))
                 excess[here, a] = [
-                    paths.exchanged(float(size), self.library.long) for size in points.size[here]
+                    paths.exchanged(float(size), self.beyond) for size in points.size[here]
                 ]
             absent[here] = self.absent(c, curve.algorithms, most)
         return Table(latencies, crossed, gaps, merged, absent, excess, job)

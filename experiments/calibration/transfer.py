@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from experiments.calibration.effects.protocols import Prior
 from experiments.calibration.fit import Fit, explore
-from experiments.calibration.libraries import Library, Prior
+from experiments.calibration.libraries import Library
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Flags, Points
 from experiments.measurements import Curve

@@ -30,8 +30,8 @@ def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
     alone."""
     model, truth = exact
     found = explore(model)
-    assert found.model.value(found.inner, "Simple network 1/β") == pytest.approx(
-        model.value(truth, "Simple network 1/β"), rel=0.05
+    assert found.model.values(found.inner)["Simple network 1/β"] == pytest.approx(
+        model.values(truth)["Simple network 1/β"], rel=0.05
     )
 
 

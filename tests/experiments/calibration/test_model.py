@@ -142,7 +142,7 @@ def test_what_is_registered_again_grows_with_the_ranks() -> None:
     free = model.start.copy()
     free[model.index["memory registered again"]] = -200.0
     worth = (model.predict(model.start) - model.predict(free)) / model.points.size
-    fresh = model.points.size >= MPI.mapped
+    fresh = model.points.size >= model.profile(model.start).memory.mapped
     assert worth[fresh] == pytest.approx(model.points.ranks[fresh] / 2 / 40e9)
     assert worth[~fresh] == pytest.approx(0.0, abs=1e-18)
 
@@ -163,7 +163,9 @@ def test_long_exchanges_are_a_parameter_where_there_are_any() -> None:
     model.explore(model.start)
     free = model.start.copy()
     free[model.index["long exchanges"]] = -200.0
-    between = 2 * np.maximum(0.0, model.points.size / 2 - MPI.long)
+    between = 2 * np.maximum(
+        0.0, model.points.size / 2 - model.profile(model.start).exchanges.beyond
+    )
     assert model.predict(model.start) - model.predict(free) == pytest.approx(between / 40e9)
 
 
@@ -247,7 +249,7 @@ def test_sessions_are_simulated_as_they_are_predicted() -> None:
         costs = exploration.costs(place, number, SIZES[-1])
         simulated.append(place.paths.simulate(costs, SIZES[-1], number))
     memory = model.profile(inner).memory
-    first = model.value(inner, "launch") + memory.touch(SIZES[-1]) * SIZES[-1]
+    first = model.values(inner)["launch"] + memory.touch(SIZES[-1]) * SIZES[-1]
     assert model.predict(inner)[-1] == pytest.approx(first + min(simulated), rel=1e-9)
 
 

@@ -1,0 +1,1 @@
+"""What a library adds to the time of a collective: one file for each effect."""

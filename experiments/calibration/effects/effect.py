@@ -1,0 +1,88 @@
+"""What every effect of a library has: parameters to fit, and what they write into a profile."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.profile import Profile
+from topologies.topology import Floats
+
+if TYPE_CHECKING:
+    from experiments.calibration.libraries import Library
+    from experiments.calibration.observations import Points
+    from experiments.calibration.table import Known
+
+SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
+"""Weights of a start: how many residuals of a factor e count as much as a parameter that is off by
+that factor."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number that is fitted: as a logarithm, or as it is where the unit is "power"."""
+
+    name: str
+    """The name, which no other parameter has."""
+    start: float
+    """The value where the fit starts."""
+    unit: str
+    """The unit of the value: "s", "s/B" or "power"."""
+    weight: float
+    """The weight of the start as data."""
+
+    @property
+    def inner(self) -> float:
+        """The start, as the fit counts."""
+        return self.start if self.unit == "power" else float(np.log(self.start))
+
+    def outer(self, inner: float) -> float:
+        """The value that the fit counts as `inner`."""
+        return inner if self.unit == "power" else exp(min(max(inner, -300.0), 300.0))
+
+
+@dataclass(frozen=True)
+class Data:
+    """The measurements that effects are fitted to."""
+
+    points: Points
+    """The measured points."""
+    library: Library
+    """The library that made them."""
+    paths: Known
+    """The simulated paths of their algorithms."""
+    gaps: tuple[tuple[str, str], ...]
+    """The protocols and kinds of link that have a g. The others have 0."""
+    crowding: bool
+    """Whether links between nodes may depend on the number of nodes."""
+    most: float
+    """The most nodes among the points to fit."""
+
+    @cached_property
+    def typical(self) -> float:
+        """The number of nodes of a typical curve."""
+        size = np.log(self.points.nodes)
+        return float(np.exp(size[np.unique(self.points.curve, return_index=True)[1]].mean()))
+
+
+class Effect(ABC):
+    """A physical effect, made for given data. It has no parameters where the data do not show
+    it."""
+
+    parameters: tuple[Parameter, ...] = ()
+    """The parameters to fit."""
+
+    @abstractmethod
+    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
+        """The profile with this effect, by the values of all parameters of the library. Effects
+        write in the order of the library."""
+
+    def mixing(self) -> Floats:
+        """The matrix from what the fit counts to the parameters, shape (parameters, parameters)."""
+        return np.eye(len(self.parameters))

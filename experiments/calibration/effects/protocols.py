@@ -1,0 +1,103 @@
+"""What a link of each kind costs by each protocol of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter
+from simulator.profile import Cost, Profile, Protocol
+
+NEGLIGIBLE = 1e-13
+"""Seconds: the least α that is simulated."""
+SHORT = 0.1
+"""Where a g starts, in units of α."""
+BETWEEN = ("network", "ib", "ethernet")
+"""Kinds of link that lead from node to node."""
+
+
+def reach(kind: str) -> str:
+    """Whether links of a kind are inside a "node" or in the "network" between them."""
+    return "network" if kind in BETWEEN else "node"
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where the fit of a protocol starts. Keys are kinds of link, or "node" and "network"."""
+
+    name: str
+    """The protocol."""
+    latency: Mapping[str, float]
+    """α of one link, in seconds."""
+    slowness: Mapping[str, float]
+    """1/β, in s/B."""
+    factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The factors on α in single algorithms."""
+    one_rate: bool = False
+    """Whether 1/β is one number for all links, as the GPU's own stores limit it."""
+    kind_of: str = ""
+    """The protocol that this one is a form of."""
+    share: float = 1.0
+    """The share of a link's β that the protocol's flags leave."""
+
+    def rate(self, kind: str) -> str:
+        """The name of the parameter that is 1/β of links of `kind`."""
+        return f"{self.name} 1/β" if self.one_rate else f"{self.name} {kind} 1/β"
+
+    def factor(self, algorithm: str, reach: str) -> float:
+        """The factor on α in `algorithm`, inside a "node" or in the "network"."""
+        return self.factors.get(algorithm, {}).get(reach, 1.0)
+
+
+class Protocols(Effect):
+    """α and 1/β of each kind of link by each protocol, and g of those that the data have."""
+
+    def __init__(self, data: Data, *, weight: float = LOOSE) -> None:
+        """`weight`: that of the start of each α."""
+        self.data, self.kinds = data, data.paths.kinds
+        self.priors: tuple[Prior, ...] = data.library.protocols
+        self.parameters = tuple(
+            parameter for prior in self.priors for parameter in self._parameters(prior, weight)
+        )
+
+    def _parameters(self, prior: Prior, weight: float) -> Iterator[Parameter]:
+        starts = {kind: self._start(prior, kind) for kind in self.kinds}
+        for kind, (latency, _) in starts.items():
+            yield Parameter(f"{prior.name} {kind} α", latency, "s", weight)
+            if (prior.name, kind) in self.data.gaps:
+                yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY)
+        rates = {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}
+        for name, slowness in rates.items():
+            yield Parameter(name, slowness, "s/B", LOOSE)
+
+    def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
+        """α and 1/β of a kind of link: the prior's, or in proportion what the machine says."""
+        if kind in prior.latency:
+            return prior.latency[kind], prior.slowness[kind]
+        latency, slowness = self.data.paths.figures[kind]
+        longer = prior.latency[reach(kind)] / self.priors[0].latency[reach(kind)]
+        return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
+
+    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
+        """The protocols, with the factors of their priors."""
+        protocols = (
+            Protocol(prior.name, self._links(prior, values), self._factors(prior))
+            for prior in self.priors
+        )
+        return replace(profile, protocols=tuple(protocols))
+
+    def _links(self, prior: Prior, values: Mapping[str, float]) -> dict[str, Cost]:
+        return {
+            kind: Cost(
+                values[f"{prior.name} {kind} α"],
+                values[f"{prior.name} {kind} g"] if (prior.name, kind) in self.data.gaps else 0.0,
+                1 / values[prior.rate(kind)],
+            )
+            for kind in self.kinds
+        }
+
+    def _factors(self, prior: Prior) -> dict[str, dict[str, float]]:
+        return {
+            name: {kind: prior.factor(name, reach(kind)) for kind in self.kinds}
+            for name in prior.factors
+        }

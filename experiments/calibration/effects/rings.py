@@ -1,0 +1,31 @@
+"""Another latency in rings."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import exp
+
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
+from simulator.profile import Profile
+
+RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter")
+"""Algorithms in which a rank sends to one rank and receives from another, at every step the same
+two."""
+
+
+class Rings(Effect):
+    """A factor on α of one protocol in rings. Only curves that were forced to be rings show it: a
+    fit to a library's choice would make rings so slow that they are never chosen."""
+
+    def __init__(self, data: Data, *, protocol: str) -> None:
+        self.protocol, self.name = protocol, f"{protocol} α in rings"
+        if any(set(RINGS) >= set(curve.algorithms) for curve in data.points.curves):
+            self.parameters = (Parameter(self.name, 0.0, "power", LIKELY),)
+
+    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
+        """The protocol with the factor in each ring."""
+        factor = exp(values[self.name]) if self.parameters else 1.0
+        protocols = tuple(
+            one.slowed(RINGS, factor) if one.name == self.protocol else one
+            for one in profile.protocols
+        )
+        return replace(profile, protocols=protocols)
