@@ -263,12 +263,14 @@ class Profile:
             )
         )
         between = next((self.crowding[kind] for kind in kinds if kind in self.crowding), Crowding())
-        slower = between.slower(jobs.nodes)[..., 1]
+        longer = self.exchanges.slowness
         return {
             "launch": launch,
             "copy to merge": nbytes * jobs.reduces * self.memory.touch(nbytes),
             "fresh memory": self.memory.allocate(scratch, nbytes, joined * jobs.ranks),
-            "long exchanges": self.exchanges.slowness * excess * slower,
+            "long exchanges": longer * excess * between.slower(jobs.nodes)[..., 1]
+            if longer
+            else np.zeros(jobs.nodes.shape),
         }
 
     def ignored(

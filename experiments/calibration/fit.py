@@ -12,6 +12,7 @@ from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Flags
+from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
 from topologies.topology import Floats
 
@@ -26,7 +27,7 @@ SPREADS = (0.5,)
 """How far from its start, in factors of e, a fit looks for paths before it begins."""
 CLOSE = 1e-3
 """How far the paths known may be from a simulation, relatively, when a fit ends."""
-STARTS, STEP = 3, 1e-6
+STARTS = 3
 CONVERGED = 1e-5
 """By how much less, relatively, a step may better a fit or change it that is the last."""
 WIDE, ALIKE = 1.0, 0.99
@@ -167,8 +168,8 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
         misfit = np.log(model.predict(inner, chosen, table)) - measured
         return np.concatenate((misfit, model.weight * (inner - model.start)))
 
-    def slopes(inner: Floats) -> Floats:
-        return np.concatenate((_design(model, inner, chosen), np.diag(model.weight)))
+    def jacobian(inner: Floats) -> Floats:
+        return np.concatenate((slopes(model, inner, chosen), np.diag(model.weight)))
 
     random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]
@@ -179,7 +180,7 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
         least_squares(
             residuals,
             one,
-            slopes,
+            jacobian,
             loss="soft_l1",
             f_scale=SCALE,
             ftol=CONVERGED,
@@ -195,7 +196,7 @@ def _estimates(end: Fit) -> list[Estimate]:
     from scipy.stats import t
 
     model, chosen = end.model, np.flatnonzero(end.kept)
-    design = _design(model, end.inner, chosen)
+    design = slopes(model, end.inner, chosen)
     error = np.log(model.predict(end.inner, chosen)) - np.log(model.points.seconds[chosen])
     weight = 1 / np.sqrt(1 + (error / SCALE) ** 2)
     free = max(1, len(chosen) - len(model.parameters))
@@ -214,15 +215,6 @@ def _estimates(end: Fit) -> list[Estimate]:
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
     return [_estimate(model, mixing @ end.inner, half, alike, k) for k in range(len(half))]
-
-
-def _design(model: Model, inner: Floats, chosen: np.ndarray) -> Floats:
-    """Derivatives of log time by every parameter, shape (points, parameters), along the paths that
-    are the time."""
-    active = model.active(inner, chosen)
-    steps = inner + STEP * np.eye(len(inner))
-    ahead = np.stack([model.predict(one, chosen, active) for one in steps], axis=1)
-    return (ahead / model.predict(inner, chosen, active)[:, None] - 1) / STEP
 
 
 def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) -> Estimate:

@@ -14,7 +14,7 @@ from experiments.calibration.effects.protocols import BETWEEN
 from experiments.calibration.exploration import Exploration
 from experiments.calibration.libraries import Library
 from experiments.calibration.observations import Flags, Points
-from experiments.calibration.table import ALL, Known, Machine, Table, as_nodes
+from experiments.calibration.table import ALL, Ints, Known, Machine, Table, as_nodes
 from simulator.effects.jobs import Index
 from simulator.profile import Profile
 from topologies.topology import Floats
@@ -97,17 +97,17 @@ class Model:
             table = replace(table, absent=absent)
         return table.at(keep)
 
-    def active(self, inner: Floats, keep: Index = ALL) -> Table:
-        """Of every point the one path that its time is, at these parameters; those of other
-        protocols are endless."""
-        table, profile, size = self.table(keep), self.profile(inner), self.points.size[keep]
+    def choice(self, inner: Floats, keep: Index, table: Table) -> tuple[Ints, Ints, Ints]:
+        """The numbers of the algorithm, the protocol and the path in `table` that are the time of
+        each point, at these parameters."""
+        profile, size = self.profile(inner), self.points.size[keep]
         seconds = self._paths(profile, size, table)
         longest = seconds.argmax(axis=3)
         best = np.take_along_axis(seconds, longest[..., None], axis=3)[..., 0]
         protocol, every = best.argmin(axis=2), np.arange(len(best))
         algorithm = (best.min(axis=2) + self._shares(profile, size, table)).argmin(axis=1)
         number = protocol[every, algorithm]
-        return table.only(algorithm, number, longest[every, algorithm, number])
+        return algorithm, number, longest[every, algorithm, number]
 
     def _paths(self, profile: Profile, size: Floats, table: Table) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""

@@ -71,27 +71,6 @@ class Table:
         """That of the points that `keep` chooses."""
         return Table(*(getattr(self, column.name)[keep] for column in fields(self)))
 
-    def only(self, algorithm: Ints, protocol: Ints, path: Ints) -> Table:
-        """One path of each point; the other protocols never end."""
-        every = np.arange(len(algorithm))
-        shape = (len(every), 1, self.merged.shape[2], 1)
-        kinds = self.bytes.shape[-1]
-        latencies, crossed = np.zeros((*shape, kinds)), np.full((*shape, kinds), ENDLESS)
-        gaps, merged, place = (
-            np.zeros((*shape, kinds)),
-            np.zeros(shape),
-            (every, algorithm, protocol, path),
-        )
-        latencies[every, 0, protocol, 0] = self.latencies[place]
-        crossed[every, 0, protocol, 0] = self.bytes[place]
-        gaps[every, 0, protocol, 0] = self.gaps[place]
-        merged[every, 0, protocol, 0] = self.merged[place]
-        paths = {"latencies": latencies, "bytes": crossed, "gaps": gaps, "merged": merged}
-        beside = [column.name for column in fields(self) if column.name not in paths]
-        return Table(
-            **paths, **{name: getattr(self, name)[every, algorithm][:, None] for name in beside}
-        )
-
 
 class Known:
     """The paths of every algorithm that may have made a point, by algorithm, ranks and ranks a
