@@ -35,14 +35,14 @@ COMMON = ("launch", "copy to merge")
 
 
 class LinkCosts(NamedTuple):
-    """What links cost in some jobs: shape (..., protocols, kinds), the jobs' shape first."""
+    """What links cost in some jobs, shape (protocols, kinds, ...). The jobs' shape comes last."""
 
     latency: Floats
     """α in seconds."""
     bandwidth: Floats
     """β in bytes/s."""
     gap: Floats
-    """g in seconds, the same in every job: shape (protocols, kinds)."""
+    """g in seconds."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ class Profile:
             topology.medium_gap.copy(),
         )
         costs = self.link_costs(job(algorithm, topology), (protocol,), tuple(protocol.links))
-        for kind, *cost in zip(protocol.links, *(column[0] for column in costs), strict=True):
+        for k, kind in enumerate(protocol.links):
             links = np.flatnonzero(topology.link_kinds.are(kind))
-            latency[links], bandwidth[links], gap[links] = cost
+            latency[links], bandwidth[links], gap[links] = (column[0, k] for column in costs)
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         return replace(
             topology,
@@ -178,41 +178,35 @@ class Profile:
         self, jobs: Jobs, protocols: Sequence[Protocol], kinds: Sequence[str]
     ) -> LinkCosts:
         """What links of `kinds` cost in `jobs`, by each of `protocols`."""
-        costs = np.array([[one.links[kind] for kind in kinds] for one in protocols])
-        factors = np.array(
-            [
-                [[one.factor(name, kind) for kind in kinds] for one in protocols]
-                for name in jobs.names
-            ]
-        )
-        slower = np.array(
-            [[self.slower.get(name, {}).get(kind, 1.0) for kind in kinds] for name in jobs.names]
-        )
-        crowd = np.ones((2, *jobs.nodes.shape, len(kinds)))
-        for k, kind in enumerate(kinds):
-            if kind in self.crowding:
-                crowd[..., k] = np.moveaxis(self.crowding[kind].slower(jobs.nodes), -1, 0)
-        latency = costs[..., 0] * factors[jobs.algorithm] * crowd[0][..., None, :]
-        slowness = crowd[1] * slower[jobs.algorithm]
-        bandwidth = self._paced(jobs, costs[..., 2], kinds) / slowness[..., None, :]
-        return LinkCosts(latency, bandwidth, costs[..., 1])
+        shape = jobs.nodes.shape
+        ones, pacers = np.ones((2, *shape)), self._pacers(kinds)
+        costs: list[Floats | float] = []
+        for kind in kinds:
+            crowding = self.crowding.get(kind)
+            longer, slower = ones if crowding is None else crowding.slower(jobs.nodes)
+            factors = {name: row.get(kind, 1.0) for name, row in self.slower.items()}
+            slower = slower * jobs.by_algorithm(factors, 1.0)
+            sharing = self._sharing(pacers[kind], jobs)
+            for one in protocols:
+                link, pacer = one.links[kind], one.links[pacers[kind]].bandwidth / sharing
+                paced = pacer if pacers[kind] == kind else np.minimum(pacer, link.bandwidth)
+                bandwidth = np.where(jobs.nodes > 1, paced, link.bandwidth)
+                factors = {name: row.get(kind, 1.0) for name, row in one.factors.items()}
+                latency = link.latency * jobs.by_algorithm(factors, 1.0) * longer
+                costs += latency, bandwidth / slower, link.gap
+        columns = np.stack(np.broadcast_arrays(*costs, jobs.nodes)[:-1])
+        shaped = columns.reshape(len(kinds), len(protocols), 3, *columns.shape[1:])
+        return LinkCosts(*np.moveaxis(shaped, (2, 0, 1), (0, 2, 1)))
 
-    def _paced(self, jobs: Jobs, bandwidth: Floats, kinds: Sequence[str]) -> Floats:
-        """β before crowding, shape (..., protocols, kinds). Over several nodes, ports are shared
-        and pace the links inside nodes."""
-        several, paced = jobs.nodes[..., None] > 1, self.paced and "network" in kinds
-        columns = []
-        for k in range(len(kinds)):
-            pacer = kinds.index("network") if paced else k
-            rate = bandwidth[:, pacer] / self._sharing(kinds[pacer], jobs)[..., None]
-            rate = rate if pacer == k else np.minimum(rate, bandwidth[:, k])
-            columns.append(np.where(several, rate, bandwidth[:, k]))
-        return np.stack(columns, axis=-1)
+    def _pacers(self, kinds: Sequence[str]) -> dict[str, str]:
+        """The kind of link whose β links of a kind have over several nodes, before crowding."""
+        paced = self.paced and "network" in kinds
+        return {kind: "network" if paced else kind for kind in kinds}
 
-    def _sharing(self, kind: str, jobs: Jobs) -> Floats:
+    def _sharing(self, kind: str, jobs: Jobs) -> Floats | float:
         """The factor by which 1/β between nodes is longer for the ranks that share a port."""
         crowding = self.crowding.get(kind)
-        return np.ones(jobs.nodes.shape) if crowding is None else crowding.sharing(jobs.sharers())
+        return 1.0 if crowding is None else crowding.sharing(jobs.sharers())
 
     def simulate(
         self,
@@ -254,22 +248,16 @@ class Profile:
         `excess` is what they have beyond `exchanges.beyond`, in bytes. It slows down with the
         number of nodes as links between nodes do: as the first of `kinds` that does.
         """
-        launch, scratch, joined = (
-            np.array([values.get(name, default) for name in jobs.names])[jobs.algorithm]
-            for values, default in (
-                (self.launches, self.launch),
-                (self.scratch, 0.0),
-                (self.joined, 0.0),
-            )
-        )
+        launch = jobs.by_algorithm(self.launches, self.launch)
+        scratch, joined = (jobs.by_algorithm(one, 0.0) for one in (self.scratch, self.joined))
         between = next((self.crowding[kind] for kind in kinds if kind in self.crowding), Crowding())
         longer = self.exchanges.slowness
         return {
             "launch": launch,
             "copy to merge": nbytes * jobs.reduces * self.memory.touch(nbytes),
             "fresh memory": self.memory.allocate(scratch, nbytes, joined * jobs.ranks),
-            "long exchanges": longer * excess * between.slower(jobs.nodes)[..., 1]
-            if longer
+            "long exchanges": longer * excess * between.slower(jobs.nodes)[1]
+            if np.any(longer)
             else np.zeros(jobs.nodes.shape),
         }
 

@@ -51,10 +51,6 @@ class Exploration:
     def costs(self, place: Place, number: int, size: float) -> Costs:
         """What a place costs by the protocol of a number at a size in bytes."""
         columns = [self.kinds.index(kind) for kind in place.paths.kinds]
-        links = place.job, number, columns
-        return Costs(
-            np.maximum(NEGLIGIBLE, self.links.latency[links]),
-            1 / self.links.bandwidth[links],
-            self.links.gap[number, columns],
-            float(self.profile.memory.merge(size)),
-        )
+        latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
+        merge = float(self.profile.memory.merge(size))
+        return Costs(np.maximum(NEGLIGIBLE, latency), 1 / bandwidth, gap, merge)

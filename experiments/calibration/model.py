@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,17 @@ class Model:
 
     def profile(self, inner: Floats, name: str = "the fit", machine: str = "") -> Profile:
         """The parameters as what a simulation takes."""
-        profile, values = Profile(name, machine, 0.0, ()), self.values(inner)
+        return self._written(self.values(inner), name, machine)
+
+    def profiles(self, inners: Floats) -> Profile:
+        """Several sets of parameters, shape (sets, parameters), as one profile whose numbers are
+        arrays of shape (sets, 1). Only its formulas take them."""
+        rows = zip(self.parameters, self.mixing @ inners.T, strict=True)
+        values: dict[str, Any] = {one.name: one.outers(row)[:, None] for one, row in rows}
+        return self._written(values, "several fits", "")
+
+    def _written(self, values: Mapping[str, float], name: str, machine: str) -> Profile:
+        profile = Profile(name, machine, 0.0, ())
         for effect in self.effects:
             profile = effect.write(profile, values)
         return profile
@@ -112,14 +123,16 @@ class Model:
     def _paths(self, profile: Profile, size: Floats, table: Table) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""
         costs = profile.link_costs(self.paths.jobs, profile.protocols, self.kinds)
-        latency = costs.latency[table.job]
-        slowness = (1 / costs.bandwidth)[table.job] * size[:, None, None, None]
+        latency, bandwidth, gap = (
+            np.moveaxis(column[..., table.job], (0, 1), (-2, -1)) for column in costs
+        )
+        slowness = size[:, None, None, None] / bandwidth
         seconds = table.merged * (profile.memory.merge(size) * size)[:, None, None, None]
         for k in range(len(self.kinds)):
             seconds = seconds + table.latencies[..., k] * latency[..., k, None]
             seconds = seconds + table.bytes[..., k] * slowness[..., k, None]
             if self.data.gaps:
-                seconds = seconds + table.gaps[..., k] * costs.gap[:, k, None]
+                seconds = seconds + table.gaps[..., k] * gap[..., k, None]
         return np.asarray(seconds)
 
     def _shares(self, profile: Profile, size: Floats, table: Table) -> Floats:

@@ -39,17 +39,18 @@ class Active(NamedTuple):
     excess: Floats
     """The bytes of long exchanges."""
 
-    def on_links(self, model: Model, profile: Profile) -> Floats:
-        """Seconds on links, shape (points,)."""
+    def seconds(self, model: Model, profile: Profile) -> Floats:
+        """Seconds of the path, shape (points, ...): first the points, then the profile's sets."""
         costs = profile.link_costs(model.paths.jobs, profile.protocols, model.kinds)
-        latency = self.latencies * costs.latency[self.job, self.protocol]
-        transfer = self.crossed / costs.bandwidth[self.job, self.protocol]
-        return np.asarray((latency + transfer + self.gaps * costs.gap[self.protocol]).sum(axis=1))
-
-    def elsewhere(self, model: Model, profile: Profile) -> Floats:
-        """Seconds of merging, and those that no link takes, shape (points,)."""
+        latency, bandwidth, gap = (column[self.protocol, :, :, self.job] for column in costs)
+        latencies, crossed, gaps = (
+            counts[..., None] for counts in (self.latencies, self.crossed, self.gaps)
+        )
+        links = (latencies * latency + crossed / bandwidth + gaps * gap).sum(axis=1)
         shares = profile.shares(self.jobs, self.size, self.excess, model.kinds)
-        return np.asarray(self.merged * profile.memory.merge(self.size) + sum(shares.values()))
+        return np.asarray(
+            links + (self.merged * profile.memory.merge(self.size) + sum(shares.values())).T
+        )
 
 
 def active(model: Model, inner: Floats, keep: Index) -> Active:
@@ -74,32 +75,6 @@ def active(model: Model, inner: Floats, keep: Index) -> Active:
 def slopes(model: Model, inner: Floats, keep: Index) -> Floats:
     """Derivatives of log time by every parameter, shape (points, parameters), along the active
     paths."""
-    paths, profile = active(model, inner, keep), model.profile(inner)
-    on_links, elsewhere = paths.on_links(model, profile), paths.elsewhere(model, profile)
-    columns = []
-    for step in STEP * np.eye(len(inner)):
-        changed = model.profile(inner + step)
-        columns.append(
-            (on_links if _same_links(profile, changed) else paths.on_links(model, changed))
-            + (elsewhere if _same_rest(profile, changed) else paths.elsewhere(model, changed))
-        )
-    return (np.stack(columns, axis=1) / (on_links + elsewhere)[:, None] - 1) / STEP
-
-
-def _same_links(one: Profile, other: Profile) -> bool:
-    """Whether links cost the same under two profiles of one library."""
-    return (one.crowding, one.slower, one.protocols) == (
-        other.crowding,
-        other.slower,
-        other.protocols,
-    )
-
-
-def _same_rest(one: Profile, other: Profile) -> bool:
-    """Whether the rest costs the same under two profiles of one library."""
-    return (one.launch, one.launches, one.memory, one.exchanges) == (
-        other.launch,
-        other.launches,
-        other.memory,
-        other.exchanges,
-    ) and (one.crowding == other.crowding or not one.exchanges.slowness)
+    sets = np.vstack((inner, inner + STEP * np.eye(len(inner))))
+    seconds = active(model, inner, keep).seconds(model, model.profiles(sets))
+    return np.asarray((seconds[:, 1:] / seconds[:, :1] - 1) / STEP)

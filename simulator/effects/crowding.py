@@ -44,23 +44,21 @@ class Crowding(NamedTuple):
     """The most nodes that were measured: both powers end there."""
 
     def slower(self, nodes: Floats | float) -> Floats:
-        """The factors by which α and 1/β are longer on `nodes` nodes, shape (..., 2)."""
+        """The factors by which α and 1/β are longer on `nodes` nodes, shape (2, ...)."""
         size = np.asarray(nodes, dtype=np.float64)
-        growth = np.log(np.minimum(size, self.most) / self.nodes)[..., None]
-        powers = np.array([self.latency, self.bandwidth])
-        return np.asarray(np.exp(growth * powers + self._correction(size)))
+        growth = np.log(np.minimum(size, self.most) / self.nodes)
+        latency, bandwidth = growth * self.latency, growth * self.bandwidth
+        if self.apart:
+            counts = np.array([correction.nodes for correction in self.apart])
+            weights = alike(size, counts) @ np.linalg.inv(alike(counts, counts))
+            for k, correction in enumerate(self.apart):
+                latency = latency + weights[..., k] * correction.latency
+                bandwidth = bandwidth + weights[..., k] * correction.bandwidth
+        return np.exp(np.stack((latency, bandwidth)))
 
     def sharing(self, per_node: Floats | float) -> Floats:
         """The factor by which 1/β is longer where so many ranks of a node share its ports."""
         return np.asarray((np.asarray(per_node) / self.per_node) ** self.shared)
-
-    def _correction(self, nodes: Floats) -> Floats:
-        """The logarithms that the corrections add for α and 1/β, shape (..., 2)."""
-        if not self.apart:
-            return np.zeros(2)
-        known = np.array(self.apart)
-        weights = np.linalg.solve(alike(known[:, 0], known[:, 0]), known[:, 1:])
-        return np.asarray(alike(nodes, known[:, 0]) @ weights)
 
 
 def alike(nodes: Floats, others: Floats) -> Floats:

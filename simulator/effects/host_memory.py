@@ -8,6 +8,9 @@ import numpy as np
 
 from topologies.topology import Floats
 
+TINY = 1e-290
+"""A rate that costs nothing, and is not 0."""
+
 
 class Memory(NamedTuple):
     """What memory of the host costs. V is the size of a collective in bytes."""
@@ -70,6 +73,6 @@ class Memory(NamedTuple):
         return np.asarray(np.where(size >= self.mapped, mapped, trimmed * returned))
 
     @property
-    def _returned(self) -> float:
+    def _returned(self) -> Floats:
         """The share of memory that the allocator gives back, by what it costs to get it anew."""
-        return min(1.0, self.back / self.fresh) if self.fresh else float(self.back > 0)
+        return np.asarray(np.minimum(1.0, self.back / np.maximum(self.fresh, TINY)))

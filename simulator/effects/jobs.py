@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,14 @@ class Jobs(NamedTuple):
         """The jobs at `index`, in the shape of `index`."""
         columns = (column[index] for column in self[2:])
         return Jobs(self.names, self.algorithm[index], *columns)
+
+    def by_algorithm(self, values: Mapping[str, float], default: float) -> Floats:
+        """The value of each job's algorithm."""
+        if values.keys().isdisjoint(self.names):
+            return np.asarray(default)
+        rows = np.broadcast_arrays(*(values.get(name, default) for name in self.names))
+        columns = np.concatenate([np.atleast_1d(row) for row in rows], axis=-1)
+        return np.asarray(columns[..., self.algorithm])
 
     def sharers(self) -> Floats:
         """How many ranks of a node share its ports."""

@@ -46,6 +46,10 @@ class Parameter:
         """The value that the fit counts as `inner`."""
         return inner if self.unit == "power" else exp(min(max(inner, -300.0), 300.0))
 
+    def outers(self, inners: Floats) -> Floats:
+        """As :meth:`outer`, of several."""
+        return inners if self.unit == "power" else np.exp(np.clip(inners, -300.0, 300.0))
+
 
 @dataclass(frozen=True)
 class Data:

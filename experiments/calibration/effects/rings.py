@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp
+from math import e
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
 from simulator.profile import Profile
@@ -23,7 +23,7 @@ class Rings(Effect):
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The protocol with the factor in each ring."""
-        factor = exp(values[self.name]) if self.parameters else 1.0
+        factor = e ** values[self.name] if self.parameters else 1.0
         protocols = tuple(
             one.slowed(RINGS, factor) if one.name == self.protocol else one
             for one in profile.protocols

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp
+from math import e
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
 from simulator.profile import Profile
@@ -26,8 +26,8 @@ class Sends(Effect):
         """The launch, α and 1/β of each of the algorithms."""
         if not self.parameters:
             return profile
-        latency, launch = exp(values["α of sends"]), exp(values["launch of sends"])
-        slower = {kind: exp(values[f"{kind} 1/β of sends"]) for kind in self.kinds}
+        latency, launch = e ** values["α of sends"], e ** values["launch of sends"]
+        slower = {kind: e ** values[f"{kind} 1/β of sends"] for kind in self.kinds}
         return replace(
             profile,
             protocols=tuple(one.slowed(self.algorithms, latency) for one in profile.protocols),
