@@ -1,16 +1,18 @@
-"""A model as plain values (mappings, lists, text with units) and back, and every mistake in them
-with its place."""
+"""A model as plain values (mappings, lists, text with units) and back.
+
+Mistakes in the values are reported with their place.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from dataclasses import Field as DataclassField
 from difflib import get_close_matches
-from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from simulator.training.model import Layer, Model, Tensor
@@ -46,162 +48,8 @@ def _named(given: object) -> object:
     return given if isinstance(given, dict) else {_ONLY: given}
 
 
-Size = Annotated[float, BeforeValidator(_read_size)]
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Row(Part):
-    """A layer."""
-
-    name: Name
-    forward: Seconds
-    backward: Seconds
-    activation: Size = 0.0
-    parameters: Annotated[dict[Name, Size], BeforeValidator(_named)] = Field({})
-    buffers: Size = 0.0
-    channels: Count = 0
-    arrival: list[Count] = Field([])
-    forwards: list[Seconds] = Field([])
-    backwards: list[Seconds] = Field([])
-
-
-class Document(Part):
-    """A whole file."""
-
-    name: Name
-    batch: Annotated[int, Field(ge=1, lt=2**31)]
-    dtype: str = "fp32"
-    gradient_dtype: str = "fp32"
-    optimizer: Seconds = 0.0
-    state: Number = 1.0
-    inputs: Size = 0.0
-    outputs: Size = 0.0
-    memory_bandwidth: Bandwidth = inf
-    device: Name = "unknown"
-    source: Note = "unknown"
-    registration: list[Name] = Field([])
-    optimizers: list[Seconds] = Field([])
-    layers: list[Row]
-
-
-def model_of(content: object, place: Place) -> Model:
-    """The model that plain values describe.
-
-    Raises InputError with the place of the first mistake, and how many more there are.
-    """
-    document = _validated(content, place)
-    _report(list(_between(document)), place)
-    number = {row.name: k for k, row in enumerate(document.layers)}
-    given = {
-        key: value for key, value in document if key not in ("layers", "registration", "optimizers")
-    }
-    layers, registration = (
-        map(_layer, document.layers),
-        [number[name] for name in document.registration],
-    )
-    try:
-        optimizers = tuple(document.optimizers)
-        return Model(
-            **given, layers=tuple(layers), registration=tuple(registration), optimizers=optimizers
-        )
-    except InputError as error:
-        raise InputError(f"{place(())}: {error}") from None
-
-
-def describe(model: Model) -> dict[str, Any]:
-    """A model as plain values, to the bit; what is as usual is left out.
-
-    Raises InputError when :func:`model_of` would not read it back.
-    """
-    _check_tensors(model)
-    names = [layer.name for layer in model.layers]
-    texts: dict[str, Text] = {"registration": lambda order: [names[k] for k in order]}
-    content = _unusual(model, {**_TEXTS, **texts}) | {
-        "layers": [_unusual(layer, _TEXTS) for layer in model.layers]
-    }
-    model_of(
-        content, lambda location: f"model {shown(model.name)}, {spelt(location)}".removesuffix(", ")
-    )
-    return content
-
-
-def _layer(row: Row) -> Layer:
-    lists: dict[str, Any] = {
-        key: tuple(getattr(row, key)) for key in ("arrival", "forwards", "backwards")
-    }
-    given = {key: value for key, value in row if key != "parameters" and key not in lists}
-    tensors = tuple(Tensor(name, nbytes) for name, nbytes in row.parameters.items())
-    return Layer(**given, **lists, tensors=tensors)
-
-
-def _validated(content: object, place: Place) -> Document:
-    rows = content.get("layers") if isinstance(content, dict) else None
-    if isinstance(rows, list) and len(rows) > MOST_LAYERS:
-        raise InputError(f"{place(('layers',))}: {len(rows)} layers: at most {MOST_LAYERS}")
-    try:
-        return Document.model_validate(content)
-    except ValidationError as error:
-        mistakes = error.errors(include_url=False, include_context=False)
-        _report([(wrong["loc"], _said(wrong)) for wrong in mistakes], place)
-        raise
-
-
-def _report(mistakes: list[Mistake], place: Place) -> None:
-    if mistakes:
-        location, message = mistakes[0]
-        more = (
-            f" (and {len(mistakes) - 1} more mistake{'s' * (len(mistakes) > 2)})"
-            if len(mistakes) > 1
-            else ""
-        )
-        raise InputError(f"{place(location)}: {message}{more}")
-
-
-def _said(wrong: ErrorDetails) -> str:
-    """What pydantic complains of, in our words."""
-    kind, message = wrong["type"], wrong["msg"]
-    if kind in _SAYINGS:
-        return _SAYINGS[kind].format(shown(wrong["input"]))
-    if kind == "extra_forbidden":
-        return _unknown(str(wrong["loc"][-1]), Row if len(wrong["loc"]) > 1 else Document)
-    if kind == "value_error":
-        return message.removeprefix("Value error, ")
-    return f"{shown(wrong['input'])}: {message[0].lower()}{message[1:]}"
-
-
-def _unknown(key: str, part: type[Part]) -> str:
-    near = get_close_matches(key.lower(), part.model_fields, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"no such key: {hint}there are {', '.join(part.model_fields)}"
-
-
-def _between(document: Document) -> Iterator[Mistake]:
-    """What is wrong between parts that are right by themselves."""
-    met: set[str] = set()
-    for number, row in enumerate(document.layers):
-        if row.name in met:
-            yield ("layers", number, "name"), f"{shown(row.name)} is there twice: names are unique"
-        met.add(row.name)
-    times = Counter(document.registration)
-    for number, name in enumerate(document.registration):
-        if name not in met:
-            near = get_close_matches(name, met, n=1)
-            yield (
-                ("registration", number),
-                f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}",
-            )
-        elif times[name] > 1:
-            yield (
-                ("registration", number),
-                f"{shown(name)} is there {times[name]} times: each layer once",
-            )
-    if times and len(met) > len(times):
-        missing = next(row.name for row in document.layers if row.name not in times)
-        yield ("registration",), f"{shown(missing)} is not in it: each layer once"
-
-
-Text = Callable[[Any], object]
+def _tensors(parameters: dict[str, float]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name, nbytes) for name, nbytes in parameters.items())
 
 
 def _size_text(nbytes: float) -> str:
@@ -221,32 +69,192 @@ def _times_text(times: tuple[float, ...]) -> list[object]:
     return [_seconds_text(seconds) for seconds in times]
 
 
-_TEXTS: Mapping[str, Text] = {
-    "forward": _seconds_text,
-    "backward": _seconds_text,
-    "optimizer": _seconds_text,
-    "forwards": _times_text,
-    "backwards": _times_text,
-    "optimizers": _times_text,
-    "memory_bandwidth": bandwidth_text,
-    "tensors": _parameters_text,
-    "arrival": list,
-    "activation": _size_text,
-    "buffers": _size_text,
-    "inputs": _size_text,
-    "outputs": _size_text,
+class _Key(NamedTuple):
+    """A key of a file."""
+
+    type: Any
+    """The type of its value in the file; pydantic checks it."""
+    text: Callable[[Any], object] = lambda value: value
+    """How the value is written."""
+
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Size = Annotated[float, BeforeValidator(_read_size)]
+_SIZE = _Key(Size, _size_text)
+_SECONDS = _Key(Seconds, _seconds_text)
+_TIMES = _Key(Annotated[list[Seconds], AfterValidator(tuple)], _times_text)
+_PARAMETERS = Annotated[dict[Name, Size], BeforeValidator(_named), AfterValidator(_tensors)]
+_LAYER: Mapping[str, _Key] = {
+    "name": _Key(Name),
+    "forward": _SECONDS,
+    "backward": _SECONDS,
+    "activation": _SIZE,
+    "parameters": _Key(_PARAMETERS, _parameters_text),
+    "buffers": _SIZE,
+    "channels": _Key(Count),
+    "arrival": _Key(Annotated[list[Count], AfterValidator(tuple)], list),
+    "forwards": _TIMES,
+    "backwards": _TIMES,
 }
+"""The keys of a layer: the fields of :class:`simulator.training.model.Layer`."""
+_MODEL: Mapping[str, _Key] = {
+    "name": _Key(Name),
+    "batch": _Key(Annotated[int, Field(ge=1, lt=2**31)]),
+    "dtype": _Key(str),
+    "gradient_dtype": _Key(str),
+    "optimizer": _SECONDS,
+    "state": _Key(Annotated[float, Field(ge=0, allow_inf_nan=False)]),
+    "inputs": _SIZE,
+    "outputs": _SIZE,
+    "memory_bandwidth": _Key(Bandwidth, bandwidth_text),
+    "device": _Key(Name),
+    "source": _Key(Note),
+    "registration": _Key(list[Name]),
+    "optimizers": _TIMES,
+}
+"""The keys of a model besides its layers: the fields of :class:`simulator.training.model.Model`."""
 
 
-def _unusual(part: Model | Layer, texts: Mapping[str, Text]) -> dict[str, Any]:
-    """The fields that are not as they are by default."""
-    content = {}
-    for item in fields(part):
-        value = getattr(part, item.name)
-        if item.name != "layers" and (item.default is MISSING or value != item.default):
-            key = "parameters" if item.name == "tensors" else item.name
-            content[key] = texts[item.name](value) if item.name in texts else value
+def _part(keys: Mapping[str, _Key], record: type[Model | Layer]) -> dict[str, Any]:
+    """The type and the default of each key; the defaults are those of the record."""
+    defaults = {_key(item): item.default for item in fields(record) if item.name != "layers"}
+    return {
+        key: (keys[key].type, ... if value is MISSING else value) for key, value in defaults.items()
+    }
+
+
+def _key(item: DataclassField[Any]) -> str:
+    """How a file calls a field."""
+    return "parameters" if item.name == "tensors" else item.name
+
+
+LayerPart = create_model("LayerPart", __base__=Part, **_part(_LAYER, Layer))
+ModelPart = create_model(
+    "ModelPart",
+    __base__=Part,
+    **_part(_MODEL, Model),
+    layers=(list[LayerPart], ...),  # type: ignore[valid-type]
+)
+
+
+def model_of(content: object, place: Place) -> Model:
+    """The model that plain values describe.
+
+    Raises InputError with the place of the first mistake and the number of all others.
+    """
+    document = _validated(content, place)
+    _report(list(_between(document)), place)
+    number = {layer.name: k for k, layer in enumerate(document.layers)}
+    values = dict(document) | {
+        "layers": tuple(_layer(layer) for layer in document.layers),
+        "registration": tuple(number[name] for name in document.registration),
+    }
+    try:
+        return Model(**values)
+    except InputError as error:
+        raise InputError(f"{place(())}: {error}") from None
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """A model as plain values, exact to the bit, without the values that equal the defaults.
+
+    Raises InputError if :func:`model_of` cannot read them back.
+    """
+    _check_tensors(model)
+    names = [layer.name for layer in model.layers]
+    order = _Key(list[Name], lambda order: [names[k] for k in order])
+    content = _unusual(model, {**_MODEL, "registration": order}) | {
+        "layers": [_unusual(layer, _LAYER) for layer in model.layers]
+    }
+    model_of(
+        content, lambda location: f"model {shown(model.name)}, {spelt(location)}".removesuffix(", ")
+    )
     return content
+
+
+def _layer(part: Part) -> Layer:
+    values = dict(part)
+    tensors = values.pop("parameters")
+    return Layer(**values, tensors=tensors)
+
+
+def _validated(content: object, place: Place) -> Any:
+    rows = content.get("layers") if isinstance(content, dict) else None
+    if isinstance(rows, list) and len(rows) > MOST_LAYERS:
+        raise InputError(f"{place(('layers',))}: {len(rows)} layers: at most {MOST_LAYERS}")
+    try:
+        return ModelPart.model_validate(content)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False, include_context=False)
+        _report([(wrong["loc"], _said(wrong)) for wrong in mistakes], place)
+        raise
+
+
+def _report(mistakes: list[Mistake], place: Place) -> None:
+    if mistakes:
+        location, message = mistakes[0]
+        more = (
+            f" (and {len(mistakes) - 1} more mistake{'s' * (len(mistakes) > 2)})"
+            if len(mistakes) > 1
+            else ""
+        )
+        raise InputError(f"{place(location)}: {message}{more}")
+
+
+def _said(wrong: ErrorDetails) -> str:
+    """The message for a mistake that pydantic found."""
+    kind, message = wrong["type"], wrong["msg"]
+    if kind in _SAYINGS:
+        return _SAYINGS[kind].format(shown(wrong["input"]))
+    if kind == "extra_forbidden":
+        return _unknown(str(wrong["loc"][-1]), LayerPart if len(wrong["loc"]) > 1 else ModelPart)
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    return f"{shown(wrong['input'])}: {message[0].lower()}{message[1:]}"
+
+
+def _unknown(key: str, part: type[Part]) -> str:
+    near = get_close_matches(key.lower(), part.model_fields, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no such key: {hint}there are {', '.join(part.model_fields)}"
+
+
+def _between(document: Any) -> Iterator[Mistake]:
+    """Names that are there twice, or that a list names and no layer has."""
+    met: set[str] = set()
+    for number, layer in enumerate(document.layers):
+        if layer.name in met:
+            yield (
+                ("layers", number, "name"),
+                f"{shown(layer.name)} is there twice: names are unique",
+            )
+        met.add(layer.name)
+    times = Counter(document.registration)
+    for number, name in enumerate(document.registration):
+        if name not in met:
+            near = get_close_matches(name, met, n=1)
+            yield (
+                ("registration", number),
+                f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}",
+            )
+        elif times[name] > 1:
+            yield (
+                ("registration", number),
+                f"{shown(name)} is there {times[name]} times: each layer once",
+            )
+    if times and len(met) > len(times):
+        missing = next(layer.name for layer in document.layers if layer.name not in times)
+        yield ("registration",), f"{shown(missing)} is not in it: each layer once"
+
+
+def _unusual(record: Model | Layer, keys: Mapping[str, _Key]) -> dict[str, Any]:
+    """The values, as they are written, that differ from the defaults."""
+    values = {
+        _key(item): getattr(record, item.name)
+        for item in fields(record)
+        if item.name != "layers" and getattr(record, item.name) != item.default
+    }
+    return {key: keys[key].text(value) for key, value in values.items()}
 
 
 def _check_tensors(model: Model) -> None:
