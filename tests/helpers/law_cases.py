@@ -26,14 +26,15 @@ def counts(name: str, ranks: Iterable[int] = COUNTS) -> tuple[int, ...]:
     return tuple(filter(algorithms()[name].defined, ranks))
 
 
+EVERYWHERE = tuple(name for name in algorithms() if counts(name) == COUNTS)
+"""Algorithms that are defined for every number of ranks."""
 PLAIN = tuple(
     name
     for name, algorithm in algorithms().items()
     if not algorithm.build(counts(name)[0], 1.0).switches
 )
 """Algorithms without switches that reduce."""
-NAMES = tuple(name for name in PLAIN if counts(name) == COUNTS)
-"""Those that are defined for every number of ranks."""
+NAMES = tuple(name for name in PLAIN if name in EVERYWHERE)
 ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 """Shapes for any number of ranks."""
 SOME = (2, 3, 4, 6, 8, 9, 16, 17)

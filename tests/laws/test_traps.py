@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import NAMES
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms
 from simulator.collectives.collective import (
@@ -33,9 +34,6 @@ from topologies.shapes import SHAPES, full_mesh, line, ring, star
 from topologies.topology import Topology
 from topologies.units import parse_bandwidth, parse_bytes
 
-NAMES = tuple(
-    name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
-)
 MANY = (10, 16, 19)
 """Of 9..20: the others are in the exhaustive tests."""
 REST = tuple(sorted({*range(9, 21)} - {*MANY}))

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import simulator.analysis.bounds as module
 from best_bounds import COLLECTIVES
+from law_cases import EVERYWHERE, NAMES
 from random_machines import irregular
 from simulator.analysis.bounds import bounds, limits, needs
-from simulator.collectives import algorithms, find
+from simulator.collectives import find
 from simulator.collectives.collective import (
     Collective,
 )
@@ -73,9 +74,6 @@ def check(name: str, ranks: int, topology: Topology) -> None:
         assert bound.seconds <= seconds * (1 + 1e-9), bound
 
 
-PLAIN = [name for name in sorted(algorithms()) if not find(name).build(4, 1.0).switches]
-
-
 def check_shape(name: str, shape: str, ranks: int, latency: float) -> None:
     """Regular and irregular, unless there is no such shape of so many ranks."""
     try:
@@ -89,15 +87,15 @@ def check_shape(name: str, shape: str, ranks: int, latency: float) -> None:
 COUNTS = ((3, 0.0), (4, 1.0), (8, 0.0))
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_algorithm_beats_a_bound_on_some_shapes(name: str) -> None:
     """Ranks and shapes by turns: with another algorithm a shape has other ranks."""
-    for turn, shape in enumerate(shapes.SHAPES, PLAIN.index(name)):
+    for turn, shape in enumerate(shapes.SHAPES, NAMES.index(name)):
         check_shape(name, shape, *COUNTS[turn % 3])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", list(shapes.SHAPES))
 def test_no_algorithm_beats_a_bound_on_any_shape(name: str, shape: str) -> None:
     for ranks, latency in COUNTS:
@@ -105,7 +103,7 @@ def test_no_algorithm_beats_a_bound_on_any_shape(name: str, shape: str) -> None:
 
 
 @given(
-    st.sampled_from(PLAIN),
+    st.sampled_from(NAMES),
     st.sampled_from(list(shapes.SHAPES)),
     st.integers(2, 9),
     st.integers(0, 2**32),
@@ -162,7 +160,7 @@ def random_machine(random: Random, ranks: int, switches: int, *, media: bool = T
     return builder.build([*chosen, *reducing])
 
 
-@given(st.sampled_from(sorted(algorithms())), st.integers(2, 6), st.integers(0, 2**32))
+@given(st.sampled_from(EVERYWHERE), st.integers(2, 6), st.integers(0, 2**32))
 def test_no_algorithm_beats_a_bound_on_a_random_machine(name: str, ranks: int, seed: int) -> None:
     """With shared media, uneven bandwidths, ranks that help, several ranks on a device and switches
     that reduce."""
