@@ -29,6 +29,6 @@ ALGORITHMS = (
         ALL_TO_ALL,
         pairwise_all_to_all,
         servers.PAIRWISE_ALL_TO_ALL,
-        "every block straight to its rank",
+        "every rank sends every other rank its block",
     ),
 )

@@ -62,20 +62,20 @@ ALGORITHMS = (
         ALL_REDUCE,
         binary_tree_all_reduce,
         trees.binary_tree_all_reduce(PIECES),
-        "reduced up a binary tree in pieces, then broadcast down it",
+        "a reduce up a binary tree in pieces, then a broadcast down it",
     ),
     Algorithm(
         "binary_tree_reduce",
         REDUCE,
         binary_tree_reduce,
         trees.binary_tree_reduce(PIECES),
-        "up a binary tree, in pieces, towards rank 0",
+        "up a binary tree to rank 0, in pieces",
     ),
     Algorithm(
         "binary_tree_broadcast",
         BROADCAST,
         binary_tree_broadcast,
         trees.binary_tree_broadcast(PIECES),
-        "down a binary tree, in pieces, from rank 0",
+        "down a binary tree from rank 0, in pieces",
     ),
 )

@@ -37,13 +37,13 @@ ALGORITHMS = (
         BROADCAST,
         chain_broadcast,
         neighbors.chain_broadcast(PIECES),
-        "passed on from rank to rank, in pieces",
+        "from rank to rank in a line, in pieces",
     ),
     Algorithm(
         "chain_reduce",
         REDUCE,
         chain_reduce,
         neighbors.chain_reduce(PIECES),
-        "added to from rank to rank, in pieces, towards rank 0",
+        "from rank to rank in a line to rank 0, in pieces",
     ),
 )

@@ -139,7 +139,7 @@ ALGORITHMS = (
         ALL_REDUCE,
         double_tree_all_reduce,
         trees.double_tree(PIECES),
-        "half of V up and down each of two binary trees of nodes, in pieces",
+        "two binary trees over the nodes, each for half of V, in pieces",
         fit=fit,
     ),
 )

@@ -81,6 +81,6 @@ ALGORITHMS = (
         REDUCE_SCATTER,
         recursive_halving_reduce_scatter,
         trees.RECURSIVE_HALVING_REDUCE_SCATTER,
-        "exchange half of what is left with the rank 2^k away",
+        "every round halves what a rank exchanges with the rank 2^k away",
     ),
 )

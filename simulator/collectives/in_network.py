@@ -223,7 +223,7 @@ ALGORITHMS = (
         ALL_REDUCE,
         sharp_all_reduce,
         in_network.sharp(SHARP_PIECES),
-        "push into network switches that reduce, multicast from them",
+        "network switches add up and multicast",
         fit=fit_sharp,
     ),
     Algorithm(
@@ -231,7 +231,7 @@ ALGORITHMS = (
         ALL_REDUCE,
         nvls_all_reduce,
         in_network.nvls(NVLS_PIECES),
-        "reduce in NVSwitches on the way to each chunk's owner, multicast from it",
+        "NVSwitches add up each chunk for its owner, and multicast it",
         fit=fit_nvls,
     ),
 )

@@ -50,13 +50,13 @@ ALGORITHMS = (
         ALL_REDUCE,
         naive_all_reduce,
         servers.NAIVE,
-        "everyone sends everything to everyone at once",
+        "every rank sends all its data to every other rank at once",
     ),
     Algorithm(
         "naive_serial",
         ALL_REDUCE,
         naive_serial_all_reduce,
         servers.NAIVE_SERIAL,
-        "one root reduces at a time",
+        "one rank after the other collects all data and adds it up",
     ),
 )

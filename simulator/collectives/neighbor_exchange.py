@@ -39,6 +39,6 @@ ALGORITHMS = (
         ALL_GATHER,
         neighbor_exchange_all_gather,
         neighbors.NEIGHBOR_EXCHANGE,
-        "two chunks at a time, to either neighbour by turns",
+        "every rank exchanges two chunks with its two neighbours in turn",
     ),
 )

@@ -37,14 +37,14 @@ ALGORITHMS = (
         ALL_REDUCE,
         parameter_server_all_reduce,
         servers.PARAMETER_SERVER,
-        "push to rank 0, pull from it",
+        "all ranks send to rank 0, which adds up and sends back",
     ),
     Algorithm(
         "parameter_server_apart",
         ALL_REDUCE,
         parameter_server_apart_all_reduce,
         servers.PARAMETER_SERVER_APART,
-        "push to a server besides the workers, pull from it",
+        "all ranks send to a separate server, which adds up and sends back",
         servers=1,
     ),
 )

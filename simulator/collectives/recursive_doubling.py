@@ -80,13 +80,13 @@ ALGORITHMS = (
         ALL_REDUCE,
         recursive_doubling_all_reduce,
         trees.RECURSIVE_DOUBLING,
-        "exchange everything with the rank 2^k away",
+        "in round k every rank exchanges all data with the rank 2^k away",
     ),
     Algorithm(
         "recursive_doubling_all_gather",
         ALL_GATHER,
         recursive_doubling_all_gather,
         trees.RECURSIVE_DOUBLING_ALL_GATHER,
-        "exchange all chunks so far with the rank 2^k away",
+        "in round k every rank exchanges its chunks with the rank 2^k away",
     ),
 )

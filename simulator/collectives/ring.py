@@ -61,13 +61,13 @@ ALGORITHMS = (
         REDUCE_SCATTER,
         ring_reduce_scatter,
         neighbors.RING_REDUCE_SCATTER,
-        "chunks added to on the way round a ring",
+        "each chunk goes round a ring and grows at every rank",
     ),
     Algorithm(
         "ring_all_gather",
         ALL_GATHER,
         ring_all_gather,
         neighbors.RING_ALL_GATHER,
-        "chunks passed on round a ring",
+        "each chunk goes round a ring",
     ),
 )

@@ -124,7 +124,7 @@ ALGORITHMS = (
         ALL_REDUCE,
         rings_all_reduce,
         neighbors.RING_ALL_REDUCE,
-        "several rings at once, made for the machine's links and NICs",
+        "several rings at once, chosen for the machine's links and NICs",
         fit=fit_all_reduce,
     ),
     Algorithm(
@@ -132,7 +132,7 @@ ALGORITHMS = (
         REDUCE_SCATTER,
         rings_reduce_scatter,
         neighbors.RING_REDUCE_SCATTER,
-        "as rings, the first half",
+        "the reduce-scatter of rings",
         fit=fit_reduce_scatter,
     ),
     Algorithm(
@@ -140,7 +140,7 @@ ALGORITHMS = (
         ALL_GATHER,
         rings_all_gather,
         neighbors.RING_ALL_GATHER,
-        "as rings, the second half",
+        "the all-gather of rings",
         fit=fit_all_gather,
     ),
 )

@@ -19,5 +19,11 @@ def shift_send_recv(ranks: int, nbytes: float) -> Schedule:
 
 
 ALGORITHMS = (
-    Algorithm("shift", SEND_RECV, shift_send_recv, neighbors.SHIFT, "every rank sends to the next"),
+    Algorithm(
+        "shift",
+        SEND_RECV,
+        shift_send_recv,
+        neighbors.SHIFT,
+        "every rank sends to the next rank",
+    ),
 )

@@ -64,20 +64,20 @@ ALGORITHMS = (
         ALL_REDUCE,
         tree_all_reduce,
         trees.TREE_ALL_REDUCE,
-        "binomial reduce, then binomial broadcast",
+        "a binomial tree reduces, then broadcasts",
     ),
     Algorithm(
         "tree_reduce",
         REDUCE,
         binomial_reduce,
         trees.TREE_REDUCE,
-        "binomial tree towards rank 0",
+        "a binomial tree adds up towards rank 0",
     ),
     Algorithm(
         "tree_broadcast",
         BROADCAST,
         binomial_broadcast,
         trees.TREE_BROADCAST,
-        "binomial tree from rank 0",
+        "a binomial tree from rank 0",
     ),
 )

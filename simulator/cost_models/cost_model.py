@@ -1,4 +1,4 @@
-"""What a closed form says and assumes."""
+"""A formula, and where it holds."""
 
 from __future__ import annotations
 
@@ -8,35 +8,45 @@ from dataclasses import dataclass
 from simulator.cost_models.fabric import Fabric, Ports
 
 ONE_PORT: tuple[Ports, ...] = ("peer", "switch", "one")
-
+"""Port models without a medium that all ranks share."""
 POSTED: tuple[Ports, ...] = ("peer", "switch")
-
+"""Port models on which a sender does not wait for the port of the receiver."""
 Amount = Callable[[int, float], float]
+"""From p and V to bytes."""
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """`time(fabric, p, V)` in seconds; `volume`, `peak` (the fullest rank) and `redundant` (all
-    ranks together, at its most) in bytes, as functions of p and V; `steps(p)`. The time is claimed
-    on the port models in `ports`, the memory on those in `memory_ports`, both on uniform routes
-    only. A form that is `unclaimed` for the reason given says how an ideal machine would do, and is
-    shown beside the simulation without a verdict."""
+    """The formula of an algorithm: time, volume, steps and memory for p ranks and V bytes."""
 
     latex: str
+    """The time, for people."""
     assumes: str
+    """What must hold for the formula to be right, for people."""
     source: str
+    """Where the formula or the algorithm was published."""
     time: Callable[[Fabric, int, float], float]
+    """Seconds, from the fabric, p and V."""
     volume: Amount
+    """Bytes that all ranks together send."""
     steps: Callable[[int], int]
+    """Messages in the longest chain, each of which waits for the one before; from p."""
     peak: Amount
+    """The most bytes that a rank holds at a time."""
     redundant: Amount
+    """The most bytes of duplicate data that all ranks together hold at a time."""
     ports: tuple[Ports, ...] = ONE_PORT
+    """The port models on which a simulation must take this time, if all routes are alike."""
     memory_ports: tuple[Ports, ...] = ONE_PORT
+    """The port models on which a simulation must need this memory, if all routes are alike."""
     model: str = "postal and gap"
+    """The parameters of the time: the latency of the postal model and the gap of a message."""
     unclaimed: str = ""
+    """Why no simulation has to match the formula, which then describes an ideal machine; empty if
+    it does."""
 
     def holds(self, fabric: Fabric) -> str:
-        """Empty where the assumptions hold, else which one does not."""
+        """Which assumption does not hold on a fabric; empty if all hold."""
         if self.unclaimed:
             return self.unclaimed
         if not fabric.uniform:
@@ -67,6 +77,6 @@ THAKUR = "Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005"
 
 PATARASUK = "Patarasuk, Yuan, JPDC 69(2), 2009"
 
-RING_ASSUMES = "full duplex, one port, uniform routes between neighbours"
+RING_ASSUMES = "full duplex, one port a rank, equal routes between neighbours"
 
-ASSUMES = "full duplex, one port, non-blocking, uniform routes"
+ASSUMES = "full duplex, one port a rank, equal routes"

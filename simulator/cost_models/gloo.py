@@ -37,8 +37,7 @@ def _gloo_broadcast(fabric: Fabric, p: int, nbytes: float) -> float:
 GLOO_RING = CostModel(
     latex=r"2\left(h + 2x + (p-2)\max(2x, h + x)\right),\ h = g + 2\alpha,\ x = g + "
     r"\frac{V}{2p\beta}",
-    assumes="two segments a chunk, each sent once its receiver is ready; ready signals wait for no "
-    "data; γ = 0",
+    assumes="two segments a chunk; ready signals never wait behind data; γ = 0",
     source="gloo/allreduce.cc of facebookincubator/gloo",
     time=lambda fabric, p, nbytes: 2 * _gloo_pass(fabric, p, nbytes),
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
@@ -62,8 +61,7 @@ GLOO_REDUCE = replace(
 GLOO_ALL_GATHER = replace(
     GLOO_RING,
     latex=r"h + 2x + (p-2)\max(2x, h + x),\ h = g + 2\alpha,\ x = g + \frac{V}{2p\beta}",
-    assumes="chunks in halves, each sent once its receiver is ready; ready signals wait for no "
-    "data",
+    assumes="two segments a chunk; ready signals never wait behind data",
     source="gloo/allgather.cc of facebookincubator/gloo",
     time=_gloo_pass,
     volume=lambda p, nbytes: (p - 1) * nbytes,
@@ -74,8 +72,7 @@ GLOO_ALL_GATHER = replace(
 GLOO_BROADCAST = replace(
     GLOO_ALL_GATHER,
     latex=r"g + \alpha + \lceil\log_2 p\rceil(\alpha + x),\ x = g + \frac{V}{\beta}",
-    assumes="p = 2^k, one child after the other as fifo has it; under fair sharing (log2 p + 1)/2 "
-    "times as many x",
+    assumes="p = 2^k; fifo sharing, while fair sharing needs (log2 p + 1)/2 times as many x",
     source="gloo/broadcast.cc of facebookincubator/gloo",
     time=_gloo_broadcast,
     steps=lambda p: 1 + max(rank.bit_count() for rank in range(p)),
@@ -84,8 +81,7 @@ GLOO_BROADCAST = replace(
 GLOO_SCATTER = replace(
     GLOO_ALL_GATHER,
     latex=r"g + 2\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
-    assumes="one port, all sent at once when their receivers are ready; ready signals wait for no "
-    "data",
+    assumes="one port a rank; ready signals never wait behind data",
     source="gloo/scatter.cc of facebookincubator/gloo",
     time=_gloo_direct,
     volume=lambda p, nbytes: (p - 1) / p * nbytes,

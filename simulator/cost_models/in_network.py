@@ -11,8 +11,7 @@ def sharp(pieces: int, leaves: int = 1) -> CostModel:
     below = leaves if leaves > 1 else 0
     return CostModel(
         latex=r"2\alpha + (m+1)\left(g + \frac{V}{m\beta}\right)",
-        assumes=f"switches that reduce and multicast at line rate, V in m = {pieces} pieces, all "
-        f"workers on one switch",
+        assumes=f"switches reduce and multicast at full rate; V in m = {pieces} pieces; one switch",
         source="Graham et al., Scalable hierarchical aggregation protocol (SHARP), COMHPC 2016",
         time=lambda fabric, p, nbytes: (
             2 * fabric.latency + (pieces + 1) * fabric.send(nbytes / pieces)
@@ -33,8 +32,8 @@ def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel
     across = 2 * groups if in_network else 2 * (groups - 1)
     return CostModel(
         latex=r"6\alpha + \left(1 + \frac{1}{p}\right)\frac{V}{\beta}",
-        assumes=f"switches reduce and multicast; a port sends V and its own chunk; {pieces} "
-        "pieces, no end effects",
+        assumes=f"switches reduce and multicast; a port carries V and one chunk; {pieces} pieces, "
+        "no start-up",
         source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture "
         "whitepaper)",
         time=lambda fabric, p, nbytes: (

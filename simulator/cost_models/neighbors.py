@@ -57,7 +57,7 @@ RING_ALL_REDUCE = CostModel(
 
 NEIGHBOR_EXCHANGE = CostModel(
     latex=r"\frac{p}{2}(\alpha + g) + \frac{p-1}{p}\frac{V}{\beta}",
-    assumes=f"{RING_ASSUMES}; p even, else a ring: p - 1 for p/2",
+    assumes=f"{RING_ASSUMES}; even p, else a ring",
     source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux "
     "Cluster, HPC Asia 2005",
     time=_neighbor_exchange,
@@ -69,7 +69,7 @@ NEIGHBOR_EXCHANGE = CostModel(
 
 SHIFT = CostModel(
     latex=r"\alpha + g + \frac{V}{\beta}",
-    assumes="full duplex; every rank sends to the next at once",
+    assumes="full duplex; all ranks send at the same time",
     source="nccl-tests sendrecv_perf",
     time=lambda fabric, p, nbytes: fabric.latency + fabric.send(nbytes),
     volume=lambda p, nbytes: p * nbytes,
@@ -87,8 +87,8 @@ def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
     return replace(
         base,
         latex=base.latex.replace(r"\beta", "B"),
-        assumes=f"{channels} rings with an equal share of V, B = {bandwidth:.6g} bytes/s together, "
-        f"shortest route's α",
+        assumes=f"{channels} rings share V equally, B = {bandwidth:.6g} bytes/s together; "
+        "α of the shortest route",
         time=lambda fabric, p, nbytes: base.time(replace(fabric, bandwidth=bandwidth), p, nbytes),
         unclaimed=f"{channels} rings",
     )

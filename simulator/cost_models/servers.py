@@ -39,9 +39,8 @@ def pairwise(fabric: Fabric, p: int, nbytes: float) -> float:
 
 NAIVE = CostModel(
     latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right) + (p-1)V\gamma",
-    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's "
-    "time, on a bus p(p-1)",
-    source="everyone sends everything to everyone; merged once all is sent",
+    assumes="one port a rank; messages: p-1, with a port for each peer 1, on a bus p(p-1)",
+    source="by definition; ranks add up when all they sent has arrived",
     time=_naive,
     volume=lambda p, nbytes: p * (p - 1) * nbytes,
     steps=lambda p: 1,
@@ -52,9 +51,8 @@ NAIVE = CostModel(
 
 NAIVE_SERIAL = CostModel(
     latex=r"p\left(\alpha + (p-2)\max(x, V\gamma) + x + V\gamma\right),\ x = g + \frac{V}{\beta}",
-    assumes="one root at a time, free barriers between turns; one port; with a port a peer "
-    "p(α + x + (p-1)Vγ)",
-    source="p reductions, one root after another",
+    assumes="free barriers, one port a rank; with a port for each peer: p(α + x + (p-1)Vγ)",
+    source="by definition: p reductions, one after the other",
     time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
     volume=lambda p, nbytes: p * (p - 1) * nbytes,
     steps=lambda p: p,
@@ -66,8 +64,7 @@ NAIVE_SERIAL = CostModel(
 
 PARAMETER_SERVER = CostModel(
     latex=r"2\alpha + (p-2)\max(x, V\gamma) + px + V\gamma,\ x = g + \frac{V}{\beta}",
-    assumes="rank 0 serves, requests overlap, merged as they arrive, one port; with a port a peer "
-    "2(α + x) + (p-1)Vγ",
+    assumes="rank 0 serves, one port a rank; with a port for each peer: 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; colocated with the workers as in BytePS, OSDI 2020",
     time=_parameter_server,
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
@@ -80,8 +77,7 @@ PARAMETER_SERVER = CostModel(
 
 PARAMETER_SERVER_APART = CostModel(
     latex=r"2\alpha + (p-2)\max(x, V\gamma) + (p+2)x + V\gamma,\ x = g + \frac{V}{\beta}",
-    assumes="one server besides the p workers, merged as they arrive, one port; with a port a peer "
-    "2(α + x) + (p-1)Vγ",
+    assumes="a separate server, one port a rank; with a port for each peer: 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
     time=_parameter_server_apart,
     volume=lambda p, nbytes: 2 * p * nbytes,
@@ -94,8 +90,7 @@ PARAMETER_SERVER_APART = CostModel(
 
 PAIRWISE_ALL_TO_ALL = CostModel(
     latex=r"\alpha + (p-1)\left(g + \frac{V}{p\beta}\right)",
-    assumes="one port a rank, peers in the order r+1, r+2, ...; with a port a peer one message's "
-    "time",
+    assumes="one port a rank; with a port for each peer: 1 message instead of p-1",
     source="MPICH's pairwise exchange, all messages posted at once",
     time=pairwise,
     volume=lambda p, nbytes: (p - 1) * nbytes,

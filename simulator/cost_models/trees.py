@@ -14,6 +14,8 @@ from simulator.cost_models.cost_model import (
 )
 from simulator.cost_models.fabric import Fabric
 
+FOLDS = "q = 2^⌊log2 p⌋; f = 0 if p = q, else 1"
+
 
 def _binomial(fabric: Fabric, p: int, nbytes: float) -> float:
     return log2_ceil(p) * (fabric.latency + fabric.send(nbytes))
@@ -67,7 +69,7 @@ def _halving_scatter(fabric: Fabric, p: int, nbytes: float) -> float:
 
 TREE_REDUCE = CostModel(
     latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta} + V\gamma\right)",
-    assumes=f"{ASSUMES}; off powers of two the highest ranks fold first",
+    assumes=f"{ASSUMES}; highest ranks fold first",
     source=THAKUR,
     time=_binomial_reducing,
     volume=lambda p, nbytes: (p - 1) * nbytes,
@@ -78,7 +80,7 @@ TREE_REDUCE = CostModel(
 
 TREE_BROADCAST = CostModel(
     latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta}\right)",
-    assumes=f"{ASSUMES}; off powers of two the highest ranks unfold last",
+    assumes=f"{ASSUMES}; highest ranks unfold last",
     source=THAKUR,
     time=_binomial,
     volume=lambda p, nbytes: (p - 1) * nbytes,
@@ -89,7 +91,7 @@ TREE_BROADCAST = CostModel(
 
 TREE_ALL_REDUCE = CostModel(
     latex=r"\lceil\log_2 p\rceil\left(2\alpha + 2g + \frac{2V}{\beta} + V\gamma\right)",
-    assumes=f"{ASSUMES}; a binomial reduce, then a binomial broadcast",
+    assumes=f"{ASSUMES}; a reduce, then a broadcast",
     source=THAKUR,
     time=lambda fabric, p, nbytes: (
         _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes)
@@ -102,8 +104,7 @@ TREE_ALL_REDUCE = CostModel(
 
 RECURSIVE_DOUBLING = CostModel(
     latex=r"(\log_2 q + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\log_2 q + f)V\gamma",
-    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two (a fold before, an unfold after), "
-    f"else 0",
+    assumes=f"{ASSUMES}; {FOLDS}",
     source=THAKUR,
     time=_recursive_doubling,
     volume=lambda p, nbytes: (
@@ -117,7 +118,7 @@ RECURSIVE_DOUBLING = CostModel(
 HALVING_DOUBLING = CostModel(
     latex=r"2(\log_2 q + f)(\alpha + g) + \left(2\frac{q-1}{q} + 2f\right)\frac{V}{\beta}"
     r" + \left(\frac{q-1}{q} + f\right)V\gamma",
-    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two, else 0",
+    assumes=f"{ASSUMES}; {FOLDS}",
     source=f"Rabenseifner, ICCS 2004; {THAKUR}",
     time=_halving_doubling,
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
@@ -129,7 +130,7 @@ HALVING_DOUBLING = CostModel(
 RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
     latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta},"
     r"\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
-    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋, f = 1 off powers of two, else 0, where s = p - 1",
+    assumes=f"{ASSUMES}; {FOLDS}",
     source=f"{THAKUR}; off powers of two folded in pairs",
     time=_doubling_gather,
     volume=lambda p, nbytes: (p - 1) * nbytes + (p - (1 << log2_floor(p))) * nbytes / p,
@@ -161,8 +162,8 @@ def binary_tree_broadcast(pieces: int) -> CostModel:
 
     return CostModel(
         latex=r"2(m-1)x + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
-        assumes=f"{ASSUMES}; V in m = {pieces} pieces; r at depth d_r, t_r sends down: "
-        "one to a first child, two to a second; with a port a peer one to either, and x for 2x",
+        assumes=f"{ASSUMES}; m = {pieces} pieces; d_r: depth; t_r: sends, 1 to a first "
+        "child, 2 to a second",
         source="Pjesivac-Grbovic et al., Performance analysis of MPI collective operations, "
         "Cluster Comp. 10(2), 2007",
         time=time,
@@ -222,9 +223,9 @@ def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> Cos
         latex=r"2D\alpha + (\min(p, 4)m + 2D - 2)\left(g + \frac{V}{2m\beta}\right)".replace(
             "2m", f"{2 * channels}m"
         ),
-        assumes=f"D = {depth or '⌈log2 p⌉'} steps up; halves in m = {pieces} pieces, "
-        "no port ever idle; "
-        f"{'γ = 0' if channels == 1 else f'{channels} channels over as many ports; γ = 0'}",
+        assumes=f"D = {depth or '⌈log2 p⌉'} steps to the root; m = {pieces} pieces a half; "
+        f"{'' if channels == 1 else f'{channels} channels on as many ports; '}"
+        "ports are never idle; γ = 0",
         source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of "
         "NVIDIA/nccl",
         time=time,
