@@ -18,6 +18,8 @@ from pathlib import Path
 
 from topologies.errors import InputError
 
+PICTURES = (".png", ".svg", ".pdf")
+"""The endings of pictures."""
 META = ".meta.json"
 """What follows a table's name in that of the file that says how it was made."""
 Value = str | int | float | bool | None

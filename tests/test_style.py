@@ -8,9 +8,6 @@ OPEN = (
     "simulator/kernels/execution.py: execute",
     "simulator/kernels/path.py: walk",
     "simulator/kernels/queues.py: idle",
-    "experiments/commands/sweep.py: run",
-    "experiments/commands/validate.py: run",
-    "experiments/commands/validate_profile.py: run",
 )
 """Functions that are still to be made simpler."""
 

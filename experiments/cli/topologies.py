@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.options import TOPOLOGY_HELP, Format, Output, completer, machine_names
+from experiments.cli.completion import completer, machine_names
+from experiments.cli.machine_options import TOPOLOGY_HELP
+from experiments.cli.options import Format, Output
 
 app = typer.Typer(
     help="List, show and import machines.",
@@ -48,9 +50,11 @@ def topo_show(
     format: Output = Format.table,
 ) -> None:
     """Show the links, distances, rings and bounds of a machine."""
+    from experiments.cli.values import parse_rank_count
     from experiments.commands import topo as command
+    from topologies.catalogue import find
 
-    command.show(name, p, png, format.value)
+    command.show(find(name), parse_rank_count(p) if p else None, png, format.value)
 
 
 @app.command("import", epilog="Example: simctl topo import topo.txt --out machine.yaml")
@@ -72,5 +76,6 @@ def topo_import(
     You can change the file and use it as --topology.
     """
     from experiments.commands import topo as command
+    from topologies.catalogue import find
 
-    command.import_file(source, out)
+    command.import_file(find(source), out)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments import output
 from experiments.calibration import labels, machines
@@ -20,42 +19,53 @@ from experiments.calibration.calibrate import (
     library_of,
     points,
 )
+from experiments.calibration.curve_choice import chosen_curves
+from experiments.calibration.error_table import error_table
 from experiments.calibration.libraries import Library, library
+from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.outliers import Outlier, outliers
-from experiments.calibration.table import as_nodes
 from experiments.calibration.transfer import linked, port
-from experiments.measurements import Curve, doubts, read_all, setups
+from experiments.measurements import doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
-from experiments.profiles.profile_document import Calibrated, Error, Estimated
-from experiments.simulations.machine import Machine
+from experiments.profiles.profile_document import Calibrated, Estimated
 from simulator.profile import Ineffective
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_seconds
 
 SOURCES = 1000
 
 
-class Choice(NamedTuple):
-    """What is fitted to what: options of the command."""
+@dataclass(frozen=True)
+class Request:
+    """What to fit to what."""
 
+    files: Sequence[Path]
+    machine: Blueprint | None = None
+    """None: nodes with a port each."""
     family: str | None = None
-    machine: Machine | None = None
+    """The series of a folder with an index."""
     name: str | None = None
+    """The name of the profile. None: that of its file."""
     library: str | None = None
-    forced: bool = False
-    in_place: bool = False
-    links: Sequence[Path] = ()
-    gap: bool = False
+    """None: the library that the files name."""
     only: str | None = None
+    """Words of the names of files: one set-up."""
+    forced: bool = False
+    """Whether only curves with a forced algorithm count."""
+    in_place: bool = False
+    """Whether the in-place times count."""
+    links: Sequence[Path] = ()
+    """Point-to-point runs between two nodes."""
+    gap: bool = False
+    """Whether g is fitted."""
 
 
-def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> int:
-    """Fit, print what was found, and write the profile."""
+def run(choice: Request, out: Path | None, how: str) -> int:
+    """Fit, print the parameters, and write the profile."""
     output.check_writable(out, ENDINGS)
-    machine, links = choice.machine, choice.links
+    files, machine, links = choice.files, choice.machine, choice.links
     measurements = read_all(files, choice.family)
     curves = chosen_curves(measurements.curves, choice.only, choice.forced)
     if not curves:
@@ -64,7 +74,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         )
     machines.check(curves)
     chosen = library(choice.library) if choice.library else library_of(curves)
-    built = machine_for(machine.blueprint if machine else None)
+    built = machine_for(machine)
     if links:
         chosen = _linked(chosen, choice)
     measured, skipped = points(
@@ -85,7 +95,7 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
         output.note(line)
     found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = (
-        machine.topology
+        machine.text
         if machine
         else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     )
@@ -115,28 +125,11 @@ def run(files: Sequence[Path], choice: Choice, out: Path | None, how: str) -> in
     return 0
 
 
-def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> list[Curve]:
-    """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`.
-    Raises InputError if none has such a name, or if there is no word."""
-    named = list(curves)
-    if only is not None:
-        if not only.strip(" ,"):
-            raise InputError(f"--only {only!r}: expected words of files' names, like cpu")
-        named = setups.of_setup(curves, only)
-        if not named:
-            words = sorted({word for curve in curves for word in setups.words(curve)})
-            raise InputError(
-                f"--only {only}: no file's name has that as a word: there are "
-                f"{', '.join(words)[:200]}"
-            )
-    return [curve for curve in named if curve.algorithm or not forced]
-
-
-def _linked(chosen: Library, choice: Choice) -> Library:
+def _linked(chosen: Library, choice: Request) -> Library:
     """The library on links that were measured."""
-    if choice.machine and choice.machine.blueprint.name != "nodes":
+    if choice.machine and choice.machine.name != "nodes":
         raise InputError(
-            f"--links are of nodes with a port each: leave out --topology {choice.machine.topology}"
+            f"--links are of nodes with a port each: leave out --topology {choice.machine.text}"
         )
     measured = read_all(choice.links)
     for line in (*(f"skipped {one}" for one in measured.skipped), *doubts(measured.curves)):
@@ -144,18 +137,6 @@ def _linked(chosen: Library, choice: Choice) -> Library:
     bandwidth = port(measured.curves)
     output.note(f"links: {format_bandwidth(bandwidth)} out of a node")
     return linked(chosen, bandwidth)
-
-
-def machine_for(machine: Blueprint | None) -> Callable[[int, int], Topology]:
-    """From numbers of ranks and of ranks a node to the machine, with as many nodes as took part. By
-    default it is nodes with a port each."""
-    if machine is None or machine.name == "nodes":
-        return as_nodes
-    return partial(_built, machine)
-
-
-def _built(machine: Blueprint, ranks: int, per_node: int) -> Topology:
-    return machine.for_job(ranks, -(-ranks // per_node)).build(ranks)
 
 
 def _uneven(measured: Points) -> Iterator[str]:
@@ -264,15 +245,3 @@ def _shown(name: str, unit: str, value: float) -> str:
     if "β" not in name:
         return f"{value * 1e9:.3g} ns/B" if value < 1 else "-"
     return format_bandwidth(1 / value) if 1e-30 < value < 1e9 else "-"
-
-
-def error_table(errors: dict[str, Error]) -> str:
-    """Errors on what the fit has not seen, a row a protocol."""
-    rows = [["unseen", "points", "model", "with discrepancy", "one α, β a curve"]]
-    for name, one in errors.items():
-        cells = (
-            "-" if value is None else f"{value:.1%}"
-            for value in (one.model, one.discrepancy, one.baseline)
-        )
-        rows.append([name, str(one.points), *cells])
-    return output.align(rows)

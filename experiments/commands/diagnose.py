@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from experiments import output
-from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.expectation import Expectation, profiled
@@ -17,7 +16,6 @@ from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
 from experiments.profiles import find as find_profile
-from experiments.simulations.machine import Machine
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
@@ -40,23 +38,32 @@ FEW = 4
 """Curves up to which every size is printed; of more, only what was found."""
 
 
-def run(
-    logs: Sequence[Path],
-    machine: Machine | None,
-    family: str | None,
-    p: str | None,
-    in_place: bool,
-    plot: Path | None,
-    how: str,
-    profile: str | None = None,
-) -> int:
+@dataclass(frozen=True)
+class Request:
+    """What to diagnose, and what to expect of it."""
+
+    logs: Sequence[Path]
+    machine: Blueprint | None = None
+    """Its links say how fast a curve can be. None: the profile's machine, or no expectation."""
+    profile: str | None = None
+    """The name or the file of a profile."""
+    family: str | None = None
+    """The series of a folder with an index."""
+    ranks: int | None = None
+    """The number of ranks, where the files do not say."""
+    in_place: bool = False
+    """Whether the in-place times count."""
+
+
+def run(request: Request, plot: Path | None, how: str) -> int:
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
-    output.check_writable(plot, FIGURES)
-    measurements = read_all(logs, family, failed=True)
-    curves = list(_curves(measurements, p, in_place))
+    output.check_writable(plot, output.PICTURES)
+    logs, in_place = request.logs, request.in_place
+    measurements = read_all(logs, request.family, failed=True)
+    curves = list(_curves(measurements, request.ranks, in_place))
     if not curves and not measurements.failures:
         raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
-    expected = _expectation(machine, profile)
+    expected = _expectation(request.machine, request.profile)
     progress, results = output.Progress("curves"), []
     for done, curve in enumerate(curves):
         progress(done, len(curves))
@@ -74,8 +81,7 @@ def run(
     return int(any(one.abnormal for one in results) or bool(differences or measurements.failures))
 
 
-def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterator[Curve]:
-    ranks = _one(p) if p else None
+def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:
     for curve in measurements.curves:
         if ranks and curve.ranks and ranks != curve.ranks:
             raise InputError(
@@ -88,23 +94,15 @@ def _curves(measurements: Measurements, p: str | None, in_place: bool) -> Iterat
             yield replace(curve, ranks=ranks or curve.ranks, points=points, in_place=beside)
 
 
-def _expectation(machine: Machine | None, profile: str | None) -> Expectation | None:
+def _expectation(machine: Blueprint | None, profile: str | None) -> Expectation | None:
     if profile is None:
-        return simulated(partial(_of_curve, machine.blueprint)) if machine else None
+        return simulated(partial(_of_curve, machine)) if machine else None
     known = find_profile(profile)
-    blueprint = machine.blueprint if machine else find_machine(known.machine)
-    return profiled(known, partial(_of_curve, blueprint))
+    return profiled(known, partial(_of_curve, machine or find_machine(known.machine)))
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
     return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
-
-
-def _one(text: str) -> int:
-    ranks = parse_ranks(text)
-    if len(ranks) != 1:
-        raise InputError(f"--p {text}: one number of ranks here")
-    return ranks[0]
 
 
 def _draw(results: Sequence[Diagnosis], plot: Path) -> None:

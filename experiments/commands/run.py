@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from experiments import output
-from experiments.commands.sweep import FIGURES, parse_ranks
-from experiments.simulations.machine import Machine, ignored
-from experiments.simulations.sweep import Case, Row, judge
+from experiments.simulations.ineffective_labels import ineffective_labels
+from experiments.simulations.sweep import DEFAULT, Case, Row, Rules, judge
 from experiments.terms import footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
 from simulator.analysis.waits import waits
-from simulator.collectives import find
+from simulator.collectives import Algorithm
 from simulator.profile import Profile
 from simulator.schedules.timeline import Timeline
-from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary, parse_bytes
+from topologies.catalogue import Blueprint
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 BUSIEST = 8
 PARAMETERS = {
@@ -33,43 +33,40 @@ PARAMETERS = {
 }
 
 
-def run(
-    algo: str,
-    p: str,
-    size: str,
-    machine: Machine,
-    engine: str,
-    timeline: Path | None,
-    how: str,
-    profile: Profile | None = None,
-) -> int:
+@dataclass(frozen=True)
+class Request:
+    """What to simulate."""
+
+    algorithm: Algorithm
+    ranks: int
+    size: float
+    """In bytes."""
+    machine: Blueprint
+    rules: Rules = DEFAULT
+    profile: Profile | None = None
+    """A calibrated library, whose protocols are simulated."""
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with a trace."""
+
+
+def run(request: Request, timeline: Path | None, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
-    if "," in algo:
-        raise InputError(f"--algo {algo}: one algorithm here, simctl sweep takes several")
-    algorithm, ranks = find(algo), parse_ranks(p)
-    if len(ranks) != 1:
-        raise InputError(f"--p {p}: one number of ranks here, simctl sweep takes several")
-    output.check_writable(timeline, (*FIGURES, ".json"))
-    progress, nbytes = output.Progress("built and proven, simulated, explained"), parse_bytes(size)
-    case = Case(
-        algorithm,
-        ranks[0],
-        machine.blueprint.build(ranks[0], algorithm.servers),
-        machine.rules(engine),
-        profile,
-    )
+    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    progress = output.Progress("built and proven, simulated, explained")
+    algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
+    topology = request.machine.build(ranks, algorithm.servers)
+    case = Case(algorithm, ranks, topology, request.rules, profile)
     progress(1, 3)
-    found = case.run(nbytes)
+    found = case.run(request.size)
     progress(2, 3)
-    for line in ignored(profile, [algorithm], ranks):
+    for line in ineffective_labels(profile, [algorithm], [ranks]):
         output.note(line)
     row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
     progress(3, 3)
+    title = _title(row, request.machine)
     if timeline:
-        asked = dict(machine.parameters, algo=algo, p=p, size=size, engine=engine)
-        if profile:
-            asked["profile"] = profile.name
-        output.write(timeline, _picture(result, timeline, _title(row, machine), asked))
+        asked = {**request.parameters, **({"profile": profile.name} if profile else {})}
+        output.write(timeline, _picture(result, timeline, title, asked))
     behind = waits(result, path)
     report = {
         "summary": row.record(),
@@ -84,7 +81,7 @@ def run(
     elif how == "csv":
         output.say(output.to_csv([row.record()]).rstrip("\n"))
     else:
-        output.say(_text(row, machine, report, path, wait_cells(behind, result.schedule)))
+        output.say(_text(row, title, report, path, wait_cells(behind, result.schedule)))
     return 1 if row.verdict.failed else 0
 
 
@@ -100,9 +97,9 @@ def _picture(
     return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
-def _title(row: Row, machine: Machine) -> str:
+def _title(row: Row, machine: Blueprint) -> str:
     what = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
-    return f"{what} on {machine.topology}: {format_seconds(row.time_s)}"
+    return f"{what} on {machine.text}: {format_seconds(row.time_s)}"
 
 
 def _bytes(nbytes: float, row: Row) -> str:
@@ -127,14 +124,14 @@ def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
 
 def _text(
     row: Row,
-    machine: Machine,
+    title: str,
     report: Mapping[str, object],
     path: list[Segment],
     waiting: list[list[str]],
 ) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
     blocks = [
-        _title(row, machine),
+        title,
         output.align(_summary(row)),
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),

@@ -2,127 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from experiments import output
 from experiments.commands.sweep_table import columns, explanation
 from experiments.simulations import workload
-from experiments.simulations.machine import Machine, ignored
-from experiments.simulations.sweep import Missing, Row, sweep
+from experiments.simulations.ineffective_labels import ineffective_labels
+from experiments.simulations.sweep import DEFAULT, Missing, Row, Rules, sweep
 from experiments.streaming import Csv, Say, Table
-from simulator.collectives import Algorithm, find
+from simulator.collectives import Algorithm
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import parse_counts, parse_sizes
 
-FIGURES = (".png", ".svg", ".pdf")
-MOST_RANKS = 131_072
-USUAL_RANKS = "2..64"
 NAMED = 8
 """Reasons that are named why points have no row, and numbers of ranks of each."""
 
 
-def run(
-    algo: str,
-    p: str | None,
-    size: str,
-    machine: Machine,
-    engine: str,
-    out: Path | None,
-    plot: Path | None,
-    metric: str,
-    how: str,
-    profile: Profile | None = None,
-    wide: bool = False,
-) -> int:
+@dataclass(frozen=True)
+class Request:
+    """What to simulate."""
+
+    algorithms: Sequence[Algorithm]
+    ranks: Sequence[int]
+    sizes: Sequence[float]
+    """In bytes."""
+    machine: Blueprint
+    rules: Rules = DEFAULT
+    profile: Profile | None = None
+    """A calibrated library, whose protocols are simulated."""
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with the result."""
+
+    @property
+    def points(self) -> int:
+        """The number of rows."""
+        return len(self.algorithms) * len(self.ranks) * len(self.sizes)
+
+    @property
+    def work(self) -> list[float]:
+        """The operations of each algorithm at each number of ranks."""
+        protocols = len(self.profile.protocols) if self.profile else 1
+        return workload.work(self.algorithms, self.ranks, len(self.sizes) * protocols)
+
+
+class Show(NamedTuple):
+    """How to print the rows, and where else to put them."""
+
+    how: str = "table"
+    """table, csv or json."""
+    wide: bool = False
+    """Whether the table has all columns."""
+    out: Path | None = None
+    plot: Path | None = None
+    metric: str = "time"
+    """What the plot shows."""
+
+
+def run(request: Request, show: Show) -> int:
     """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
     be simulated."""
-    algorithms, rules = parse_algorithms(algo), machine.rules(engine)
-    p = _usual_ranks(machine.blueprint, algorithms) if p is None else p
-    ranks, sizes = parse_ranks(p), parse_sizes(size)
-    _check_paths(out, plot)
-    work = workload.work(algorithms, ranks, len(sizes) * (len(profile.protocols) if profile else 1))
-    _announce(sum(work), output.counted(len(work) * len(sizes), "point"), p)
+    _check_paths(show)
+    _announce(request)
     progress = output.Progress("numbers of ranks simulated")
-    say = _say(progress, kept=bool(out or plot))
-    shown = columns(algorithms, ranks, sizes, profiled=profile is not None, wide=wide)
-    show = _shown(how, Table(shown, say), Csv(say))
-    missing: list[Missing] = []
-    rows: list[Row] = []
-    for row in sweep(
-        algorithms,
-        ranks,
-        sizes,
-        machine.blueprint.build,
-        rules,
-        _timed(progress, work),
-        missing.append,
-        profile,
-    ):
+    say = _say(progress, kept=bool(show.out or show.plot))
+    print_row, missing, rows = _printer(request, show, say), list[Missing](), list[Row]()
+    for row in _rows(request, progress, missing.append):
         rows.append(row)
-        show(row)
+        print_row(row)
     if not rows:
         raise InputError(str(missing[0]))
-    for algorithm in algorithms:
-        for line in ignored(
-            profile,
-            [algorithm],
-            dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name),
-        ):
-            output.note(line)
-    if out:
-        parameters: dict[str, output.Value] = {
-            "algo": algo,
-            "p": p,
-            "size": size,
-            "engine": engine,
-            "proof_seed": 0,
-        }
-        parameters |= {"profile": profile.name} if profile else {}
-        made = output.provenance(**machine.parameters, **parameters)
-        output.write_table(out, [row.record() for row in rows], made)
-    if plot:
-        from experiments.pictures.sweep_curves import sweep_figure
-
-        output.write(plot, sweep_figure(rows, metric, plot.suffix[1:]))
-    if how == "json":
+    for line in _ineffective(request, rows):
+        output.note(line)
+    _keep(request, show, rows)
+    if show.how == "json":
         output.say(output.to_json([row.record() for row in rows]))
-    elif how == "table":
-        say(f"\n{explanation(rows, wide=wide)}")
+    elif show.how == "table":
+        say(f"\n{explanation(rows, wide=show.wide)}")
     return _verdict(rows, missing)
 
 
-def _shown(how: str, table: Table[Row], records: Csv) -> Callable[[Row], None]:
+def _rows(
+    request: Request, progress: output.Progress, missing: Callable[[Missing], None]
+) -> Iterator[Row]:
+    return sweep(
+        request.algorithms,
+        request.ranks,
+        request.sizes,
+        request.machine.build,
+        request.rules,
+        _timed(progress, request.work),
+        missing,
+        request.profile,
+    )
+
+
+def _ineffective(request: Request, rows: Sequence[Row]) -> Iterator[str]:
+    for algorithm in request.algorithms:
+        ranks = dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name)
+        yield from ineffective_labels(request.profile, [algorithm], ranks)
+
+
+def _keep(request: Request, show: Show, rows: Sequence[Row]) -> None:
+    """Write the table and the plot."""
+    if show.out:
+        profile = {"profile": request.profile.name} if request.profile else {}
+        made = output.provenance(**request.parameters, proof_seed=0, **profile)
+        output.write_table(show.out, [row.record() for row in rows], made)
+    if show.plot:
+        from experiments.pictures.sweep_curves import sweep_figure
+
+        output.write(show.plot, sweep_figure(rows, show.metric, show.plot.suffix[1:]))
+
+
+def _printer(request: Request, show: Show, say: Say) -> Callable[[Row], None]:
     """What prints a row as soon as it is there: json is printed at the end."""
-    if how == "json":
+    if show.how == "json":
         return lambda row: None
-    return table if how == "table" else lambda row: records(row.record())
+    if show.how == "csv":
+        print_record = Csv(say)
+        return lambda row: print_record(row.record())
+    algorithms, ranks, sizes = request.algorithms, request.ranks, request.sizes
+    profiled = request.profile is not None
+    return Table(columns(algorithms, ranks, sizes, profiled=profiled, wide=show.wide), say)
 
 
-def _usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm]) -> str:
-    """All ranks of a machine of known size, where the servers of a shape are devices like the
-    others."""
-    if machine.size is None:
-        return USUAL_RANKS
-    servers = min(algorithm.servers for algorithm in algorithms) if machine.kind == "shape" else 0
-    return str(machine.size - servers)
-
-
-def _check_paths(out: Path | None, plot: Path | None) -> None:
+def _check_paths(show: Show) -> None:
+    out, plot = show.out, show.plot
     output.check_writable(out)
     output.check_writable(out and output.meta_of(out))
-    output.check_writable(plot, FIGURES)
+    output.check_writable(plot, output.PICTURES)
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
 
 
-def _announce(operations: float, points: str, p: str) -> None:
+def _announce(request: Request) -> None:
     """Refuse what would take days, and say of what takes minutes how long."""
-    workload.check(operations, points, p)
+    operations, points = sum(request.work), output.counted(request.points, "point")
+    workload.check(operations, points)
     if operations > workload.MANY:
         least = workload.duration(operations * workload.SECONDS)
         output.note(
@@ -182,18 +204,3 @@ def _name(what: str, points: Sequence[Missing]) -> None:
         output.note(f"{what} {algorithm}, {some} ranks: {why}")
     if len(reasons) > NAMED:
         output.note(f"{what} {output.counted(len(points), 'point')} in all")
-
-
-def parse_algorithms(text: str) -> list[Algorithm]:
-    """Algorithms by name, comma-separated."""
-    return [find(name.strip()) for name in dict.fromkeys(text.split(","))]
-
-
-def parse_ranks(text: str) -> list[int]:
-    """Numbers of ranks, each at least 2."""
-    ranks = parse_counts(text)
-    if min(ranks) < 2:
-        raise InputError(f"--p {text}: ranks must be at least 2, got {min(ranks)}")
-    if max(ranks) > MOST_RANKS:
-        raise InputError(f"--p {text}: at most {MOST_RANKS} ranks, got {max(ranks)}")
-    return ranks

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import cast
 
 from experiments import output
-from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from experiments.output import Record, Value
-from topologies.catalogue import HELP, find, option_names
+from topologies.catalogue import HELP, Blueprint, option_names
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.machines import MACHINES, NodeKind
@@ -44,10 +43,10 @@ def show_list(how: str) -> None:
     )
 
 
-def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
-    """Print what NAME or FILE is made of, and draw it."""
-    output.check_writable(picture, FIGURES)
-    topology = find(text).build(_one(p)) if p else find(text).whole()
+def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) -> None:
+    """Print what a machine is made of, and draw it."""
+    output.check_writable(picture, output.PICTURES)
+    topology = machine.whole() if ranks is None else machine.build(ranks)
     if picture:
         from experiments.pictures.machines.machine_picture import topology_figure
 
@@ -56,23 +55,15 @@ def show(text: str, p: str | None, picture: Path | None, how: str) -> None:
     output.say(_text(found) if how == "table" else _record(found, how))
 
 
-def import_file(source: str, out: Path) -> None:
+def import_file(blueprint: Blueprint, out: Path) -> None:
     """Read a machine from a file of any kind that is known, or build one by name, and write it as
     one of ours."""
     output.check_writable(out, FILES)
-    blueprint = find(source)
     if blueprint.path and out.exists() and out.samefile(blueprint.path):
         raise InputError(f"--out {str(out)!r} is the file that is read: name another one")
     topology = blueprint.whole()
     output.write(out, _writer(out.suffix.lower())(topology))
     output.note(f"{_read(topology)}; wrote {out}")
-
-
-def _one(p: str) -> int:
-    ranks = parse_ranks(p)
-    if len(ranks) != 1:
-        raise InputError(f"--p {p}: one number of ranks here")
-    return ranks[0]
 
 
 def _shape(name: str, make: Callable[..., Topology]) -> Record:

@@ -2,174 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments import output
-from experiments.models import model_catalogue as catalogue
-from experiments.models.accelerators import ACCELERATORS, DEVICES
-from experiments.simulations.machine import Machine
-from experiments.training import condition_options as conditions
-from experiments.training import strategy_options as strategies
+from experiments.models.accelerators import ACCELERATORS
 from experiments.training.job import Job, TrainingRun
+from experiments.training.strategy_options import SweptValue
 from experiments.training.training_report import report, text
 from experiments.training.training_table import COLUMNS, cells
-from simulator.training import Strategy
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import format_bytes, parse_counts
+from topologies.units import format_bytes
 
 PICTURES = (".png", ".svg", ".pdf")
 TIMELINES = (*PICTURES, ".json")
-MOST_WORKERS = 16_384
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options as text; see `simctl train --help`."""
+    """What to train."""
 
-    model: str
-    strategy: str
-    machine: Machine
-    p: str | None = None
-    bucket: str | None = None
-    steps: int | None = None
-    sweep: str | None = None
-    straggler: str | None = None
-    noise: str | None = None
-    fail: str | None = None
-    batches: str | None = None
-    slow_link: str | None = None
-    seed: int = 0
-    engine: str = "auto"
-
-    def job(self) -> Job:
-        """What is to be trained, and how."""
-        name, given = self.strategy.partition(":")[0], self.strategy
-        strategy = strategies.find(given)
-        if self.bucket is not None and "bucket=" in given:
-            raise InputError(
-                f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
-                f"of them"
-            )
-        if self.bucket is not None:
-            strategy = strategies.with_option(strategy, name, "bucket", self.bucket)
-        return Job(
-            catalogue.find(self.model_text),
-            name,
-            strategy,
-            self.machine.blueprint,
-            self.machine.rules(self.engine),
-            self._steps(strategy),
-            conditions.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
-            conditions.slow_links(self.slow_link),
-        )
-
-    def ranks(self, job: Job) -> list[int]:
-        """Numbers of workers: by default as many as the model has ranks; else all GPUs of the
-        machine, 8 of a shape."""
-        if self.p is None:
-            return [job.model.ranks or _all_of(self.machine.blueprint, job)]
-        if not 1 <= min(self.counts) <= max(self.counts) <= MOST_WORKERS:
-            raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
-        return self.counts
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """The numbers of workers that --p lists."""
-        return parse_counts(self.p or "")
-
-    def variants(self, job: Job) -> list[tuple[str, Job]]:
-        """The job with each value of `--sweep`, and that value."""
-        if self.sweep is None:
-            return [("", job)]
-        key, equals, text = self.sweep.partition("=")
-        if not equals or not text:
-            raise InputError(
-                f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
-                f"bucket=1MiB..200MiB:x2"
-            )
-        known = catalogue.MODELS.get(self.model.partition(":")[0])
-        if key not in strategies.options_of(job.strategy) and known and key in known.options:
-            base = self.model if key == "device" else self.model_text
-            joint = "," if ":" in base else ":"
-            models = {
-                value: catalogue.find(f"{base}{joint}{key}={value}") for value in _listed(text)
-            }
-            return [(value, replace(job, model=model)) for value, model in models.items()]
-        changed = {
-            value: strategies.with_option(job.strategy, job.name, key, value)
-            for value in strategies.values(job.strategy, job.name, key, text)
-        }
-        if not changed:
-            raise InputError(f"--sweep {self.sweep[:60]!r}: there is no value")
-        return [
-            (value, replace(job, strategy=strategy, steps=self._steps(strategy)))
-            for value, strategy in changed.items()
-        ]
-
-    def _steps(self, strategy: Strategy) -> int:
-        return self.steps or strategy.usual_steps
-
-    @property
-    def model_text(self) -> str:
-        """The model, on the machine's devices unless it says itself on which."""
-        name, _, options = self.model.partition(":")
-        device = DEVICES.get(self.machine.blueprint.name)
-        if name not in catalogue.MODELS or device is None or "device=" in options:
-            return self.model
-        return f"{name}:{options + ',' if options else ''}device={device}"
-
-    @property
-    def parameters(self) -> dict[str, output.Value]:
-        """What a result is stored with."""
-        job = self.job()
-        chosen = {"steps": job.steps, "model": self.model_text, "model_source": job.model.source}
-        given = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "machine"
-        }
-        options = {key: getattr(job.strategy, key) for key in strategies.options_of(job.strategy)}
-        return {
-            **given,
-            **chosen,
-            "p": ",".join(map(str, self.ranks(job))),
-            **options,
-            **self.machine.parameters,
-        }
+    job: Job
+    """Everything but the number of workers."""
+    ranks: Sequence[int]
+    """Numbers of workers."""
+    swept: str
+    """The option of `--sweep`, if any."""
+    variants: Sequence[tuple[SweptValue, Job]]
+    """Its values with their jobs; none without `--sweep`."""
+    parameters: Mapping[str, output.Value]
+    """The options as the user writes them: stored with the result."""
 
 
-def _listed(text: str) -> list[str]:
-    if ".." in text:
-        return [str(count) for count in parse_counts(text)]
-    return [part.strip() for part in text.split(",") if part.strip()]
+class Files(NamedTuple):
+    """The files to write."""
+
+    timeline: Path | None = None
+    out: Path | None = None
+    plot: Path | None = None
 
 
-def _all_of(machine: Blueprint, job: Job) -> int:
-    if machine.kind == "shape":
-        return machine.whole().ranks - (job.strategy.servers(1) if "dims" in machine.options else 0)
-    apart = job.strategy.servers(1) if job.strategy.server_kind == "gpu" else 0
-    return max(1, machine.whole().ranks - apart)
-
-
-def run(
-    request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str
-) -> int:
+def run(request: Request, files: Files, how: str) -> int:
     """Print one run in full, or a table of several; 1 if a check failed."""
-    _check_paths(timeline, out, plot)
-    job = request.job()
-    ranks, variants = request.ranks(job), request.variants(job)
-    if len(ranks) == 1 and len(variants) == 1:
-        return _one(request, job, ranks[0], timeline, out, plot, how)
-    if timeline:
+    _check_paths(*files)
+    number = len(request.ranks) * (len(request.variants) or 1)
+    if number == 1 and len(request.variants) <= 1:
+        return _one(request, files, how)
+    if files.timeline:
         raise InputError(
-            f"--timeline {timeline}: of one run, not of {len(ranks) * len(variants)}: leave out "
-            f"--sweep, or one --p"
+            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or one "
+            f"--p"
         )
-    return _several(request, variants, ranks, out, plot, how)
+    return _several(request, files, how)
 
 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
@@ -181,33 +68,26 @@ def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> 
         raise InputError("--timeline, --out and --plot name the same file: name different ones")
 
 
-def _one(
-    request: Request,
-    job: Job,
-    ranks: int,
-    timeline: Path | None,
-    out: Path | None,
-    plot: Path | None,
-    how: str,
-) -> int:
-    if plot:
+def _one(request: Request, files: Files, how: str) -> int:
+    if files.plot:
         raise InputError(
-            f"--plot {plot}: of several runs: give --p or --sweep several values, or take "
+            f"--plot {files.plot}: of several runs: give --p or --sweep several values, or take "
             f"--timeline"
         )
+    job = request.variants[0][1] if request.variants else request.job
     progress = output.Progress("simulated, measured, explained")
     progress(0, 3)
-    found = job.run(ranks)
+    found = job.run(request.ranks[0])
     progress(1, 3)
     record = asdict(found.row)
     progress(2, 3)
     _warn(found)
-    if timeline:
-        output.write(timeline, _picture(found, timeline, request))
+    if files.timeline:
+        output.write(files.timeline, _picture(found, files.timeline, request))
     what_if = found.what_if()
     progress(3, 3)
-    if out:
-        _store(out, [record], request)
+    if files.out:
+        _store(files.out, [record], request)
     if how == "csv":
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
@@ -251,42 +131,44 @@ def _store(out: Path, records: list[dict[str, output.Value]], request: Request) 
     output.write_table(out, records, output.provenance(**request.parameters))
 
 
-def _several(
-    request: Request,
-    variants: list[tuple[str, Job]],
-    ranks: list[int],
-    out: Path | None,
-    plot: Path | None,
-    how: str,
-) -> int:
+def _several(request: Request, files: Files, how: str) -> int:
     progress = output.Progress("runs simulated")
     records: list[dict[str, output.Value]] = []
-    runs: list[TrainingRun] = []
-    swept = request.sweep.partition("=")[0] if request.sweep else ""
-    total = len(variants) * len(ranks)
-    for done, ((value, job), p) in enumerate(product(variants, ranks)):
+    wrong: list[TrainingRun] = []
+    variants: Sequence[tuple[SweptValue | None, Job]] = request.variants or [(None, request.job)]
+    total = len(variants) * len(request.ranks)
+    for done, ((value, job), p) in enumerate(product(variants, request.ranks)):
         progress(done, total)
         found = job.run(p)
-        record: dict[str, output.Value] = {swept: value} if swept else {}
-        record |= asdict(found.row)
-        if not swept:
-            for name, (first_order, simulated) in found.what_if().items():
-                record |= {
-                    f"{COLUMNS[name]}_first_order_s": first_order,
-                    f"{COLUMNS[name]}_s": simulated,
-                }
+        swept: dict[str, output.Value] = {request.swept: value.text} if value else {}
+        records.append(swept | _record(found, not value))
         if found.wrong:
-            runs.append(found)
-        records.append(record)
+            wrong.append(found)
     progress(total, total)
-    if out:
-        _store(out, records, request)
-    if plot:
+    if files.out:
+        _store(files.out, records, request)
+    names = {value.text: value.name for value, _ in request.variants}
+    if files.plot:
         from experiments.pictures.training_curves import scaling_figure, swept_figure
 
-        kind = plot.suffix[1:].lower()
-        output.write(
-            plot, swept_figure(records, swept, kind) if swept else scaling_figure(records, kind)
+        kind = files.plot.suffix[1:].lower()
+        picture = (
+            swept_figure(records, request.swept, names, kind)
+            if request.swept
+            else scaling_figure(records, kind)
         )
-    output.say(output.render(records, cells(swept, request.strategy.partition(":")[0]), how))
-    return _verdict(runs)
+        output.write(files.plot, picture)
+    columns = cells(request.swept, names, request.job.name)
+    output.say(output.render(records, columns, how))
+    return _verdict(wrong)
+
+
+def _record(found: TrainingRun, what_if: bool) -> dict[str, output.Value]:
+    """A run as a row, on request with what changes of the machine would save."""
+    record: dict[str, output.Value] = asdict(found.row)
+    for name, (first_order, simulated) in found.what_if().items() if what_if else ():
+        record |= {
+            f"{COLUMNS[name]}_first_order_s": first_order,
+            f"{COLUMNS[name]}_s": simulated,
+        }
+    return record

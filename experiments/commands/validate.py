@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from experiments import output
 from experiments.calibration import Interval
-from experiments.commands.sweep import FIGURES, parse_ranks
 from experiments.measurements import Curve, Measurements, read
-from experiments.simulations.machine import LINKS, Machine
+from experiments.simulations.sweep import DEFAULT, Rules
 from experiments.simulations.validation import Validation, validate
-from simulator.collectives import Algorithm, algorithms, find
+from simulator.collectives import Algorithm, algorithms
+from topologies.catalogue import BANDWIDTH, LATENCY, Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import (
@@ -22,70 +22,80 @@ from topologies.units import (
     format_bytes,
     format_seconds,
     in_binary,
-    parse_seconds,
 )
 
 
-def run(
-    log: Path,
-    algo: str | None,
-    fit: bool,
-    p: str | None,
-    in_place: bool,
-    machine: Machine,
-    engine: str,
-    plot: Path | None,
-    how: str,
-) -> int:
+@dataclass(frozen=True)
+class Request:
+    """A log, and what to compare it with."""
+
+    log: Path
+    machine: Blueprint
+    algorithm: Algorithm | None = None
+    """None: the first algorithm of each curve's collective."""
+    ranks: int | None = None
+    """The number of ranks, where the log does not say."""
+    rules: Rules = DEFAULT
+    fit: bool = False
+    """Whether α and β are fitted to every other size."""
+    in_place: bool = False
+    """Whether the in-place times count."""
+
+
+def run(request: Request, plot: Path | None, how: str) -> int:
     """Print every curve of the file beside its simulation."""
-    output.check_writable(plot, FIGURES)
-    if fit and machine.blueprint.kind != "shape":
+    output.check_writable(plot, output.PICTURES)
+    machine = request.machine
+    if request.fit and machine.kind != "shape":
         raise InputError(
-            f"--fit finds one α and β for all links, {machine.topology} has its own: take a "
+            f"--fit finds one α and β for all links, {machine.text} has its own: take a "
             f"shape, or no --fit"
         )
-    rules = machine.rules(engine)
-
-    def links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
-        return machine.blueprint.with_links(bandwidth, latency).build(ranks, servers)
-
-    chosen, ranks = find(algo) if algo else None, _one(parse_ranks(p)) if p else None
-    measurements = read(log)
-    results = []
-    for curve, algorithm in _pair(measurements, chosen, log):
-        if ranks and curve.ranks and ranks != curve.ranks:
-            counted = output.counted(curve.ranks, "rank")
-            raise InputError(
-                f"{curve.source} has {counted}: --p {ranks} contradicts it, leave it out"
-            )
-        count = ranks or curve.ranks
-        if count is None:
-            raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
-        results.append(
-            validate(curve, algorithm, count, links, fit=fit, in_place=in_place, rules=rules)
-        )
+    measurements = read(request.log)
+    results = [
+        _validated(request, curve, algorithm)
+        for curve, algorithm in _pair(measurements, request.algorithm, request.log)
+    ]
     if not results:
         raise InputError(
-            f"{str(log)!r}: no curve to simulate: choose an algorithm for it with --algo"
+            f"{str(request.log)!r}: no curve to simulate: choose an algorithm for it with --algo"
         )
     if plot:
         _draw(results, plot)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
-    if not fit and machine.blueprint.has_default_links:
-        usual = f"{machine.topology}, links of {LINKS['bandwidth']} and {LINKS['latency']}"
+    if not request.fit and machine.has_default_links:
+        usual = f"links of {format_bandwidth(BANDWIDTH)} and {format_seconds(LATENCY)}"
         output.note(
-            f"predicted for default links ({usual}), not yours: give --bandwidth and --latency, "
-            "a machine as --topology, or --fit"
+            f"predicted for default links ({machine.text}, {usual}), not yours: give --bandwidth "
+            "and --latency, a machine as --topology, or --fit"
         )
     output.say(_render(results, machine, how))
     return 0
 
 
-def _one(ranks: list[int]) -> int:
-    if len(ranks) != 1:
-        raise InputError(f"--p {','.join(map(str, ranks))}: one number of ranks here")
-    return ranks[0]
+def _validated(request: Request, curve: Curve, algorithm: Algorithm) -> Validation:
+    if request.ranks and curve.ranks and request.ranks != curve.ranks:
+        counted = output.counted(curve.ranks, "rank")
+        raise InputError(
+            f"{curve.source} has {counted}: --p {request.ranks} contradicts it, leave it out"
+        )
+    ranks = request.ranks or curve.ranks
+    if ranks is None:
+        raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
+
+    def build(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
+        return request.machine.with_links(bandwidth, latency).build(ranks, servers)
+
+    return validate(
+        curve,
+        algorithm,
+        ranks,
+        build,
+        fit=request.fit,
+        in_place=request.in_place,
+        rules=request.rules,
+    )
 
 
 def _pair(
@@ -128,7 +138,7 @@ def _draw(results: list[Validation], plot: Path) -> None:
             output.note(f"drew {path}")
 
 
-def _render(results: list[Validation], machine: Machine, how: str) -> str:
+def _render(results: list[Validation], machine: Blueprint, how: str) -> str:
     if how == "json":
         return output.to_json([_record(result) for result in results])
     if how == "csv":
@@ -155,8 +165,8 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
     return [about | asdict(point) for point in result.points]
 
 
-def _text(result: Validation, machine: Machine) -> str:
-    lines = [f"{result.title}: {result.algorithm} on {machine.topology}"]
+def _text(result: Validation, machine: Blueprint) -> str:
+    lines = [f"{result.title}: {result.algorithm} on {machine.text}"]
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
         lines += _parameters(result, machine)
@@ -193,7 +203,7 @@ def _table(result: Validation) -> list[list[str]]:
     return rows
 
 
-def _parameters(result: Validation, machine: Machine) -> list[str]:
+def _parameters(result: Validation, machine: Blueprint) -> list[str]:
     """What was found, and the sweep that uses it."""
     assert result.fit is not None
     latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
@@ -203,9 +213,10 @@ def _parameters(result: Validation, machine: Machine) -> list[str]:
     ]
     if np.isfinite(result.fit.bandwidth):
         links = f"--bandwidth {bandwidth} --latency {latency}"
-        links += f" --gap {machine.gap}" if parse_seconds(machine.gap or "0us") else ""
+        gap = 0.0 if "gap=" in machine.text else machine.options.get("gap")
+        links += f" --gap {format_seconds(gap)}" if isinstance(gap, float) and gap else ""
         lines.append(
-            f"  try: simctl sweep --algo {result.algorithm} --topology {machine.topology} {links}"
+            f"  try: simctl sweep --algo {result.algorithm} --topology {machine.text} {links}"
         )
     return lines
 

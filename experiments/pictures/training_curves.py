@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from experiments.output import Record
 from experiments.pictures.figure_file import GREY, to_bytes
-from experiments.training.strategy_options import shown
 
 WHAT_IF = {"twice_bandwidth_s": "2β", "half_latency_s": "α/2", "twice_compute_s": "2x compute"}
 
@@ -48,9 +47,11 @@ def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
     return to_bytes(figure, kind)
 
 
-def swept_figure(records: Sequence[Record], swept: str, kind: str) -> bytes:
-    """Step time, and what of it is exposed communication, at each value of an option; a line a
-    number of workers."""
+def swept_figure(
+    records: Sequence[Record], swept: str, names: Mapping[str, str], kind: str
+) -> bytes:
+    """Step time, and what of it is exposed communication, at each value of an option, which `names`
+    says how to show; a line a number of workers."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
     values = list(dict.fromkeys(str(record[swept]) for record in records))
@@ -73,7 +74,7 @@ def swept_figure(records: Sequence[Record], swept: str, kind: str) -> bytes:
         )
     axes.set_xticks(
         range(len(values)),
-        [shown(value) for value in values],
+        [names[value] for value in values],
         rotation=30 if len(values) > 8 else 0,
     )
     axes.set_ylim(bottom=0)

@@ -4,7 +4,7 @@ formula and bound."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
@@ -164,9 +164,9 @@ class Case:
 
 
 def sweep(
-    algorithms: list[Algorithm],
-    ranks: list[int],
-    sizes: list[float],
+    algorithms: Sequence[Algorithm],
+    ranks: Sequence[int],
+    sizes: Sequence[float],
     machine: Machine,
     rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -194,7 +194,7 @@ def sweep(
 def _points(
     algorithm: Algorithm,
     p: int,
-    sizes: list[float],
+    sizes: Sequence[float],
     machine: Machine,
     rules: Rules,
     profile: Profile | None,

@@ -60,11 +60,11 @@ def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> li
     return [runs * ((count if count <= LIMIT else 0.0) + OF_A_POINT) for count in counts]
 
 
-def check(total: float, points: str, ranks: str) -> None:
-    """Raise InputError if `total` operations are too many; `points` and `ranks` say of what."""
+def check(total: float, points: str) -> None:
+    """Raise InputError if `total` operations are too many; `points` says of how many points."""
     if total > MOST:
         raise InputError(
-            f"--p {ranks[:40]}: {points} with about {in_words(total)} operations, more than "
+            f"{points} with about {in_words(total)} operations, more than "
             f"{in_words(MOST)}: "
             "take fewer ranks or sizes, like --p 2..1024:x2"
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import Field, fields, replace
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from simulator.training import FILES, Strategy
 from simulator.training import find as find_class
@@ -47,13 +47,12 @@ def find(text: str) -> Strategy:
 
 def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:
     """The strategy, called `name`, with another `value` of option `key`."""
-    options = options_of(strategy)
-    if key not in options:
-        raise InputError(_wrong_option(name, key, strategy))
-    try:
-        return cast(Strategy, replace(cast(Any, strategy), **{key: _parser(options[key])(value)}))
-    except InputError as error:
-        raise InputError(f"{name}:{key}: {error}") from None
+    return with_value(strategy, key, _parsed(strategy, name, key, value))
+
+
+def with_value(strategy: Strategy, key: str, value: object) -> Strategy:
+    """The strategy with one option changed."""
+    return cast(Strategy, replace(cast(Any, strategy), **{key: value}))
 
 
 def options_of(strategy: Strategy) -> dict[str, Field[Any]]:
@@ -66,35 +65,60 @@ def listed() -> dict[str, Strategy]:
     return {name: find_class(name)() for name in FILES}
 
 
-def values(strategy: Strategy, name: str, key: str, text: str) -> list[str]:
-    """The values of a sweep of option `key`, as text.
+class SweptValue(NamedTuple):
+    """A value of an option that is swept."""
+
+    text: str
+    """How csv and json show it."""
+    value: object
+    """The value of the option."""
+    name: str
+    """How tables and pictures show it."""
+
+
+def values(strategy: Strategy, name: str, key: str, text: str) -> list[SweptValue]:
+    """The values of a sweep of option `key`.
 
     A sweep is a range of sizes like "1MiB..200MiB:x2", a range of whole numbers like "1..8", or a
     list with commas.
     """
-    options = options_of(strategy)
-    if key not in options:
-        raise InputError(_wrong_option(name, key, strategy))
-    field = options[key]
+    field = _field(strategy, name, key)
     if ".." not in text:
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return [_swept(strategy, name, key, part) for part in split(text)]
     if field.metadata["unit"] == "bytes":
         zero, _, rest = text.partition(",") if re.match(r"0B?,", text) else ("", "", text)
-        return ([zero] if zero else []) + [f"{size!r}B" for size in parse_sizes(rest)]
+        sizes = [SweptValue(f"{size!r}B", size, format_bytes(size)) for size in parse_sizes(rest)]
+        return [*([_swept(strategy, name, key, zero)] if zero else []), *sizes]
     if isinstance(field.default, int) and not isinstance(field.default, bool):
-        return [str(count) for count in parse_counts(text)]
+        return [SweptValue(str(count), count, str(count)) for count in parse_counts(text)]
     raise InputError(
         f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us"
     )
 
 
-def shown(value: str) -> str:
-    """A swept value as people write it: a size with its unit."""
-    number = value.removesuffix("B")
+def split(text: str) -> list[str]:
+    """The parts of a comma-separated list, once each."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _swept(strategy: Strategy, name: str, key: str, text: str) -> SweptValue:
+    return SweptValue(text, _parsed(strategy, name, key, text), text)
+
+
+def _field(strategy: Strategy, name: str, key: str) -> Field[Any]:
+    known = options_of(strategy)
+    if key not in known:
+        raise InputError(_wrong_option(name, key, strategy))
+    return known[key]
+
+
+def _parsed(strategy: Strategy, name: str, key: str, text: str) -> object:
+    """The value of an option."""
+    field = _field(strategy, name, key)
     try:
-        return format_bytes(float(number)) if value.endswith("B") else value
-    except ValueError:
-        return value
+        return _parser(field)(text)
+    except InputError as error:
+        raise InputError(f"{name}:{key}: {error}") from None
 
 
 def _parser(field: Field[Any]) -> Parser:

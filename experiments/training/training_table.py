@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from experiments.output import Cell, Record, Value
 from experiments.training.job import CHANGES
-from experiments.training.strategy_options import shown
 from topologies.units import format_bytes, format_seconds
 
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
@@ -32,11 +31,12 @@ def _share(key: str) -> Cell:
     )
 
 
-def cells(swept: str, strategy: str) -> Mapping[str, Cell]:
-    """The columns of a table of runs. `swept` is the option whose values differ, or ""."""
+def cells(swept: str, names: Mapping[str, str], strategy: str) -> Mapping[str, Cell]:
+    """The columns of a table of runs. `swept` is the option whose values differ, or "". `names` has
+    what the table shows for a value."""
     columns: dict[str, Cell] = {}
     if swept:
-        columns[swept] = lambda record: shown(str(record[swept]))
+        columns[swept] = lambda record: names[str(record[swept])]
     columns |= {
         "p": lambda record: str(record["ranks"]),
         "step": _seconds("step_s"),

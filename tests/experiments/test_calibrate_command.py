@@ -1,4 +1,4 @@
-"""`calibrate`, `validate PROFILE` and `--profile`, as a user calls them."""
+"""`calibrate`, `judge` and `--profile`, as a user calls them."""
 
 import csv
 import io
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 
 from experiments.calibration.calibrate import Calibration
 from experiments.calibration.calibrate import calibrate as fit
-from experiments.commands import calibrate, validate_profile
+from experiments.cli.machine_options import MachineOptions
+from experiments.commands import calibrate, judge
+from experiments.commands.sweep import Request, Show
 from experiments.commands.sweep import run as sweep
 from experiments.profiles import find, names, parse, read
-from experiments.simulations.machine import machine_of
+from simulator.collectives import find as find_algorithm
 from topologies.errors import InputError
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -39,6 +42,12 @@ def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") ->
     return path
 
 
+def on(profile: str, sizes: list[float]) -> Request:
+    """A ring of 16 on the machine of a profile."""
+    machine, simulated = MachineOptions("ring").under(profile, usual="ring")
+    return Request([find_algorithm("ring")], [16], sizes, machine.blueprint, profile=simulated)
+
+
 def line_of(refused: "subprocess.CompletedProcess[str]") -> str:
     assert (refused.returncode, refused.stdout) == (2, "")
     (line,) = [line for line in refused.stderr.splitlines() if not line.startswith("note:")]
@@ -50,7 +59,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile fitted to rings of 4 and 8."""
     folder = tmp_path_factory.mktemp("profile")
     out = folder / "mine.yaml"
-    assert calibrate.run([runs(folder / "runs.csv")], calibrate.Choice(), out, "table") == 0
+    assert calibrate.run(calibrate.Request([runs(folder / "runs.csv")]), out, "table") == 0
     return out
 
 
@@ -71,7 +80,7 @@ def test_a_profile_is_held_against_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unseen = runs(tmp_path / "unseen.csv", (16,))
-    files = [profile, unseen]
+    request = judge.Request(str(profile), [unseen])
     fits: list[Calibration] = []
 
     def once(*these: Any) -> Calibration:
@@ -80,26 +89,22 @@ def test_a_profile_is_held_against_runs(
             fits.append(fit(*these))
         return fits[0]
 
-    monkeypatch.setattr(validate_profile, "calibrate", once)
-    assert validate_profile.run(files, None, False, False, None, tmp_path / "x.png", "table") == 0
+    monkeypatch.setattr(judge, "calibrate", once)
+    assert judge.run(request, tmp_path / "x.png", "table") == 0
     assert "mine as it is" in capsys.readouterr().out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert validate_profile.run(files, None, False, False, "0.001", None, "csv") == 1
+    assert judge.run(replace(request, tolerance=0.001), None, "csv") == 1
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert len(rows) == 10
     assert sum(abs(float(row["error"])) for row in rows) / 10 < 0.15
-    assert validate_profile.run(files, None, False, False, "0.5", None, "json") == 0
+    assert judge.run(replace(request, tolerance=0.5), None, "json") == 0
     assert set(json.loads(capsys.readouterr().out)) == {"points", "unseen"}
 
 
 def test_a_sweep_takes_the_fastest_protocol(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine, simulated = machine_of(str(profile), "ring", (None,) * 4, "node", "fifo", False)
-    assert (
-        sweep("ring", "16", "1KiB,256MiB", machine, "auto", None, None, "time", "json", simulated)
-        == 0
-    )
+    assert sweep(on(str(profile), [2.0**10, 2.0**28]), Show("json")) == 0
     small, large = json.loads(capsys.readouterr().out)
     assert small["protocol"] != large["protocol"] == "rendezvous"
     assert small["time_s"] * 1e6 == pytest.approx(seconds(16, 1024), rel=0.2)
@@ -116,11 +121,11 @@ def test_two_set_ups_are_said_and_taken_apart(
         HEADER
         + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines)
     )
-    assert calibrate.run([tmp_path], calibrate.Choice(), None, "table") == 0
+    assert calibrate.run(calibrate.Request([tmp_path]), None, "table") == 0
     assert "are 9 times apart: two set-ups" in (said := capsys.readouterr().err)
     assert "take each alone: --only cpu, --only gpu" in said
     found = tmp_path / "found.yaml"
-    assert calibrate.run([tmp_path], calibrate.Choice(only="gpu"), found, "table") == 0
+    assert calibrate.run(calibrate.Request([tmp_path], only="gpu"), found, "table") == 0
     assert "apart" not in capsys.readouterr().err
     assert {line.partition(":")[0] for line in read(found).sources} == {"my_gpu_ar.csv"}
     errors = read(found).errors["sizes"].model
@@ -141,7 +146,7 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
         assert f"--only {nothing!r}: expected words" in refusal(
             "calibrate", unknown, "--only", nothing
         )
-    assert "--only is for a profile and runs" in refusal("validate", unknown, "--only", "zzz")
+    assert "No such option: --only" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 points to fit: expected at least 4" in refusal(
         "calibrate", unknown, "--library", "mpi"
@@ -149,12 +154,12 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
     assert "leave one of the two out" in refusal("sweep", "--profile", profile, "--latency", "1us")
     assert "has links of kind link, which mine knows nothing of" in refusal(
-        "sweep", "--profile", profile, "--topology", "star"
+        "sweep", "--p", "4", "--profile", profile, "--topology", "star"
     )
-    assert "name a profile, then runs" in refusal("validate", profile, "--tolerance", "0.1")
-    assert "leave it out" in refusal("validate", profile, unknown, "--topology", "ring")
-    assert "comes first" in refusal("validate", unknown, profile)
-    assert "like 0.15" in refusal("validate", profile, unknown, "--tolerance", "15%")
+    assert "Missing argument 'RUNS...'" in refusal("judge", profile, "--tolerance", "0.1")
+    assert "No such option: --topology" in refusal("judge", profile, unknown, "--topology", "ring")
+    assert "comes first" in refusal("judge", unknown, profile)
+    assert "like 0.15" in refusal("judge", profile, unknown, "--tolerance", "15%")
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
     assert "from 1 ns to a week" in refusal("calibrate", unknown)
 
@@ -201,9 +206,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_profiles_that_are_shipped_simulate(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    machine, simulated = machine_of(name, "ring", (None,) * 4, "node", "fifo", False)
-    assert simulated is not None
-    assert sweep("ring", "16", "1MiB", machine, "auto", None, None, "time", "json", simulated) == 0
+    assert sweep(on(name, [2.0**20]), Show("json")) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert 1e-6 < row["time_s"] < 1
     assert find(name).errors["sizes"].points > 20
@@ -265,7 +268,7 @@ def test_a_last_node_that_is_not_full_is_noted(
 ) -> None:
     rows = runs(tmp_path / "runs.csv", (10,)).read_text().replace(",10,10,", ",10,3,").splitlines()
     (tmp_path / "runs.csv").write_text("\n".join(rows[:6]) + "\n")
-    assert calibrate.run([tmp_path / "runs.csv"], calibrate.Choice(), None, "csv") == 0
+    assert calibrate.run(calibrate.Request([tmp_path / "runs.csv"]), None, "csv") == 0
     assert "10 ranks on 3 nodes are taken as 4 on each and 2 on the last" in capsys.readouterr().err
 
 
@@ -279,7 +282,7 @@ def test_a_curve_that_is_ten_times_too_slow_is_named(
     (tmp_path / "runs.csv").write_text("\n".join(rest) + "\n")
     slowed = "".join(",".join([*row[:5], str(10 * float(row[5])), row[6]]) + "\n" for row in slow)
     (tmp_path / "slow.csv").write_text(HEADER + slowed)
-    assert calibrate.run([tmp_path], calibrate.Choice(), None, "csv") == 0
+    assert calibrate.run(calibrate.Request([tmp_path]), None, "csv") == 0
     (named,) = [
         line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line
     ]

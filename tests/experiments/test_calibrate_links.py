@@ -111,7 +111,7 @@ def test_measurements_in_two_units_end_in_one_line(simctl: Simctl, tmp_path: Pat
 
 
 def test_a_profile_is_judged_by_few_points_as_it_is(simctl: Simctl, two: Path) -> None:
-    answer = simctl("validate", "mn5_acc", two)
+    answer = simctl("judge", "mn5_acc", two)
     assert answer.returncode == 0
     assert "of 2 points: mean" in answer.stdout
     assert "note: 2 points: too few to fit without some of them" in answer.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli.values import parse_ranks
 from experiments.commands import sweep as command
 from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
@@ -168,8 +169,8 @@ def test_a_sweep_of_days_is_refused_at_once_with_one_that_runs(simctl: Simctl) -
     assert (done.returncode, done.stdout) == (2, "")
     assert "99999 points with about" in done.stderr
     advice = done.stderr.split("like --p ")[1].strip()
-    ranks = command.parse_ranks(advice)
-    workload.check(sum(workload.work([find("ring")], ranks, 1), 0.0), "", "")
+    ranks = parse_ranks(advice)
+    workload.check(sum(workload.work([find("ring")], ranks, 1), 0.0), "")
 
 
 def test_a_sweep_of_minutes_says_so(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from experiments.cli.values import parse_rank_count
 from experiments.commands import topo
 from experiments.machine_facts import BOUNDS, PAIRS, facts
 from topologies.builder import TopologyBuilder
@@ -59,7 +60,7 @@ no algorithm does 1GiB faster than
 def shown(
     text: str, capsys: pytest.CaptureFixture[str], p: str | None = None, how: str = "table"
 ) -> str:
-    topo.show(text, p, None, how)
+    topo.show(find(text), int(p) if p else None, None, how)
     return capsys.readouterr().out
 
 
@@ -245,7 +246,7 @@ def test_every_listed_option_is_taken() -> None:
 
 
 def test_a_picture_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    topo.show("ring", "4", tmp_path / "ring.png", "table")
+    topo.show(find("ring"), 4, tmp_path / "ring.png", "table")
     assert (tmp_path / "ring.png").read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out.startswith("ring: 4 ranks\n")
 
@@ -256,7 +257,7 @@ def test_a_machine_is_read_back_equal(
 ) -> None:
     first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
     first.write_text(graph_files.to_yaml(dgx1()))
-    topo.import_file(str(first), again)
+    topo.import_file(find(str(first)), again)
     assert same(read(again), dgx1())
     caught = capsys.readouterr()
     assert caught.out == ""
@@ -268,7 +269,7 @@ def test_a_machine_is_read_back_equal(
 def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n"
     (tmp_path / "topo.txt").write_text(matrix)
-    topo.import_file(str(tmp_path / "topo.txt"), tmp_path / "machine.yaml")
+    topo.import_file(find(str(tmp_path / "topo.txt")), tmp_path / "machine.yaml")
     topology = read(tmp_path / "machine.yaml")
     assert topology.assumed.all()
     links = topology.links // 2
@@ -291,7 +292,7 @@ def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
 )
 def test_wrong_names_are_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        topo.show(text, None, None, "table")
+        topo.show(find(text), None, None, "table")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -301,7 +302,7 @@ def test_wrong_names_are_one_line(text: str, message: str) -> None:
 )
 def test_wrong_numbers_of_ranks(p: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        topo.show("ring", p, None, "table")
+        parse_rank_count(p)
 
 
 def test_a_picture_that_cannot_be_written_is_refused_first(
@@ -310,13 +311,13 @@ def test_a_picture_that_cannot_be_written_is_refused_first(
     (tmp_path / "folder.png").mkdir()
     for name in ("ring.jpg", "missing/ring.png", "folder.png"):
         with pytest.raises(InputError, match="cannot write"):
-            topo.show("ring", None, tmp_path / name, "table")
+            topo.show(find("ring"), None, tmp_path / name, "table")
     assert capsys.readouterr().out == ""
 
 
 def test_a_picture_that_is_too_large_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a picture of it shows at most"):
-        topo.show("ring", "300", tmp_path / "ring.png", "table")
+        topo.show(find("ring"), 300, tmp_path / "ring.png", "table")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -341,7 +342,7 @@ def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_
         (tmp_path / folder).mkdir()
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     with pytest.raises(InputError) as caught:
-        topo.import_file(str(tmp_path / file), tmp_path / out)
+        topo.import_file(find(str(tmp_path / file)), tmp_path / out)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

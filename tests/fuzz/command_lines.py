@@ -17,8 +17,6 @@ from command_values import (
     HELD_AGAINST,
     HOSTILE,
     LINKS,
-    OF_PROFILES,
-    ONE_LOG,
     OWN,
     SHAPES,
     SILENT,
@@ -84,19 +82,12 @@ def _chosen(path: Path, random: Random) -> list[tuple[Any, list[str]]]:
             number = random.choice((1, 1, 2)) if one.nargs == -1 else 1
             chosen[one.name] = (one, [value_of(path, one)(random) for _ in range(number)])
     if random.random() < 0.9:
-        if path == ("validate",):
-            _choose_kind(chosen, random)
+        if path == ("judge",):
+            profile, runs = random.choice(HELD_AGAINST)
+            chosen["profile"] = chosen["profile"][0], [profile]
+            chosen["runs"] = chosen["runs"][0], [runs]
         _reconcile(chosen)
     return list(chosen.values())
-
-
-def _choose_kind(chosen: dict[str, tuple[Any, list[str]]], random: Random) -> None:
-    """A log to simulate, or a profile and its runs."""
-    files, values = chosen["files"]
-    profile = random.random() < 0.4
-    for name in ONE_LOG if profile else OF_PROFILES:
-        chosen.pop(name, None)
-    chosen["files"] = files, [*random.choice(HELD_AGAINST)] if profile else values[:1]
 
 
 def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
@@ -114,7 +105,12 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         gone += ("timeline", "bucket")
     elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
         gone += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
-    files = [word for name in ("files", "logs") if name in chosen for word in chosen[name][1]]
+    files = [
+        word
+        for name in ("files", "log", "logs", "runs")
+        if name in chosen
+        for word in chosen[name][1]
+    ]
     if files and files[0] not in SILENT:
         gone += ("p",)
     if FAMILIES not in files:

@@ -195,9 +195,6 @@ SWEPT = {
     "server": ("strategy", "ssgd"),
 }
 """What a swept option is an option of."""
-ONE_LOG = ("algo", "fit", "p", "topology", "placement", "engine", *LINKS)
-OF_PROFILES = ("family", "only", "forced", "tolerance", "compare")
-"""Options of `validate` with a log, and with a profile and runs."""
 ALWAYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("sweep",): ("p", "size"),
     ("train",): ("model",),
@@ -300,6 +297,7 @@ VALUES: dict[str, Value] = {
     "init": _of("tcp://localhost:29500"),
     "resume": _of("yes"),
     "files": _of(*RUNS),
+    "runs": _of(*RUNS),
     "logs": _of(*RUNS),
     "fit": _of("yes"),
     "in_place": _of("yes"),
@@ -323,7 +321,8 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("validate",), "algo"): _of(
         "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"
     ),
-    (("validate",), "files"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
+    (("validate",), "log"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
+    (("judge",), "profile"): VALUES["profile"],
     (("validate",), "p"): _of("4"),
     (("diagnose",), "p"): _of("4"),
     (("topo", "show"), "name"): VALUES["topology"],

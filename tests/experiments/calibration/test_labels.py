@@ -17,7 +17,7 @@ from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
-from experiments.simulations.machine import ignored
+from experiments.simulations.ineffective_labels import ineffective_labels
 from simulator.collectives import find
 from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError
@@ -136,14 +136,14 @@ def test_a_sweep_of_an_algorithm_that_was_not_run_says_so() -> None:
         "recursive_doubling", "all_reduce", ("ring", "recursive_doubling"), 8, 8, "MPI 1"
     )
     profile = replace(machine(MPI), ineffective=(label,))
-    lines = list(ignored(profile, [find("ring"), find("recursive_doubling")], [8, 16]))
+    lines = list(ineffective_labels(profile, [find("ring"), find("recursive_doubling")], [8, 16]))
     said = (
         "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
     )
     assert lines == [f"{said} ring, recursive_doubling: this simulates recursive_doubling"]
     assert (
-        list(ignored(machine(MPI), [find("ring")], [8]))
-        == list(ignored(None, [find("ring")], [8]))
+        list(ineffective_labels(machine(MPI), [find("ring")], [8]))
+        == list(ineffective_labels(None, [find("ring")], [8]))
         == []
     )
 

@@ -5,12 +5,12 @@ import pytest
 
 from experiments.calibration.exploration import Exploration
 from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
 from experiments.calibration.table import as_nodes
-from experiments.commands.calibrate import machine_for
 from simulator.collectives import find
 from topologies.catalogue import find as machine
 from topologies.shapes import nodes

@@ -1,10 +1,11 @@
-"""NCCL's own model on measured curves: bandwidths, points left out, and `validate --compare
+"""NCCL's own model on measured curves: bandwidths, points left out, and `judge --compare
 nccl`."""
 
 import csv
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ from experiments.calibration.nccl_comparison import (
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.table import as_nodes
 from experiments.cli import main
-from experiments.commands import validate_profile
+from experiments.commands import judge
 from experiments.measurements import Curve
 from experiments.profiles import find
 from simulator.cost_models.nccl import Job, channels, choice, seconds
@@ -153,19 +154,20 @@ def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
 def test_a_profile_is_validated_beside_the_own_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validate_profile, "calibrate", lambda *_: SimpleNamespace(held_out=()))
-    files = [Path("mn5_acc"), runs(tmp_path / "runs.csv", "NVIDIA H100 80GB HBM3")]
-    assert validate_profile.run(files, None, False, False, None, None, "table", "nccl") == 0
+    monkeypatch.setattr(judge, "calibrate", lambda *_: SimpleNamespace(held_out=()))
+    files = [runs(tmp_path / "runs.csv", "NVIDIA H100 80GB HBM3")]
+    request = judge.Request("mn5_acc", files, compare="nccl")
+    assert judge.run(request, None, "table") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
     assert [line.split()[-1] for line in lines[1:4]] == ["model", "12.5%", "-"]
     assert lines[4].endswith("NCCL's own model: mean 12.5%")
     assert "β of Simple by mn5_acc, all else is NCCL's: GPUs are hopper" in shown.err
-    assert validate_profile.run(files, None, False, False, None, None, "csv", "nccl:hopper") == 0
+    assert judge.run(replace(request, compare="nccl:hopper"), None, "csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [round(float(row["nccl_error"]), 9) for row in rows[:4]] == [0, 0, 0, -0.5]
     assert {row["nccl_s"] for row in rows[4:]} == {""}
-    assert validate_profile.run(files, None, False, False, None, None, "json", "nccl") == 0
+    assert judge.run(request, None, "json") == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [float(row["nccl_s"]) for row in rows[:4]] == [point["nccl_s"] for point in points[:4]]
     assert points[-1]["nccl_error"] is None
@@ -183,16 +185,7 @@ def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
     )
     for (profile, compare), expected in zip(asks.items(), said, strict=True):
         with pytest.raises(InputError, match=expected):
-            validate_profile.run(
-                [Path(profile or "mn5_acc"), unsaid],
-                None,
-                False,
-                False,
-                None,
-                None,
-                "table",
-                compare,
-            )
+            judge.run(judge.Request(profile or "mn5_acc", [unsaid], compare=compare), None, "table")
 
 
 def test_the_command_line_refuses_it_in_one_line(
@@ -205,10 +198,10 @@ def test_the_command_line_refuses_it_in_one_line(
         ),
         (
             ("runs.csv", "--compare", "nccl"),
-            "runs.csv: name a profile, then runs to hold it against",
+            "Missing argument 'RUNS...'",
         ),
     ):
-        monkeypatch.setattr(sys, "argv", ["simctl", "validate", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["simctl", "judge", *map(str, arguments)])
         with pytest.raises(SystemExit) as error:
             main()
         shown = capsys.readouterr()

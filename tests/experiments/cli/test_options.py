@@ -5,7 +5,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from experiments.cli.options import (
+from experiments.cli.completion import (
     algorithm_names,
     completer,
     machine_names,

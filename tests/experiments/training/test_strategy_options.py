@@ -40,16 +40,21 @@ def test_what_cannot_be_is_refused(text: str, message: str) -> None:
         find(text)
 
 
-def test_a_sweep_lists_values() -> None:
-    assert values(DDP(), "ddp", "bucket", "1MiB..4MiB:x2") == [
-        "1048576.0B",
-        "2097152.0B",
-        "4194304.0B",
+def swept(key: str, text: str) -> list[tuple[object, ...]]:
+    return [tuple(value) for value in values(DDP(), "ddp", key, text)]
+
+
+def test_a_swept_value_has_its_type_and_its_texts() -> None:
+    assert swept("bucket", "1MiB..4MiB:x2") == [
+        ("1048576.0B", 2.0**20, "1MiB"),
+        ("2097152.0B", 2.0**21, "2MiB"),
+        ("4194304.0B", 2.0**22, "4MiB"),
     ]
-    assert values(DDP(), "ddp", "bucket", "0,1MiB..2MiB:x2") == ["0", "1048576.0B", "2097152.0B"]
-    assert values(DDP(), "ddp", "bucket", "0,25MiB") == ["0", "25MiB"]
-    assert values(DDP(), "ddp", "streams", "1..3") == ["1", "2", "3"]
-    assert values(DDP(), "ddp", "overlap", "yes,no") == ["yes", "no"]
+    zero = ("0", 0.0, "0")
+    assert swept("bucket", "0,1MiB..1MiB:x2") == [zero, ("1048576.0B", 2.0**20, "1MiB")]
+    assert swept("bucket", "0,25MiB,0") == [zero, ("25MiB", 25 * 2.0**20, "25MiB")]
+    assert swept("streams", "1..3") == [("1", 1, "1"), ("2", 2, "2"), ("3", 3, "3")]
+    assert swept("overlap", "yes,no") == [("yes", True, "yes"), ("no", False, "no")]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.commands.train import Request, run
-from experiments.simulations.machine import Machine
+from experiments.cli.machine_options import MachineOptions
+from experiments.cli.training_options import TrainingOptions
+from experiments.commands import train
 from topologies.errors import InputError
 
 MODEL = """\
@@ -29,11 +30,25 @@ layers:
 )
 
 
+@dataclass(frozen=True)
+class Request(TrainingOptions):
+    """The options of a training job and its machine."""
+
+    machine: MachineOptions = MachineOptions("star")
+
+
+def run(
+    request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str
+) -> int:
+    return train.run(request.request(request.machine), train.Files(timeline, out, plot), how)
+
+
 @pytest.fixture
 def request_(tmp_path: Path) -> Request:
     model = tmp_path / "four.yaml"
     model.write_text(MODEL)
-    return Request(str(model), "ddp", Machine("star", bandwidth="1GB/s", latency="0us"), "4")
+    star = MachineOptions("star", bandwidth="1GB/s", latency="0us")
+    return Request(str(model), "ddp", "4", machine=star)
 
 
 def shown(
@@ -81,7 +96,7 @@ def test_more_bandwidth_than_that_hides_all(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = report(
-        replace(request_, machine=Machine("star", bandwidth="1EB/s", latency="0us")), capsys
+        replace(request_, machine=MachineOptions("star", bandwidth="1EB/s", latency="0us")), capsys
     )
     assert found["summary"]["step_s"] == pytest.approx(0.013)
 
@@ -154,7 +169,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"bucket": "many"}, "'many' is not a size"),
         ({"p": "0"}, "--p 0: 1 to 16384 workers"),
         ({"p": "100000"}, "--p 100000: 1 to 16384 workers"),
-        ({"machine": Machine("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
+        ({"machine": MachineOptions("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
         ({"sweep": "bucket"}, "--sweep 'bucket'"),
         ({"sweep": "colour=1,2"}, "ddp has no option 'colour'"),
         ({"sweep": "bucket=,"}, "there is no value"),
@@ -245,7 +260,7 @@ def test_bytes_a_step_are_of_as_many_updates_as_workers(
     updates a step."""
     found = report(replace(request_, strategy="asgd", p="3", steps=3, batches="1:2"), capsys)
     plan = replace(request_, strategy="asgd", p="3", steps=3, batches="1:2")
-    run_ = next(iter(plan.variants(plan.job())))[1].run(3)
+    run_ = plan.request(plan.machine).job.run(3)
     assert run_.plan.updates is not None
     updates = len(run_.plan.updates.worker)
     assert updates == 3 + 2 + 3
@@ -257,13 +272,13 @@ def test_bytes_a_step_are_of_as_many_updates_as_workers(
 def test_a_shipped_model_is_on_the_devices_of_the_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    request = Request("resnet50:batch=2", "ddp", Machine("dgx1"), "2")
+    request = Request("resnet50:batch=2", "ddp", "2", machine=MachineOptions("dgx1"))
     assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)
     assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
 
 
 def test_more_than_a_device_holds_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request("resnet50:batch=1024", "ddp", Machine("dgx1"), "2")
+    request = Request("resnet50:batch=1024", "ddp", "2", machine=MachineOptions("dgx1"))
     assert run(request, None, None, None, "table") == 0
     assert "more than the 32GB of v100" in capsys.readouterr().err
 
@@ -300,12 +315,14 @@ def test_one_worker_alone_is_on_the_machine_of_all(
     strategy: str,
     p: str | None,
 ) -> None:
-    found = report(replace(request_, machine=Machine(topology), strategy=strategy, p=p), capsys)
+    machine = MachineOptions(topology)
+    found = report(replace(request_, machine=machine, strategy=strategy, p=p), capsys)
     assert 0 < found["summary"]["efficiency"] <= 1 + 1e-9
 
 
 def test_a_cpu_may_hold_more_than_a_device(capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request("bert_large:batch=1,seq=128", "ssgd:server=cpu", Machine("dgx1"), "8")
+    dgx1 = MachineOptions("dgx1")
+    request = Request("bert_large:batch=1,seq=128", "ssgd:server=cpu", "8", machine=dgx1)
     assert run(request, None, None, None, "table") == 0
     assert "holds" not in capsys.readouterr().err
 
@@ -314,7 +331,8 @@ def test_how_a_run_was_made_is_said_in_full(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table = tmp_path / "a.csv"
-    shown(Request("resnet50:batch=2", "asgd:server=cpu", Machine("dgx1")), capsys, out=table)
+    dgx1 = MachineOptions("dgx1")
+    shown(Request("resnet50:batch=2", "asgd:server=cpu", machine=dgx1), capsys, out=table)
     made = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
     assert (made["steps"], made["p"], made["server"], made["model"]) == (
         20,

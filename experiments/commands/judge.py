@@ -1,5 +1,4 @@
-"""`simctl validate PROFILE RUNS...`: what a profile says of runs, and how its kind of model does on
-unseen ones.
+"""`simctl judge`: the errors of a profile on runs, and those of its kind of model on unseen points.
 
 With `--compare nccl`, NCCL's own model beside it.
 """
@@ -7,6 +6,7 @@ With `--compare nccl`, NCCL's own model beside it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +14,19 @@ import numpy as np
 from experiments import output
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrate import LEAST, calibrate, error, points
+from experiments.calibration.curve_choice import chosen_curves
+from experiments.calibration.error_table import error_table
 from experiments.calibration.libraries import NCCL, Library, library
+from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, errors, predict_all
-from experiments.commands.calibrate import chosen_curves, error_table, machine_for
-from experiments.commands.sweep import FIGURES
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles import find, is_profile
 from experiments.profiles.profile_document import Calibrated, Error
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
-from topologies.units import format_bytes, format_seconds, in_binary, parse_number
+from topologies.units import format_bytes, format_seconds, in_binary
 
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
@@ -34,34 +35,40 @@ Beside = Sequence[Floats]
 for."""
 
 
-def refuse(options: Sequence[str]) -> None:
-    """Raise InputError for options that are of the validation of a log."""
-    if options:
-        raise InputError(f"{options[0]} is for one log: a profile says it itself, leave it out")
+@dataclass(frozen=True)
+class Request:
+    """A profile, and the runs to judge it by."""
+
+    profile: str
+    """The name or the file of a profile."""
+    runs: Sequence[Path]
+    family: str | None = None
+    """The series of a folder with an index."""
+    only: str | None = None
+    """Words of the names of files: one set-up."""
+    forced: bool = False
+    """Whether only curves with a forced algorithm count."""
+    in_place: bool = False
+    """Whether the in-place times count."""
+    tolerance: float = np.inf
+    """The greatest mean error, as a share of the time."""
+    compare: str | None = None
+    """NCCL's own model beside the profile: "nccl", or with GPUs, "nccl:hopper"."""
 
 
-def run(
-    files: Sequence[Path],
-    family: str | None,
-    forced: bool,
-    in_place: bool,
-    tolerance: str | None,
-    plot: Path | None,
-    how: str,
-    compare: str | None = None,
-    only: str | None = None,
-) -> int:
-    """Print both; 1 if a mean error is above the tolerance."""
-    limit = _share(tolerance) if tolerance else np.inf
-    output.check_writable(plot, FIGURES)
-    if len(files) < 2:
-        raise InputError(f"{files[0]}: name a profile, then runs to hold it against")
-    if not is_profile(files[0].name) and any(is_profile(path.name) for path in files[1:]):
-        raise InputError(f"{files[0]} comes first: name the profile, then runs")
-    profile, kind = _profile(files[0])
+def run(request: Request, plot: Path | None, how: str) -> int:
+    """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
+    tolerance."""
+    compare, in_place = request.compare, request.in_place
+    output.check_writable(plot, output.PICTURES)
+    name = Path(request.profile).name
+    if not is_profile(name) and any(is_profile(path.name) for path in request.runs):
+        raise InputError(f"{request.profile} comes first: name the profile, then runs")
+    profile = find(request.profile)
+    kind = library(profile.library)
     generation = _generation(compare, profile, kind) if compare is not None else None
-    measurements = read_all(files[1:], family)
-    curves = chosen_curves(measurements.curves, only, forced)
+    measurements = read_all(request.runs, request.family)
+    curves = chosen_curves(measurements.curves, request.only, request.forced)
     measured, skipped = points(
         curves, kind, in_place=in_place, least=1, profile=profile.simulated()
     )
@@ -87,7 +94,7 @@ def run(
         for name, one in crossed.items()
         if one.model is not None and name in ("sizes", "ranks")
     ]
-    return int(max(means) > limit)
+    return int(max(means) > request.tolerance)
 
 
 def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
@@ -113,20 +120,6 @@ def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, 
         measured, kind, machine_for(find_machine(profile.machine)), output.Progress("steps")
     )
     return {one.protocol: error(one) for one in found.held_out}
-
-
-def _share(text: str) -> float:
-    try:
-        return parse_number(text)
-    except InputError:
-        raise InputError(
-            f"--tolerance {text[:40]}: expected a share of the time, like 0.15"
-        ) from None
-
-
-def _profile(path: Path) -> tuple[Calibrated, Library]:
-    profile = find(str(path))
-    return profile, library(profile.library)
 
 
 def _generation(compare: str, profile: Calibrated, kind: Library) -> str:

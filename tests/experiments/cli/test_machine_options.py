@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.simulations.machine import Machine
+from experiments.cli.machine_options import MachineOptions
 from refusals import refusal
 from topologies.catalogue import find
 
 
 def test_options_are_parsed_to_one_value() -> None:
-    options = Machine("star", "3GB/s", "4us", "5us", "2GB/s", "1,0")
+    options = MachineOptions("star", "3GB/s", "4us", "5us", "2GB/s", "1,0")
     linked = find("star").with_links(bandwidth=3e9, latency=4e-6, gap=5e-6)
     assert options.blueprint == replace(linked, reduction=5e-10, placement=(1, 0))
 
 
 @pytest.mark.parametrize("option", ["bandwidth=3GB/s", "latency=4us", "gap=5us"])
 def test_a_figure_is_not_given_twice(option: str) -> None:
-    options = Machine(f"star:{option}", bandwidth="1GB/s", latency="1us", gap="1us")
+    options = MachineOptions(f"star:{option}", bandwidth="1GB/s", latency="1us", gap="1us")
     assert refusal(lambda: options.blueprint) == (
         f"{option.partition('=')[0]} is given twice: as an option of star, and as "
         f"--{option.partition('=')[0]}"
@@ -27,11 +27,11 @@ def test_a_figure_is_not_given_twice(option: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Machine("dgx1", bandwidth="1GB/s"), "dgx1 has links of its own"),
-        (Machine("star", latency="fast"), "fast"),
-        (Machine("star", placement="cyclic"), "'cyclic' is no placement"),
-        (Machine("stra"), "'stra' is no topology"),
+        (MachineOptions("dgx1", bandwidth="1GB/s"), "dgx1 has links of its own"),
+        (MachineOptions("star", latency="fast"), "fast"),
+        (MachineOptions("star", placement="cyclic"), "'cyclic' is no placement"),
+        (MachineOptions("stra"), "'stra' is no topology"),
     ],
 )
-def test_text_that_means_nothing_is_refused(options: Machine, message: str) -> None:
+def test_text_that_means_nothing_is_refused(options: MachineOptions, message: str) -> None:
     assert message in refusal(lambda: options.blueprint)

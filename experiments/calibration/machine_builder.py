@@ -1,0 +1,22 @@
+"""The machine of a fit for any number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from experiments.calibration.table import as_nodes
+from topologies.catalogue import Blueprint
+from topologies.topology import Topology
+
+
+def machine_for(machine: Blueprint | None) -> Callable[[int, int], Topology]:
+    """From numbers of ranks and of ranks a node to the machine, with as many nodes as took part. By
+    default it is nodes with a port each."""
+    if machine is None or machine.name == "nodes":
+        return as_nodes
+    return partial(_built, machine)
+
+
+def _built(machine: Blueprint, ranks: int, per_node: int) -> Topology:
+    return machine.for_job(ranks, -(-ranks // per_node)).build(ranks)

@@ -1,0 +1,162 @@
+"""The options of a machine and of its simulation, the same for all commands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli.completion import completer, machine_names, placement_orders
+from experiments.cli.options import EngineName, Engines, SharingName
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from experiments.simulations.sweep import Rules
+    from simulator.profile import Profile
+    from topologies.catalogue import Blueprint
+
+TOPOLOGY_HELP = (
+    "NAME or FILE, with options: star, hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
+)
+LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
+"""The links of a shape, if the user does not say."""
+
+Topology = Annotated[
+    str | None, typer.Option(help=TOPOLOGY_HELP, autocompletion=completer(machine_names))
+]
+Bandwidth = Annotated[
+    str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")
+]
+Latency = Annotated[
+    str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")
+]
+Gap = Annotated[
+    str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")
+]
+Reduction = Annotated[
+    str | None,
+    typer.Option(
+        help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"
+    ),
+]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="Ranks by node, round-robin, or the places listed: 0,8,1,9.",
+        autocompletion=completer(placement_orders),
+    ),
+]
+Sharing = Annotated[
+    SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")
+]
+StoreAndForward = Annotated[
+    bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")
+]
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """A machine as the user writes it."""
+
+    topology: Topology = None
+    bandwidth: Bandwidth = None
+    latency: Latency = None
+    gap: Gap = None
+    reduction: Reduction = None
+    placement: Placement = "node"
+
+    @cached_property
+    def blueprint(self) -> Blueprint:
+        """The machine. Raises InputError for a name or a quantity that has no meaning."""
+        from topologies.catalogue import find
+        from topologies.placement import parse_placement
+        from topologies.units import parse_bandwidth, parse_seconds
+
+        blueprint = find(self.topology or "")
+        for name in LINKS:
+            if getattr(self, name) is not None and name in blueprint.options:
+                raise InputError(
+                    f"{name} is given twice: as an option of {blueprint.name}, and as --{name}"
+                )
+        reduction = _quantity(parse_bandwidth, self.reduction)
+        linked = blueprint.with_links(
+            _quantity(parse_bandwidth, self.bandwidth),
+            _quantity(parse_seconds, self.latency),
+            _quantity(parse_seconds, self.gap),
+        )
+        return replace(
+            linked,
+            reduction=None if reduction is None else 1 / reduction,
+            placement=parse_placement(self.placement),
+        )
+
+    @property
+    def optional_blueprint(self) -> Blueprint | None:
+        """The machine, or None without --topology. Raises InputError for links without it."""
+        if self.topology is not None:
+            return self.blueprint
+        if self.bandwidth or self.latency or self.gap:
+            raise InputError(
+                "--bandwidth, --latency and --gap are of a shape's links: give --topology, or "
+                "leave them out"
+            )
+        return None
+
+    @property
+    def parameters(self) -> dict[str, str | bool | None]:
+        """The options with their defaults, to be stored with a result."""
+        usual = LINKS if self.blueprint.kind == "shape" else {}
+        return {
+            name: value if value is not None else usual.get(name)
+            for name, value in asdict(self).items()
+        }
+
+    def under(self, name: str | None, usual: str) -> tuple[MachineOptions, Profile | None]:
+        """The machine and the profile of that name. With --topology `usual`, it is the profile's
+        machine.
+
+        Raises InputError for links that the profile has itself.
+        """
+        if name is None:
+            return self, None
+        from experiments.profiles import find
+
+        for option in ("bandwidth", "latency", "gap", "reduction"):
+            if (value := getattr(self, option)) is not None:
+                raise InputError(
+                    f"--{option} {value}: --profile {name} has links of its own, leave one of the "
+                    "two out"
+                )
+        profile = find(name).simulated()
+        return replace(self, topology=profile.machine) if self.topology == usual else self, profile
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """The rules of a simulation."""
+
+    sharing: Sharing = SharingName.fifo
+    store_and_forward: StoreAndForward = False
+    engine: Engines = EngineName.auto
+
+    @property
+    def rules(self) -> Rules:
+        """The rules for `simulate`."""
+        from experiments.simulations.sweep import Rules
+
+        if self.store_and_forward and self.sharing is SharingName.fair:
+            raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
+        return Rules(self.engine.value, self.sharing.value, self.store_and_forward)
+
+    @property
+    def parameters(self) -> dict[str, str | bool | None]:
+        """What is stored with a result."""
+        return {"sharing": self.sharing.value, "store_and_forward": self.store_and_forward}
+
+
+def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:
+    return None if text is None else parse(text)

@@ -1,0 +1,180 @@
+"""The commands of `simctl` that simulate: parsing only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.groups import with_groups
+from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.options import (
+    Algorithms,
+    Format,
+    Metric,
+    Out,
+    Output,
+    Plot,
+    ProfileName,
+    Timeline,
+)
+from experiments.cli.training_options import ModelOptions, TrainingOptions
+
+app = typer.Typer()
+RankCounts = Annotated[
+    str | None,
+    typer.Option(
+        "--p",
+        help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
+        "[default: 2..64; all GPUs where the topology says how many nodes]",
+    ),
+]
+Sizes = Annotated[
+    str,
+    typer.Option(help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4."),
+]
+Size = Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like 1GiB.")]
+Algorithm = Annotated[
+    str,
+    typer.Option(
+        help="One algorithm: see `simctl algos`.", autocompletion=completer(algorithm_names)
+    ),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")]
+
+
+@app.command(
+    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star "
+    "--out sweep.csv"
+)
+@with_groups
+def sweep(
+    algo: Algorithms = "ring",
+    p: RankCounts = None,
+    size: Sizes = "64MiB",
+    machine: MachineOptions = MachineOptions("ring"),
+    rules: RuleOptions = RuleOptions(),
+    profile: ProfileName = None,
+    out: Out = None,
+    plot: Plot = None,
+    metric: Annotated[Metric, typer.Option(help="What the plot shows against p.")] = Metric.time,
+    wide: Wide = False,
+    format: Output = Format.table,
+) -> None:
+    """Simulate algorithms at many rank counts and sizes.
+
+    Each time is compared with the algorithm's formula and with a lower bound. The exit code is 1 if
+    a check fails. It is 2 if a point cannot be simulated; all others are still printed.
+    """
+    from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
+    from experiments.commands import sweep as command
+    from topologies.units import parse_sizes
+
+    machine, calibrated = machine.under(profile, usual="ring")
+    algorithms = parse_algorithms(algo)
+    p = usual_ranks(machine.blueprint, algorithms) if p is None else p
+    parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
+    request = command.Request(
+        algorithms,
+        parse_ranks(p),
+        parse_sizes(size),
+        machine.blueprint,
+        rules.rules,
+        calibrated,
+        parameters={**machine.parameters, **rules.parameters, **parameters},
+    )
+    show = command.Show(format.value, wide, out, plot, metric.value)
+    raise typer.Exit(command.run(request, show))
+
+
+@app.command(
+    epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png"
+)
+@with_groups
+def run(
+    algo: Algorithm = "ring",
+    p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
+    size: Size = "64MiB",
+    machine: MachineOptions = MachineOptions("ring"),
+    rules: RuleOptions = RuleOptions(),
+    profile: ProfileName = None,
+    timeline: Timeline = None,
+    format: Output = Format.table,
+) -> None:
+    """Simulate one collective and explain where its time goes.
+
+    The report has the critical path, the busiest links, and what each parameter is worth.
+    """
+    from experiments.cli.values import parse_algorithm, parse_rank_count
+    from experiments.commands import run as command
+    from topologies.units import parse_bytes
+
+    machine, calibrated = machine.under(profile, usual="ring")
+    parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
+    request = command.Request(
+        parse_algorithm(algo),
+        parse_rank_count(p),
+        parse_bytes(size),
+        machine.blueprint,
+        rules.rules,
+        calibrated,
+        parameters={**machine.parameters, **rules.parameters, **parameters},
+    )
+    raise typer.Exit(command.run(request, timeline, format.value))
+
+
+@app.command(
+    epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 "
+    "--bucket 25MiB --timeline step.png"
+)
+@with_groups
+def train(
+    job: TrainingOptions = TrainingOptions(),
+    machine: MachineOptions = MachineOptions("star"),
+    rules: RuleOptions = RuleOptions(),
+    timeline: Timeline = None,
+    out: Out = None,
+    plot: Plot = None,
+    format: Output = Format.table,
+) -> None:
+    """Simulate training steps and explain their communication.
+
+    The report has the time of a step, its bubbles and their causes, hidden and exposed
+    communication, and what would help.
+    """
+    from experiments.commands import train as command
+
+    files = command.Files(timeline, out, plot)
+    raise typer.Exit(command.run(job.request(machine, rules), files, format.value))
+
+
+@app.command(
+    "profile-model",
+    epilog="Example: simctl profile-model torchvision.models:resnet18 --input 8x3x224x224 --out "
+    "resnet18.yaml",
+)
+@with_groups
+def profile_model(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")
+    ],
+    input: Annotated[
+        str,
+        typer.Option(
+            help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64.",
+        ),
+    ],
+    training: ModelOptions = ModelOptions(),
+    out: Annotated[
+        Path | None, typer.Option(help="Write the model to FILE.yaml, for simctl train --model.")
+    ] = None,
+    format: Output = Format.table,
+) -> None:
+    """Time a torch module layer by layer, for simctl train."""
+    from experiments.commands import profile_model as command
+
+    request = command.Request(target, input, **asdict(training))
+    raise typer.Exit(command.run(request, out, format.value))

@@ -1,0 +1,241 @@
+"""The options of a training job, and of a model that is timed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli.completion import completer, model_names, strategy_names
+from experiments.cli.machine_options import MachineOptions, RuleOptions
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.commands.train import Request
+    from experiments.training.job import Job
+    from experiments.training.strategy_options import SweptValue
+    from simulator.training import Strategy
+
+MOST_WORKERS = 16_384
+
+ModelText = Annotated[
+    str,
+    typer.Option(
+        help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
+        "profile.yaml; or the traces of a job, a rank each: rank0.json,rank1.json or "
+        "their folder. See `simctl models`.",
+        autocompletion=completer(model_names),
+    ),
+]
+StrategyText = Annotated[
+    str,
+    typer.Option(
+        help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl "
+        "strategies`.",
+        autocompletion=completer(strategy_names),
+    ),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--p",
+        help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a "
+        "shape]",
+    ),
+]
+Bucket = Annotated[
+    str | None,
+    typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]"),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=100_000,
+        help="Steps, or updates a worker.  [default: 1; 20 of asgd and ssp; every of local_sgd]",
+    ),
+]
+Sweep = Annotated[
+    str | None,
+    typer.Option(
+        help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64."
+    ),
+]
+Straggler = Annotated[str | None, typer.Option(help="Ranks that compute slower: 3:1.5,5:2.")]
+Noise = Annotated[
+    str | None,
+    typer.Option(help="Noise of each step: lognormal:0.1, or a file with a time a line."),
+]
+SlowLink = Annotated[
+    str | None,
+    typer.Option(help="A rank's links, or a link, at a share of the bandwidth: 3:0.5."),
+]
+Fail = Annotated[
+    str | None,
+    typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
+]
+Batches = Annotated[str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")]
+Seed = Annotated[int, typer.Option(help="Seed of --noise.")]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """A training job as the user writes it."""
+
+    model: ModelText = "resnet50"
+    strategy: StrategyText = "ddp"
+    p: Workers = None
+    bucket: Bucket = None
+    steps: Steps = None
+    sweep: Sweep = None
+    straggler: Straggler = None
+    noise: Noise = None
+    slow_link: SlowLink = None
+    fail: Fail = None
+    batches: Batches = None
+    seed: Seed = 0
+
+    def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
+        """The values of the options."""
+        from experiments.commands.train import Request
+        from experiments.training.strategy_options import options_of
+
+        model = self._on_devices_of(machine.blueprint.name)
+        job = self._job(model, machine, rules)
+        ranks, variants = self._ranks(job), self._variants(job, model)
+        parameters = {
+            **asdict(self),
+            "engine": rules.engine.value,
+            "steps": job.steps,
+            "model": model,
+            "model_source": job.model.source,
+            "p": ",".join(map(str, ranks)),
+            **{key: getattr(job.strategy, key) for key in options_of(job.strategy)},
+            **machine.parameters,
+            **rules.parameters,
+        }
+        swept = self.sweep.partition("=")[0] if self.sweep else ""
+        return Request(job, ranks, swept, variants, parameters)
+
+    def _on_devices_of(self, machine: str) -> str:
+        """The model, on the machine's devices unless the user names some."""
+        from experiments.models import model_catalogue
+        from experiments.models.accelerators import DEVICES
+
+        name, _, options = self.model.partition(":")
+        device = DEVICES.get(machine)
+        if name not in model_catalogue.MODELS or device is None or "device=" in options:
+            return self.model
+        return f"{name}:{options + ',' if options else ''}device={device}"
+
+    def _job(self, model: str, machine: MachineOptions, rules: RuleOptions) -> Job:
+        from experiments.models import model_catalogue
+        from experiments.training import condition_options, strategy_options
+        from experiments.training.job import Job
+
+        name = self.strategy.partition(":")[0]
+        strategy = strategy_options.find(self.strategy)
+        if self.bucket is not None and "bucket=" in self.strategy:
+            raise InputError(
+                f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
+                f"of them"
+            )
+        if self.bucket is not None:
+            strategy = strategy_options.with_option(strategy, name, "bucket", self.bucket)
+        return Job(
+            model_catalogue.find(model),
+            name,
+            strategy,
+            machine.blueprint,
+            rules.rules,
+            self._steps(strategy),
+            condition_options.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
+            condition_options.slow_links(self.slow_link),
+        )
+
+    def _ranks(self, job: Job) -> list[int]:
+        """Numbers of workers; by default as many as the model has ranks, else all GPUs of the
+        machine, 8 of a shape."""
+        from topologies.units import parse_counts
+
+        if self.p is None:
+            return [job.model.ranks or _all_workers(job)]
+        counts = parse_counts(self.p)
+        if not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
+            raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
+        return counts
+
+    def _variants(self, job: Job, model: str) -> list[tuple[SweptValue, Job]]:
+        """The job with each value of `--sweep`."""
+        from experiments.models import model_catalogue
+        from experiments.training.strategy_options import SweptValue, options_of, values, with_value
+
+        if self.sweep is None:
+            return []
+        key, equals, text = self.sweep.partition("=")
+        if not equals or not text:
+            raise InputError(
+                f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
+                f"bucket=1MiB..200MiB:x2"
+            )
+        known = model_catalogue.MODELS.get(self.model.partition(":")[0])
+        if key not in options_of(job.strategy) and known and key in known.options:
+            base = self.model if key == "device" else model
+            joint = "," if ":" in base else ":"
+            return [
+                (
+                    SweptValue(value, value, value),
+                    replace(job, model=model_catalogue.find(f"{base}{joint}{key}={value}")),
+                )
+                for value in _listed(text)
+            ]
+        changed = [
+            (value, with_value(job.strategy, key, value.value))
+            for value in values(job.strategy, job.name, key, text)
+        ]
+        if not changed:
+            raise InputError(f"--sweep {self.sweep[:60]!r}: there is no value")
+        return [
+            (value, replace(job, strategy=strategy, steps=self._steps(strategy)))
+            for value, strategy in changed
+        ]
+
+    def _steps(self, strategy: Strategy) -> int:
+        return self.steps or strategy.usual_steps
+
+
+def _all_workers(job: Job) -> int:
+    """All GPUs of the machine but those of servers; 8 of a shape."""
+    machine, strategy = job.machine, job.strategy
+    if machine.kind == "shape":
+        return machine.whole().ranks - (strategy.servers(1) if "dims" in machine.options else 0)
+    servers = strategy.servers(1) if strategy.server_kind == "gpu" else 0
+    return max(1, machine.whole().ranks - servers)
+
+
+def _listed(text: str) -> list[str]:
+    from experiments.training.strategy_options import split
+    from topologies.units import parse_counts
+
+    return [str(count) for count in parse_counts(text)] if ".." in text else split(text)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a module is trained while its layers are timed."""
+
+    batch: Annotated[
+        int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
+    ] = None
+    vocab: Annotated[
+        int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")
+    ] = 1000
+    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
+    dtype: Annotated[
+        str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
+    ] = "fp32"
+    steps: Annotated[
+        int, typer.Option(help="Steps that are measured; times are their medians.")
+    ] = 5
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"

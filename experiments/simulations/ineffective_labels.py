@@ -1,0 +1,26 @@
+"""Algorithms that a library does not run although it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+from simulator.collectives import Algorithm
+from simulator.profile import Profile
+
+
+def ineffective_labels(
+    profile: Profile | None, algorithms: Iterable[Algorithm], ranks: Iterable[int]
+) -> Iterator[str]:
+    """A line for each algorithm that the machine's library did not run although it was told to, by
+    its profile."""
+    if profile is None or not profile.ineffective:
+        return
+    for algorithm, p in product(algorithms, ranks):
+        if known := profile.ignored(algorithm.name, algorithm.collective.name, p):
+            who = f"with {known.library} " if known.library else ""
+            said = (
+                f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {who}took "
+                f"the fastest of"
+            )
+            yield f"{said} {', '.join(known.ran)}: this simulates {algorithm.name}"

@@ -1,0 +1,44 @@
+"""Command lines of earlier versions still work."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+NOTE = "note: simctl validate PROFILE RUNS is now simctl judge PROFILE RUNS"
+
+
+def runs(path: Path) -> Path:
+    rows = [f"all_reduce,ring,16,16,{size},{100 + size / 1e4},MPI" for size in (1024, 4096)]
+    header = "collective,algorithm,ranks,nodes,size_bytes,time_us,library"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_a_profile_and_runs_are_judged(simctl: Simctl, tmp_path: Path) -> None:
+    words = "leonardo_cpu", runs(tmp_path / "runs.csv"), "--format", "csv"
+    old, new = simctl("validate", *words), simctl("judge", *words)
+    assert old.returncode == new.returncode == 0
+    assert old.stdout == new.stdout
+    assert old.stderr.splitlines() == [NOTE, *new.stderr.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "judged"),
+    [
+        ("a.yaml b.csv", True),
+        ("a.yaml", True),
+        ("--in-place mn5_acc b.csv", True),
+        ("--plot=x.png mn5_acc b.csv", True),
+        ("--topology box.yaml a.log", False),
+        ("a.log --fit", False),
+        ("a.log --plot x.png --fit", False),
+        ("--help", False),
+    ],
+)
+def test_only_a_profile_and_runs_are_an_old_spelling(
+    words: str, judged: bool, simctl: Simctl
+) -> None:
+    assert (NOTE in simctl("validate", *words.split()).stderr) is judged
