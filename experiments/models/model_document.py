@@ -12,26 +12,18 @@ from dataclasses import Field as DataclassField
 from difflib import get_close_matches
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, create_model
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
+from topologies.readers.mistakes import Mistake, Mistakes, Place, shown, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds, shown
-from topologies.readers.topology_document import Mistake, Place, spelt
+from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds
 from topologies.units import parse_bytes
 
 MOST_LAYERS = 100_000
 _LONGEST_QUANTITY = 60
 _ONLY = "weight"
-_SAYINGS = {
-    "missing": "is missing",
-    "string_type": "{} is not text: put it in quotes",
-    "int_type": "{} is not a whole number",
-    "list_type": "{} is not a list",
-    "model_type": "{} is not a mapping of keys to values",
-}
 
 
 def _read_size(given: object) -> float:
@@ -143,7 +135,6 @@ def model_of(content: object, place: Place) -> Model:
     Raises InputError with the place of the first mistake and the number of all others.
     """
     document = _validated(content, place)
-    _report(list(_between(document)), place)
     number = {layer.name: k for k, layer in enumerate(document.layers)}
     values = dict(document) | {
         "layers": tuple(_layer(layer) for layer in document.layers),
@@ -167,7 +158,8 @@ def describe(model: Model) -> dict[str, Any]:
         "layers": [_unusual(layer, _LAYER) for layer in model.layers]
     }
     model_of(
-        content, lambda location: f"model {shown(model.name)}, {spelt(location)}".removesuffix(", ")
+        content,
+        lambda location: f"model {shown(model.name)}, {spelling(location)}".removesuffix(", "),
     )
     return content
 
@@ -182,41 +174,12 @@ def _validated(content: object, place: Place) -> Any:
     rows = content.get("layers") if isinstance(content, dict) else None
     if isinstance(rows, list) and len(rows) > MOST_LAYERS:
         raise InputError(f"{place(('layers',))}: {len(rows)} layers: at most {MOST_LAYERS}")
-    try:
-        return ModelPart.model_validate(content)
-    except ValidationError as error:
-        mistakes = error.errors(include_url=False, include_context=False)
-        _report([(wrong["loc"], _said(wrong)) for wrong in mistakes], place)
-        raise
-
-
-def _report(mistakes: list[Mistake], place: Place) -> None:
-    if mistakes:
-        location, message = mistakes[0]
-        more = (
-            f" (and {len(mistakes) - 1} more mistake{'s' * (len(mistakes) > 2)})"
-            if len(mistakes) > 1
-            else ""
-        )
-        raise InputError(f"{place(location)}: {message}{more}")
-
-
-def _said(wrong: ErrorDetails) -> str:
-    """The message for a mistake that pydantic found."""
-    kind, message = wrong["type"], wrong["msg"]
-    if kind in _SAYINGS:
-        return _SAYINGS[kind].format(shown(wrong["input"]))
-    if kind == "extra_forbidden":
-        return _unknown(str(wrong["loc"][-1]), LayerPart if len(wrong["loc"]) > 1 else ModelPart)
-    if kind == "value_error":
-        return message.removeprefix("Value error, ")
-    return f"{shown(wrong['input'])}: {message[0].lower()}{message[1:]}"
-
-
-def _unknown(key: str, part: type[Part]) -> str:
-    near = get_close_matches(key.lower(), part.model_fields, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"no such key: {hint}there are {', '.join(part.model_fields)}"
+    mistakes = Mistakes()
+    document = mistakes.checked(ModelPart, content)
+    mistakes.report(place)
+    mistakes.add(_between(document))
+    mistakes.report(place)
+    return document
 
 
 def _between(document: Any) -> Iterator[Mistake]:

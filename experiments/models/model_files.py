@@ -57,15 +57,12 @@ def parse(text: str, name: str) -> Model:
     does."""
     from experiments.models.model_document import model_of
     from topologies.readers import json_files, yaml_files
-    from topologies.readers.topology_document import Location, spelt
-
-    def place(location: Location) -> str:
-        line = yaml_files.line_of(text, location)
-        return f"{name}{f' line {line}' if line else ''}, {spelt(location)}".removesuffix(", ")
 
     text = check_text(text, name)
     is_json = Path(name).suffix.lower() == ".json" or text.lstrip().startswith("{")
-    return model_of((json_files if is_json else yaml_files).load(text, name), place)
+    return model_of(
+        (json_files if is_json else yaml_files).load(text, name), yaml_files.place_in(text, name)
+    )
 
 
 def dumps(model: Model) -> str:

@@ -73,13 +73,9 @@ def parse(text: str, name: str) -> Calibrated:
     """The profile in the text of the YAML file `name`. Raises InputError as :func:`read` does."""
     from experiments.profiles.profile_document import calibrated
     from topologies.readers import yaml_files
-    from topologies.readers.topology_document import Location, spelt
 
-    def place(location: Location) -> str:
-        line = yaml_files.line_of(text, location)
-        return f"{name}{f' line {line}' if line else ''}, {spelt(location)}".removesuffix(", ")
-
-    return calibrated(yaml_files.load(check_text(text, name), name), place)
+    content = yaml_files.load(check_text(text, name), name)
+    return calibrated(content, yaml_files.place_in(text, name))
 
 
 def write(profile: Calibrated, path: Path) -> None:

@@ -5,23 +5,20 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from math import inf, isinf
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from experiments.output import counted
-from experiments.profiles import mistakes
+from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
 from simulator.effects.crowding import Apart, Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
 from simulator.profile import Cost, Ineffective, Profile, Protocol
 from topologies.errors import InputError
-from topologies.readers.topology_document import Location, Mistake
+from topologies.readers.mistakes import WORDS, Mistakes, Place
 
-Place = Callable[[Location], str]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
@@ -194,39 +191,28 @@ def _crowd(one: Crowding) -> dict[str, Any]:
 def calibrated(content: object, place: Place) -> Calibrated:
     """The profile that plain values describe. Raises InputError with the place of the first
     mistake."""
+    mistakes = Mistakes(WORDS | _LIMITS)
+    profile: Calibrated = mistakes.checked(Calibrated, content)
+    mistakes.report(place)
     try:
-        found = Calibrated.model_validate(content)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)
-        _refuse([mistakes.said(wrong[0], _PARTS, Calibrated)], len(wrong), place)
-    try:
-        library_name(found.library)
+        library_name(profile.library)
     except InputError as error:
         raise InputError(f"{place(('library',))}: {error}") from None
-    unknown = list(mistakes.names(found))
-    if unknown:
-        _refuse(unknown, len(unknown), place)
-    return found
+    mistakes.add(unknown_names(profile))
+    mistakes.report(place)
+    return profile
 
 
-def _refuse(wrong: Sequence[Mistake], number: int, place: Place) -> NoReturn:
-    """The first mistake, and how many more there are."""
-    location, message = wrong[0]
-    more = f" (and {counted(number - 1, 'more mistake')})" if number > 1 else ""
-    raise InputError(f"{place(location)}: {message}{more}") from None
-
-
-_PARTS: dict[str, type[BaseModel]] = {
-    "protocols": Link,
-    "crowding": Crowd,
-    "apart": Own,
-    "memory": Host,
-    "exchanges": Long,
-    "ineffective": Label,
-    "estimates": Estimated,
-    "errors": Error,
+_LIMITS = {
+    "too_long": "has too many entries: at most {max_length}",
+    "string_too_short": "{value} is empty",
+    "string_too_long": "{value}: {max_length} characters or fewer",
+    "finite_number": "{value} is not finite",
+    "greater_than": "{value}: above {gt:.12g}",
+    "greater_than_equal": "{value}: {ge:.12g} or more",
+    "less_than": "{value}: below {lt:.12g}",
+    "less_than_equal": "{value}: {le:.12g} or less",
 }
-"""What is below the keys of a document."""
 
 
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:

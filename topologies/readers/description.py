@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from topologies.errors import InputError
+from topologies.readers.mistakes import shown, spelling
 from topologies.readers.quantities import bandwidth_text, cost_text, seconds_text
-from topologies.readers.schema import VERSION, shown
-from topologies.readers.topology_document import spelt, validated
+from topologies.readers.schema import VERSION
+from topologies.readers.topology_document import validated
 from topologies.topology import Topology
 
 Content = dict[str, Any]
@@ -42,7 +43,7 @@ def describe(topology: Topology) -> Content:
     }
     content: Content = {"simctl_topology": VERSION, "name": topology.name, **paths}
     content |= {key: values for key, values in lists.items() if values}
-    validated(content, lambda location: f"{shown(topology.name)}, {spelt(location)}")
+    validated(content, lambda location: f"{shown(topology.name)}, {spelling(location)}")
     return content
 
 

@@ -85,14 +85,10 @@ def read_graphml(text: str, name: str) -> Topology:
 
 
 def _read(content: object, text: str, name: str) -> Topology:
-    from topologies.readers.topology_document import Location, read_document, spelt
-    from topologies.readers.yaml_files import line_of
+    from topologies.readers.topology_document import read_document
+    from topologies.readers.yaml_files import place_in
 
-    def place(location: Location) -> str:
-        line = line_of(text, location)
-        return f"{name}{f' line {line}' if line else ''}, {spelt(location)}".removesuffix(", ")
-
-    topology = read_document(content, place)
+    topology = read_document(content, place_in(text, name))
     check_connected(topology, name)
     return topology
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.readers.description import Content, describe
+from topologies.readers.mistakes import Location, Place, shown, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.schema import VERSION, shown
-from topologies.readers.topology_document import Location, Place, spelt
+from topologies.readers.schema import VERSION
 from topologies.topology import Topology
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def place_in(content: Content, name: str) -> Place:
 
     def place(location: Location) -> str:
         if len(location) < 2 or location[0] not in ("devices", "links"):
-            return f"{name}, {spelt(location)}"
+            return f"{name}, {spelling(location)}"
         row = content[str(location[0])][location[1]]
         part = (
             f"edge {_arrow(row['from'], row['to'])}"
             if "to" in row
             else f"node {shown(row['name'])}"
         )
-        return f"{name}, {part}, {spelt(location[2:])}".removesuffix(", ")
+        return f"{name}, {part}, {spelling(location[2:])}".removesuffix(", ")
 
     return place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from topologies.errors import InputError
-from topologies.readers.schema import shown
+from topologies.readers.mistakes import shown
 
 _LONGEST_NUMBER = 20
 

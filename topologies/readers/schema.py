@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from topologies.errors import InputError
+from topologies.readers.mistakes import shown
 from topologies.readers.quantities import read_bandwidth, read_cost, read_seconds
 from topologies.topology import Paths
 
@@ -16,15 +17,6 @@ VERSION = 1
 LONGEST_NAME = 200
 LONGEST_NOTE = 2000
 _LONGEST_QUANTITY = 60
-_SHOWN = 60
-
-
-def shown(value: object) -> str:
-    """A value in a message: short, and on one line."""
-    if isinstance(value, dict | list):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value) if isinstance(value, str) else str(value).lower()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _quantity(read: Callable[[str], float]) -> BeforeValidator:

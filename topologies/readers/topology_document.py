@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from collections.abc import Iterator, Sequence
 
 import topologies.link
 from topologies.builder import KINDS, TopologyBuilder
-from topologies.errors import InputError
-from topologies.readers.schema import ENTRIES, Document, Head, Link, shown
+from topologies.readers.mistakes import Mistake, Mistakes, Place
+from topologies.readers.schema import ENTRIES, Document, Head, Link
 from topologies.topology import Topology
-
-Location = tuple[int | str, ...]
-"""Where in a document: ("links", 3, "bandwidth")."""
-Mistake = tuple[Location, str]
-Place = Callable[[Location], str]
-"""Says in words where a location is, the file's name first."""
-
-_SAYINGS = {
-    "missing": "is missing",
-    "too_short": "is empty: at least one is needed",
-    "string_type": "{} is not text: put it in quotes",
-    "bool_type": "{} is not true or false",
-    "int_type": "{} is not a whole number",
-    "list_type": "{} is not a list",
-    "model_type": "{} is not a mapping of keys to values",
-}
 
 
 def read_document(content: object, place: Place) -> Topology:
@@ -61,87 +40,15 @@ def read_document(content: object, place: Place) -> Topology:
 
 def validated(content: object, place: Place) -> Document:
     """The document that plain values spell. Raises InputError as :func:`read_document` does."""
-    mistakes = _Mistakes()
-    head = mistakes.checked(TypeAdapter(Head), content, ())
-    given = content if isinstance(content, dict) else {}
-    lists = {key: mistakes.entries(key, given.get(key)) for key in ENTRIES}
+    mistakes = Mistakes()
+    head = mistakes.checked(Head, content)
+    values = content if isinstance(content, dict) else {}
+    lists = {key: mistakes.entries(kind, values.get(key), key) for key, kind in ENTRIES.items()}
     mistakes.report(place)
     document = Document(head.name, head.paths, **lists)
     mistakes.add(_between(document))
     mistakes.report(place)
     return document
-
-
-class _Mistakes:
-    """The first mistake of a file and the number of all: of a large file there may be millions."""
-
-    def __init__(self) -> None:
-        self.first: Mistake = ((), "")
-        self.number = 0
-
-    def checked(self, adapter: TypeAdapter[Any], value: object, location: Location) -> Any:
-        """What `adapter` makes of a value."""
-        try:
-            return adapter.validate_python(value)
-        except ValidationError as error:
-            if not self.number:
-                wrong = error.errors(include_url=False)[0]
-                self.first = (*location, *wrong["loc"]), _said(wrong, location)
-            self.number += error.error_count()
-
-    def entries(self, key: str, values: object) -> list[Any]:
-        """What the entries of one list are."""
-        adapter = TypeAdapter(ENTRIES[key])
-        rows = values if isinstance(values, list) else []
-        return [self.checked(adapter, value, (key, number)) for number, value in enumerate(rows)]
-
-    def add(self, others: Iterator[Mistake]) -> None:
-        """Count other mistakes."""
-        for mistake in others:
-            self.first = self.first if self.number else mistake
-            self.number += 1
-
-    def report(self, place: Place) -> None:
-        """Raises InputError if there are any: where and what the first is, and how many more there
-        are."""
-        if self.number:
-            location, message = self.first
-            more = (
-                f" (and {self.number - 1} more mistake{'s' * (self.number > 2)})"
-                if self.number > 1
-                else ""
-            )
-            raise InputError(f"{place(location)}: {message}{more}")
-
-
-def spelt(location: Location) -> str:
-    """A location in words.
-
-    >>> spelt(("links", 3, "bandwidth")), spelt(("a key",))
-    ('links[3].bandwidth', "'a key'")
-    """
-    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in location)
-    return "".join(keys).removeprefix(".")
-
-
-def _bare(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_]{1,40}", key) else shown(key)
-
-
-def _said(wrong: ErrorDetails, location: Location) -> str:
-    """What pydantic complains of, in our words."""
-    kind, value, message = wrong["type"], shown(wrong["input"]), wrong["msg"]
-    if kind in _SAYINGS:
-        return _SAYINGS[kind].format(value)
-    if kind == "extra_forbidden":
-        part = ENTRIES[str(location[0])] if location else Head
-        return (
-            f"no such key: there are "
-            f"{', '.join(field.alias or key for key, field in part.model_fields.items())}"
-        )
-    if kind == "value_error":
-        return message.removeprefix("Value error, ")
-    return f"{value}: {message[0].lower()}{message[1:]}"
 
 
 def _between(document: Document) -> Iterator[Mistake]:

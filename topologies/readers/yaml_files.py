@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import yaml
 
 from topologies.errors import InputError
-from topologies.readers.schema import LONGEST_NOTE, shown
-from topologies.readers.topology_document import Location
+from topologies.readers.mistakes import Location, Place, shown, spelling
+from topologies.readers.schema import LONGEST_NOTE
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
@@ -37,6 +37,16 @@ def load(text: str, name: str) -> object:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         line = f" line {mark.line + 1}" if mark else ""
         raise InputError(f"{name}{line}: {problem or 'not YAML'}: expected YAML") from None
+
+
+def place_in(text: str, name: str) -> Place:
+    """Says where a location is in the text of the file `name`: line and keys."""
+
+    def place(location: Location) -> str:
+        line = line_of(text, location)
+        return f"{name}{f' line {line}' if line else ''}, {spelling(location)}".removesuffix(", ")
+
+    return place
 
 
 def line_of(text: str, location: Location) -> int | None:

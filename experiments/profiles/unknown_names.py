@@ -1,0 +1,51 @@
+"""Names in a profile that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from simulator.collectives import algorithms
+from topologies.readers.mistakes import Mistake, unknown
+
+if TYPE_CHECKING:
+    from experiments.profiles.profile_document import Calibrated
+
+
+def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
+    """The protocols, algorithms and kinds of links that a profile names, and that are none."""
+    kinds = list(dict.fromkeys(kind for links in profile.protocols.values() for kind in links))
+    for protocol, factors in profile.factors.items():
+        yield from _among("protocol", ("factors", protocol), profile.protocols)
+        for algorithm, by_kind in factors.items():
+            yield from _among("algorithm", ("factors", protocol, algorithm), algorithms())
+            for kind in by_kind:
+                yield from _among("kind of link", ("factors", protocol, algorithm, kind), kinds)
+    for algorithm, by_kind in profile.slower.items():
+        yield from _among("algorithm", ("slower", algorithm), algorithms())
+        for kind in by_kind:
+            yield from _among("kind of link", ("slower", algorithm, kind), kinds)
+    for kind, crowd in profile.crowding.items():
+        yield from _among("kind of link", ("crowding", kind), kinds)
+        counts = [own.nodes for own in crowd.apart]
+        for number in sorted({count for count in counts if counts.count(count) > 1}):
+            yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
+    for number, one in enumerate(profile.ineffective):
+        for place, algorithm in enumerate(one.ran):
+            if algorithm not in algorithms():
+                yield (
+                    ("ineffective", number, "ran", place),
+                    unknown("algorithm", algorithm, algorithms()),
+                )
+    for key, named in (
+        ("scratch", profile.scratch),
+        ("joined", profile.joined),
+        ("launches", profile.launches),
+    ):
+        for algorithm in named:
+            yield from _among("algorithm", (key, algorithm), algorithms())
+
+
+def _among(what: str, place: tuple[str, ...], known: Collection[str]) -> Iterator[Mistake]:
+    if place[-1] not in known:
+        yield place, unknown(what, place[-1], known)

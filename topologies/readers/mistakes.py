@@ -1,0 +1,145 @@
+"""Mistakes in a document, in words: where the first is, what is wrong, and how many more there
+are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from topologies.errors import InputError
+
+Location = tuple[int | str, ...]
+"""Where in a document: ("links", 3, "bandwidth")."""
+Mistake = tuple[Location, str]
+Place = Callable[[Location], str]
+"""Says in words where a location is, the file's name first."""
+
+_SHOWN = 60
+_LONGEST = 600
+WORDS = {
+    "missing": "is missing",
+    "too_short": "is empty: at least one is needed",
+    "string_type": "{value} is not text: put it in quotes",
+    "bool_type": "{value} is not true or false",
+    "bool_parsing": "{value} is not true or false",
+    "int_type": "{value} is not a whole number",
+    "int_parsing": "{value} is not a whole number",
+    "int_from_float": "{value} is not a whole number",
+    "float_type": "{value} is not a number",
+    "float_parsing": "{value} is not a number",
+    "list_type": "{value} is not a list",
+    "dict_type": "{value} is not a mapping of keys to values",
+    "model_type": "{value} is not a mapping of keys to values",
+}
+"""What to say for a type of pydantic's errors; for others the text of pydantic."""
+
+
+class Mistakes:
+    """The first mistake of a document and the number of all: a large file may have millions."""
+
+    def __init__(self, words: Mapping[str, str] = WORDS) -> None:
+        self._words = words
+        self._first: Mistake = ((), "")
+        self._number = 0
+
+    def checked(self, kind: Any, value: object, location: Location = ()) -> Any:
+        """The value as `kind`, a pydantic model or a type; None after a mistake."""
+        return self._checked(TypeAdapter(kind), kind, value, location)
+
+    def entries(self, kind: Any, values: object, key: str) -> list[Any]:
+        """The entries of the list at a key, each as `kind`."""
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        rows = values if isinstance(values, list) else []
+        return [
+            self._checked(adapter, kind, value, (key, number)) for number, value in enumerate(rows)
+        ]
+
+    def add(self, mistakes: Iterable[Mistake]) -> None:
+        """Count more mistakes."""
+        for mistake in mistakes:
+            self._first = self._first if self._number else mistake
+            self._number += 1
+
+    def report(self, place: Place) -> None:
+        """Raises InputError with the first mistake, if there are any."""
+        if not self._number:
+            return
+        location, message = self._first
+        others = self._number - 1
+        more = f" (and {others} more mistake{'s' * (others > 1)})" if others else ""
+        raise InputError(f"{place(location)}: {message}{more}")
+
+    def _checked(
+        self, adapter: TypeAdapter[Any], kind: Any, value: object, location: Location
+    ) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            if not self._number:
+                wrong = error.errors(include_url=False)[0]
+                inner = tuple(key for key in wrong["loc"] if key != "[key]")
+                self._first = (*location, *inner), self._message(wrong, kind, inner)
+            self._number += error.error_count()
+            return None
+
+    def _message(self, wrong: ErrorDetails, kind: Any, location: Location) -> str:
+        value, text = shown(wrong["input"]), wrong["msg"]
+        if wrong["type"] in self._words:
+            return self._words[wrong["type"]].format(value=value, **wrong.get("ctx", {}))
+        if wrong["type"] == "extra_forbidden":
+            return unknown("key", str(location[-1]), _keys(kind, location[:-1]))
+        if wrong["type"] == "value_error":
+            return text.removeprefix("Value error, ")
+        return f"{value}: {text[0].lower()}{text[1:]}"
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> str:
+    """The message for a name that means nothing, with the nearest of the known names."""
+    near = get_close_matches(name.lower(), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no such {what}: {hint}there are {', '.join(known)}"[:_LONGEST]
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, and on one line."""
+    if isinstance(value, dict | list):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value) if isinstance(value, str) else str(value).lower()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def spelling(location: Location) -> str:
+    """A location in words.
+
+    >>> spelling(("links", 3, "bandwidth")), spelling(("a key",))
+    ('links[3].bandwidth', "'a key'")
+    """
+    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in location)
+    return "".join(keys).removeprefix(".")
+
+
+def _bare(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_]{1,40}", key) else shown(key)
+
+
+def _keys(kind: Any, location: Location) -> list[str]:
+    """The keys of the mapping at a location of a model."""
+    part: type[BaseModel] = kind
+    for key in location:
+        fields = {
+            field.alias or name: field.annotation for name, field in part.model_fields.items()
+        }
+        part = _model_in(fields.get(str(key))) or part
+    return [field.alias or name for name, field in part.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in a type like dict[str, list[Model]]."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
