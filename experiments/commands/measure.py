@@ -18,7 +18,7 @@ from experiments import output
 from experiments.measure.blame import GRACE, MeasurementFailed
 from experiments.measure.launcher import TORCHRUN, Place, check_port, find_place, meeting_point
 from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
-from experiments.measure.result_rows import Record, Row, cells, key_of, read_rows
+from experiments.measure.result_rows import Record, ResultRow, cells, key_of, read_rows
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
@@ -241,11 +241,11 @@ def _measure_as(place: Place, plan: Plan, record: Record) -> None:
     take_part(plan, place, _keep(record, len(plan.points)))
 
 
-def _keep(record: Record, total: int) -> Callable[[Row], None]:
+def _keep(record: Record, total: int) -> Callable[[ResultRow], None]:
     """What is done with each point, of `total`."""
     progress, before = output.Progress("points measured"), len(record.rows)
 
-    def keep(row: Row) -> None:
+    def keep(row: ResultRow) -> None:
         record.add(row)
         progress(len(record.rows) - before, total)
 

@@ -15,10 +15,10 @@ from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
 from experiments.measure.launcher import Place
 from experiments.measure.points import Plan, Point
 from experiments.measure.ranks import find_device, go_through, join, site_of
-from experiments.measure.result_rows import Row
+from experiments.measure.result_rows import ResultRow
 
 
-def take_part(plan: Plan, place: Place, on_row: Callable[[Row], object]) -> None:
+def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -> None:
     """Measure the points of rank 0's plan together with the other ranks; `on_row` gets every point
     at rank 0.
 
@@ -41,7 +41,7 @@ def take_part(plan: Plan, place: Place, on_row: Callable[[Row], object]) -> None
 
 
 class _Listener:
-    def __init__(self, on_row: Callable[[Row], object]) -> None:
+    def __init__(self, on_row: Callable[[ResultRow], object]) -> None:
         self.row = on_row
         self.point = "at the start"
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
 from experiments.measure.points import Plan
-from experiments.measure.result_rows import Row
+from experiments.measure.result_rows import ResultRow
 from topologies.errors import InputError
 
 WORKER = "from experiments.measure.worker import main; main()"
@@ -30,7 +30,7 @@ class Worker(NamedTuple):
     pipe: Connection
 
 
-def launch(plan: Plan, on_row: Callable[[Row], object]) -> None:
+def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
     """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
 
     Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told
@@ -87,7 +87,9 @@ class _Listener:
     """Hears the ranks until all are done, or one has failed and the others have had time to
     complain as well."""
 
-    def __init__(self, plan: Plan, on_row: Callable[[Row], object], workers: list[Worker]) -> None:
+    def __init__(
+        self, plan: Plan, on_row: Callable[[ResultRow], object], workers: list[Worker]
+    ) -> None:
         self._plan, self._on_row, self._workers = plan, on_row, workers
         self._open: dict[Any, int] = {worker.pipe: rank for rank, worker in enumerate(workers)}
         self._points: dict[int, str] = {}
@@ -124,7 +126,7 @@ class _Listener:
             case {"at": where}:
                 self._points[rank] = where
             case {"row": fields}:
-                self._on_row(Row(**fields))
+                self._on_row(ResultRow(**fields))
             case {"refused": message}:
                 raise InputError(message)
             case {"failed": complaint}:

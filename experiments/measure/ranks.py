@@ -19,7 +19,7 @@ from experiments.measure.cases import Site, barrier, prepare
 from experiments.measure.launcher import Place
 from experiments.measure.patterns import Values
 from experiments.measure.points import Plan, Point
-from experiments.measure.result_rows import Row, row_of
+from experiments.measure.result_rows import ResultRow, row_of
 from experiments.measure.sampling import sample
 from topologies.errors import InputError
 
@@ -30,7 +30,7 @@ class Reporter(Protocol):
     def at(self, point: Point) -> None:
         """The rank begins with a point."""
 
-    def row(self, row: Row, /) -> object:
+    def row(self, row: ResultRow, /) -> object:
         """A point is measured: called at rank 0 only."""
 
 

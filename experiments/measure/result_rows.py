@@ -23,7 +23,7 @@ Key = tuple[str, str, int, int, str, str, str]
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """A line of the CSV. Times are in microseconds, over the repetitions, each that of its slowest
     rank.
 
@@ -67,11 +67,11 @@ def key_of(plan: Plan, point: Point) -> Key:
 
 def row_of(
     plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about: Mapping[str, str]
-) -> Row:
+) -> ResultRow:
     """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device,
     library, source."""
     slowest = times.max(axis=0) * 1e6
-    return Row(
+    return ResultRow(
         collective=point.collective,
         algorithm=point.algorithm,
         protocol="",
@@ -97,7 +97,7 @@ class Record:
     """The rows so far; each new one is on the disk, if there is a file, before the next point is
     measured."""
 
-    def __init__(self, path: Path | None, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, path: Path | None, rows: Sequence[ResultRow] = ()) -> None:
         self.path, self.rows = path, list(rows)
         self.about = ""
 
@@ -106,7 +106,7 @@ class Record:
         """Where it is kept how the rows were measured."""
         return self.path.with_name(f"{self.path.name}{output.META}") if self.path else None
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ResultRow) -> None:
         """Keep a row, and with the first new one what it is `about`."""
         self.rows.append(row)
         if self.meta and self.about:
@@ -116,25 +116,27 @@ class Record:
             output.write(self.path, output.to_csv([asdict(row) for row in self.rows]))
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[ResultRow]:
     """The rows of a file that a run has left. Raises InputError if it is something else, or
     damaged."""
     try:
         lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
     except csv.Error as error:
         raise InputError(f"cannot resume {path}: {error}") from None
-    names = {field.name for field in fields(Row)}
+    names = {field.name for field in fields(ResultRow)}
     if lines and set(lines[0]) != names:
         raise InputError(f"cannot resume {path}: its columns are not those of simctl measure")
     return [_row(path, number, line) for number, line in enumerate(lines, 2)]
 
 
-def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
+def _row(path: Path, number: int, line: Mapping[str, str]) -> ResultRow:
     casts = {"int": int, "float": float, "str": str}
     try:
         if None in line or None in line.values():
             raise ValueError
-        row = Row(**{field.name: casts[str(field.type)](line[field.name]) for field in fields(Row)})
+        row = ResultRow(
+            **{field.name: casts[str(field.type)](line[field.name]) for field in fields(ResultRow)}
+        )
     except (ValueError, TypeError, KeyError):
         raise InputError(f"cannot resume {path}: row {number} is damaged, remove it") from None
     if not (
@@ -165,7 +167,7 @@ def _time(name: str) -> output.Cell:
     return lambda record: format_seconds(float(record[name] or 0) / 1e6)
 
 
-def cells(rows: Sequence[Row]) -> dict[str, output.Cell]:
+def cells(rows: Sequence[ResultRow]) -> dict[str, output.Cell]:
     """The columns of a table of rows: where several devices or element types are in it, these
     too."""
     apart = [

@@ -17,7 +17,7 @@ from experiments.measure.points import Plan, Point
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.measure.result_rows import Row
+    from experiments.measure.result_rows import ResultRow
 
 Event = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Parent:
         self.point = f"in {point}"
         self.tell({"at": self.point})
 
-    def row(self, row: Row) -> None:
+    def row(self, row: ResultRow) -> None:
         """Tell what was measured."""
         self.tell({"row": asdict(row)})
 

@@ -1,5 +1,4 @@
-"""Readers for measured collectives, all into the same points and curves: logs, JSON and CSV
-files."""
+"""Measured collectives: logs, JSON and CSV files, all as curves."""
 
 from experiments.measurements.collectives import COLLECTIVES, UNKNOWN
 from experiments.measurements.curve import Curve, Failure, Measurements, Point

@@ -1,4 +1,4 @@
-"""Times that nothing can measure: of a column in another unit, mostly."""
+"""Finds impossible times: mostly those of a column in another unit."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,18 +13,17 @@ FASTEST = 10e12
 
 
 def doubts(curves: Iterable[Curve]) -> Iterator[str]:
-    """A line for each curve with such times: its file, the first size, what is impossible there,
-    how many more.
+    """A line for each curve with impossible times: its file, the first size, and how many more.
 
-    Times in place of one rank are left out: it has nothing to do.
+    Times in place of a single rank do not count: it has nothing to do.
     """
     for curve in curves:
         points = curve.points if curve.ranks == 1 else (*curve.points, *curve.in_place)
         wrong = [line for point in points if (line := _doubt(curve, point))]
         if wrong:
-            asked = "which nothing does: is its time in microseconds?"
-            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            yield f"{Path(curve.source).name}, row of {wrong[0]}, {asked}{more}"
+            question = "which nothing does: is its time in microseconds?"
+            others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            yield f"{Path(curve.source).name}, row of {wrong[0]}, {question}{others}"
 
 
 def _doubt(curve: Curve, point: Point) -> str:

@@ -1,8 +1,9 @@
-"""Several files and folders of measurements, read as one."""
+"""Reads several files and folders of measurements as one."""
 
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.measurements.curve import (
@@ -25,47 +26,68 @@ _LONGEST_CASE = 200
 def read_all(
     paths: Iterable[Path], family: str | None = None, *, failed: bool = False
 ) -> Measurements:
-    """The curves in files and folders, in the order given; `skipped` names the file that each line
-    is about.
+    """The curves in files and folders, in their order. A line of `skipped` begins with its file.
 
-    A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`), or,
-    without an index, for every .csv, .json, .log, .out and .txt in it; a file in a folder that
-    cannot be read is skipped and named. A file that is given twice counts once. `family` keeps the
-    curves of one series of an index: its whole name or its first word ("F01"). With `failed`, a log
-    whose tests all failed is no mistake: its `failures` say so, and `skipped` does not repeat it.
-    Raises InputError when a path is not there, a file given by its own name cannot be read, or
-    nothing is left.
+    - A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`).
+      Without an index it stands for every .csv, .json, .log, .out and .txt in it.
+    - A file in a folder that cannot be read is skipped and named.
+    - A file that is given twice counts once.
+    - `family` chooses the curves of one series of an index: its whole name or its first word.
+    - With `failed`, a log whose tests all failed is accepted: its `failures` say so.
+
+    Raises InputError if a path does not exist, a file given by name cannot be read, or no curve is
+    left.
     """
-    curves: list[Curve] = []
-    skipped: list[str] = []
-    failures: list[Failure] = []
-    paths, met, again = tuple(paths), set[str](), list[Path]()
+    collection = _Collection(failed=failed)
+    paths = tuple(paths)
     for path in paths:
         for file in _files(path, family):
-            found, real = (
-                _read(file, forgiving=_is_folder(path), failed=failed),
-                os.path.realpath(file),
-            )
-            if real in met:
-                again.append(file)
-                continue
-            met.add(real)
-            curves += found.curves
-            failures += found.failures
-            skipped += [
-                f"{file}: {line}" for line in found.skipped if not (failed and WITHOUT_ROWS in line)
-            ]
-    if again:
-        more = f" and {counted(len(again) - 1, 'other file')}" if len(again) > 1 else ""
-        skipped.append(f"{again[0]}{more}: given twice, counted once")
-    kept = [curve for curve in curves if family is None or belongs(curve.family, family)]
-    if len(kept) < len(curves):
-        skipped.append(
-            f"{len(curves) - len(kept)} of {counted(len(curves), 'curve')}: not of family {family}"
-        )
-    if not kept and not (failed and failures):
+            collection.add(file, forgiving=_is_folder(path))
+    curves, skipped = collection.curves, collection.all_skipped()
+    chosen = [curve for curve in curves if family is None or belongs(curve.family, family)]
+    if len(chosen) < len(curves):
+        rest = f"{len(curves) - len(chosen)} of {counted(len(curves), 'curve')}"
+        skipped.append(f"{rest}: not of family {family}")
+    if not chosen and not (failed and collection.failures):
         raise InputError(_nothing(paths, curves, skipped, family))
-    return Measurements(tuple(kept), tuple(skipped), tuple(failures))
+    return Measurements(tuple(chosen), tuple(skipped), tuple(collection.failures))
+
+
+@dataclass
+class _Collection:
+    """The measurements of several files, each file once."""
+
+    failed: bool
+    """Whether logs whose tests all failed are accepted."""
+    curves: list[Curve] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    """Real paths of the files."""
+    duplicates: list[Path] = field(default_factory=list)
+    """Files that were given twice."""
+
+    def add(self, file: Path, *, forgiving: bool) -> None:
+        """Read a file, unless it was read before."""
+        measurements = _read(file, forgiving, self.failed)
+        path = os.path.realpath(file)
+        if path in self.files:
+            self.duplicates.append(file)
+            return
+        self.files.add(path)
+        self.curves += measurements.curves
+        self.failures += measurements.failures
+        for line in measurements.skipped:
+            if not (self.failed and WITHOUT_ROWS in line):
+                self.skipped.append(f"{file}: {line}")
+
+    def all_skipped(self) -> list[str]:
+        """What was not read, and why."""
+        if not self.duplicates:
+            return self.skipped
+        count = len(self.duplicates) - 1
+        more = f" and {counted(count, 'other file')}" if count else ""
+        return [*self.skipped, f"{self.duplicates[0]}{more}: given twice, counted once"]
 
 
 def belongs(name: str, family: str) -> bool:
@@ -74,8 +96,8 @@ def belongs(name: str, family: str) -> bool:
     >>> belongs("F06 ABCI V100 nodes", "f06"), belongs("F06p ABCI point-to-point V100", "F06")
     (True, False)
     """
-    wanted = family.strip().lower()
-    return wanted in (name.lower(), name.lower().partition(" ")[0])
+    name_or_word = family.strip().lower()
+    return name_or_word in (name.lower(), name.lower().partition(" ")[0])
 
 
 def _files(path: Path, family: str | None) -> Iterator[Path]:
@@ -84,15 +106,15 @@ def _files(path: Path, family: str | None) -> Iterator[Path]:
         return
     index = path / INDEX
     try:
-        inside = (
+        files = (
             None
             if index.is_file()
             else [file for file in sorted(path.iterdir()) if _may_be_measurements(file)]
         )
     except OSError as error:
         raise InputError(f"cannot read folder {path}: {error.strerror}") from None
-    if inside is not None:
-        yield from inside
+    if files is not None:
+        yield from files
         return
     for case, entry in entries(index).items():
         if len(case) > _LONGEST_CASE:
@@ -106,7 +128,7 @@ def _files(path: Path, family: str | None) -> Iterator[Path]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is one; a path that may not be looked at is refused when it is read."""
+    """Whether a path is a folder. A path without permission is refused when it is read."""
     try:
         return path.is_dir()
     except OSError:
@@ -123,8 +145,8 @@ def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
     except Unmeasured as error:
         if not forgiving and not failed:
             raise
-        told = failed and any(failure.kind == DIED for failure in error.failures)
-        return Measurements((), () if told else (_unread(file, error),), error.failures)
+        died = failed and any(failure.kind == DIED for failure in error.failures)
+        return Measurements((), () if died else (_unread(file, error),), error.failures)
     except InputError as error:
         if not forgiving:
             raise
@@ -132,7 +154,7 @@ def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
 
 
 def _unread(file: Path, error: InputError) -> str:
-    """Why a file was not read, without its name, which stands before it already."""
+    """Why a file was not read, without the name of the file."""
     name = re.escape(str(file))
     why = re.sub(rf"^{name}(?:: | (?=line ))|(?: in|:) {name}(?=:|$)", "", str(error))
     return f"not read: {re.sub(f'^{name} ', 'it ', why)}"
@@ -148,8 +170,8 @@ def _nothing(
             f"no measurements in {where}{why}: expected logs, JSON or CSV files, or a folder of "
             f"them"
         )
-    there = {curve.family for curve in curves if curve.family}
-    there |= {
+    families = {curve.family for curve in curves if curve.family}
+    families |= {
         entry.get("family", "")
         for path in paths
         if (path / INDEX).is_file()
@@ -157,5 +179,5 @@ def _nothing(
     }
     return (
         f"no curve of family {family!r} in {where}: expected one of "
-        f"{', '.join(sorted(there)) or 'no family there'}"
+        f"{', '.join(sorted(families)) or 'no family there'}"
     )

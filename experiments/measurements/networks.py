@@ -1,4 +1,4 @@
-"""The network between nodes, by what a log or an index says of it, never by a file's name."""
+"""Recognises the network between nodes in a log or in a description, never by a file's name."""
 
 import re
 

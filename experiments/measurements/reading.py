@@ -1,4 +1,4 @@
-"""One file of measurements, whatever its kind."""
+"""Reads one file of measurements in any format."""
 
 from pathlib import Path
 
@@ -29,21 +29,19 @@ def read(path: Path) -> Measurements:
 
 
 def _both(text: str, source: str) -> Measurements:
-    """The tables of either kind in one log; of a kind without any, the reason is skipped and
-    said."""
-    found: list[Measurements] = []
-    refused: list[str] = []
+    """The tables of both kinds in one log. If one kind has none, the reason is skipped."""
+    parts: list[Measurements] = []
+    refusals: list[str] = []
     failures: list[Failure] = []
     for parse in (osu_reader.parse_osu, log_reader.parse_log):
         try:
-            found.append(parse(text, source))
+            parts.append(parse(text, source))
         except InputError as error:
-            refused.append(str(error))
+            refusals.append(str(error))
             failures += error.failures if isinstance(error, Unmeasured) else ()
-    if not found:
-        raise nothing("; ".join(refused), failures)
-    curves = tuple(curve for kind in found for curve in kind.curves)
-    failures += [failure for kind in found for failure in kind.failures]
-    return Measurements(
-        curves, (*(line for kind in found for line in kind.skipped), *refused), tuple(failures)
-    )
+    if not parts:
+        raise nothing("; ".join(refusals), failures)
+    curves = tuple(curve for part in parts for curve in part.curves)
+    skipped = (*(line for part in parts for line in part.skipped), *refusals)
+    failures += [failure for part in parts for failure in part.failures]
+    return Measurements(curves, skipped, tuple(failures))

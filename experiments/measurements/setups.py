@@ -1,5 +1,4 @@
-"""Runs of several set-ups: measurements of the same thing that no single set of parameters can
-explain."""
+"""Finds set-ups: measurements of the same thing that no single set of parameters explains."""
 
 from __future__ import annotations
 
@@ -22,52 +21,46 @@ SHOWN = 4
 
 
 class Contradiction(NamedTuple):
-    """Two curves of one collective and algorithm on as many ranks and nodes, the faster one first,
-    and how far apart they are in the median of the sizes that they share."""
+    """Two curves of the same collective, algorithm, ranks and nodes with different times."""
 
-    one: Curve
-    other: Curve
+    faster: Curve
+    """The fastest curve of its group."""
+    slower: Curve
+    """The other curve."""
     factor: float
+    """How far apart they are: the median over the sizes that they share."""
 
 
-def labels(one: Curve, other: Curve) -> tuple[str, str]:
-    """What tells two curves apart: the part of their files' names that differs, or all of it."""
-    names = [Path(curve.source).name for curve in (one, other)]
-    parts = [words(curve) for curve in (one, other)]
-    if len(parts[0]) == len(parts[1]):
-        apart = [
-            "_".join(a for a, b in zip(mine, his, strict=True) if a != b)
-            for mine, his in (parts, parts[::-1])
-        ]
-        if all(apart):
-            return apart[0], apart[1]
-    return names[0], names[1]
+def labels(curve: Curve, other: Curve) -> tuple[str, str]:
+    """What tells two curves apart: the part of their files' names that differs, or the names."""
+    left, right = words(curve), words(other)
+    if len(left) == len(right):
+        pairs = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
+        if pairs:
+            return "_".join(a for a, _ in pairs), "_".join(b for _, b in pairs)
+    return Path(curve.source).name, Path(other.source).name
 
 
 def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterator[Contradiction]:
-    """Curves that are further from the fastest one of the same thing than repetitions are."""
+    """Curves that differ more from the fastest one of the same thing than repetitions do."""
     groups: dict[tuple[object, ...], list[Curve]] = {}
     for curve in curves:
-        about = (
-            curve.collective,
-            curve.kind,
-            curve.algorithm,
-            curve.protocol,
-            curve.ranks,
-            curve.nodes,
-            curve.dtype,
-            curve.label,
-        )
-        groups.setdefault(about, []).append(curve)
+        groups.setdefault(_thing(curve), []).append(curve)
     for group in groups.values():
         times = [_times(curve, in_place) for curve in group]
-        level = [np.median(_ratios(one, times[0]) or [0.0]) for one in times]
+        level = [np.median(_ratios(seconds, times[0]) or [0.0]) for seconds in times]
         fastest = int(np.argmin(level))
-        for curve, one in zip(group, times, strict=True):
-            ratios = _ratios(one, times[fastest])
+        for curve, seconds in zip(group, times, strict=True):
+            ratios = _ratios(seconds, times[fastest])
             factor = float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= SHARED else 1.0
             if factor > APART:
                 yield Contradiction(group[fastest], curve, factor)
+
+
+def _thing(curve: Curve) -> tuple[object, ...]:
+    """What two curves of the same thing have in common."""
+    algorithm = curve.algorithm, curve.protocol, curve.label
+    return curve.collective, curve.kind, *algorithm, curve.ranks, curve.nodes, curve.dtype
 
 
 def _times(curve: Curve, in_place: bool) -> dict[int, float]:
@@ -76,58 +69,61 @@ def _times(curve: Curve, in_place: bool) -> dict[int, float]:
     return {point.size: point.time_s for point in chosen if not point.wrong}
 
 
-def _ratios(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+def _ratios(times: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:
     """Logarithms of times over those of the same sizes."""
-    return [float(np.log(one[size] / other[size])) for size in one.keys() & other.keys()]
+    return [
+        float(np.log(times[size] / reference[size])) for size in times.keys() & reference.keys()
+    ]
 
 
-def setups(curves: Sequence[Curve], found: Sequence[Contradiction]) -> dict[str, list[Curve]]:
-    """The curves by the words of their files' names that tell those apart that contradict each
-    other; all under "" if there is no such word."""
+def setups(curves: Sequence[Curve], pairs: Sequence[Contradiction]) -> dict[str, list[Curve]]:
+    """The curves by the words of their files' names that tell contradicting curves apart.
+
+    All curves are under "" if no word does.
+    """
     telling: set[str] = set()
-    for one, other, _ in found:
-        apart = labels(one, other)
-        if apart[0] != Path(one.source).name:
-            telling.update(*(label.split("_") for label in apart))
+    for faster, slower, _ in pairs:
+        names = labels(faster, slower)
+        if names[0] != Path(faster.source).name:
+            telling.update(*(name.split("_") for name in names))
     parts: dict[str, list[Curve]] = {}
     for curve in curves:
-        mine = [word for word in words(curve) if word in telling]
-        parts.setdefault(" ".join(mine), []).append(curve)
+        name = " ".join(word for word in words(curve) if word in telling)
+        parts.setdefault(name, []).append(curve)
     return parts
 
 
 def of_setup(curves: Iterable[Curve], only: str) -> list[Curve]:
-    """The curves whose file's name has all words of `only`, which spaces or commas part, between
-    underscores."""
-    wanted = {*only.replace(",", " ").split()}
-    return [curve for curve in curves if wanted <= {*words(curve)}]
+    """The curves whose file's name has all words of `only` between underscores. Blanks or commas
+    separate the words."""
+    required = {*only.replace(",", " ").split()}
+    return [curve for curve in curves if required <= {*words(curve)}]
 
 
 def words(curve: Curve) -> list[str]:
-    """Those of a file's name."""
+    """The words of a file's name."""
     return Path(Path(curve.source).name.partition(" ")[0]).stem.split("_")
 
 
 def warnings(curves: Sequence[Curve], *, in_place: bool = False) -> Iterator[str]:
-    """A line where several set-ups are in one set of runs."""
-    found = list(contradictions(curves, in_place=in_place))
-    if found:
-        one, other, factor = found[0]
-        names = " and ".join(Path(curve.source).name for curve in (one, other))
-        more = f" (and {counted(len(found) - 1, 'more pair')})" if len(found) > 1 else ""
-        said = f"{names} measure the same and are {factor:.3g} times apart{more}: "
+    """A line if one set of runs holds several set-ups."""
+    pairs = list(contradictions(curves, in_place=in_place))
+    if pairs:
+        faster, slower, factor = pairs[0]
+        names = f"{Path(faster.source).name} and {Path(slower.source).name}"
+        more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
         yield (
-            f"{said}two set-ups are not one set of parameters, take each "
-            f"alone{_advice(setups(curves, found))}"
+            f"{names} measure the same and are {factor:.3g} times apart{more}: two set-ups are not "
+            f"one set of parameters, take each alone{_advice(setups(curves, pairs))}"
         )
 
 
 def _advice(parts: Mapping[str, Sequence[Curve]]) -> str:
-    """How to take each of several set-ups, as far as names tell them."""
-    told = sorted(part for part in parts if part)
-    if len(told) < 2:
+    """The options that choose each of several set-ups, if names tell them apart."""
+    names = sorted(part for part in parts if part)
+    if len(names) < 2:
         return ""
-    shown = ", ".join(f"--only {part.replace(' ', ',')}" for part in told[:SHOWN])
-    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    options = ", ".join(f"--only {name.replace(' ', ',')}" for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     rest = f"; {counted(len(parts['']), 'run')} with none of these words" if "" in parts else ""
-    return f": {shown}{more}{rest}"
+    return f": {options}{more}{rest}"

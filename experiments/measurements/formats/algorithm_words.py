@@ -17,12 +17,16 @@ _IGNORED = re.compile(r"label (\w{1,40}), NOT effective")
 
 
 class Label(NamedTuple):
-    """What was forced, empty where the library chose, and what is to be said about it."""
+    """What a run forced; empty if the library chose."""
 
     algorithm: str = ""
+    """The algorithm."""
     protocol: str = ""
+    """The protocol."""
     notes: tuple[str, ...] = ()
+    """Notes for the curve."""
     ignored: str = ""
+    """The algorithm that the run asked for, if that had no effect."""
 
 
 def read_label(label: str, collective: str) -> Label:

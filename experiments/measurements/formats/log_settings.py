@@ -1,12 +1,12 @@
-"""What a log says of the library and of the choices that its environment forced."""
+"""Reads from a log the library's version and its variables."""
 
 import re
 from collections.abc import Iterator
 
 from experiments.measurements.formats.algorithm_words import Label, forced_by
 
-Said = dict[str, set[str]]
-"""All values that were given to each variable, and to "library": its version."""
+Settings = dict[str, set[str]]
+"""All values of each variable; under "library" its version."""
 LIBRARY = "library"
 _VERBOSE = ("INFO", "TRACE")
 """Values of NCCL_DEBUG that print what NCCL chooses."""
@@ -31,9 +31,9 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
     >>> list(settings("node1:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Tree"))
     [('NCCL_ALGO', 'Tree', 'this')]
     """
-    for shell, name, given, value in _SETTING.findall(text):
-        if shell == "unset" or (given and value):
-            scope = "all" if shell else "this" if given != "=" else "next"
+    for shell, name, assignment, value in _SETTING.findall(text):
+        if shell == "unset" or (assignment and value):
+            scope = "all" if shell else "this" if assignment != "=" else "next"
             yield name, "" if shell == "unset" else value, scope
     for library, version in _VERSION.findall(text):
         yield LIBRARY, f"{library} {version}", "this"
@@ -43,7 +43,7 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
         yield LIBRARY, "RCCL", "this"
 
 
-def variables(said: Said) -> tuple[str, ...]:
+def variables(settings_of_test: Settings) -> tuple[str, ...]:
     """The variables that have a value that counts: NCCL_DEBUG=WARN prints none of the lines that
     NCCL_DEBUG is set for.
 
@@ -51,7 +51,11 @@ def variables(said: Said) -> tuple[str, ...]:
     ('NCCL_PROTO',)
     """
     return tuple(
-        sorted(name for name, values in said.items() if name != LIBRARY and _counts(name, values))
+        sorted(
+            name
+            for name, values in settings_of_test.items()
+            if name != LIBRARY and _counts(name, values)
+        )
     )
 
 
@@ -71,23 +75,25 @@ def version_of(code: int) -> str:
     return f"{code // thousand}.{code % thousand // 100}.{code % 100}"
 
 
-def library(said: Said) -> tuple[str, tuple[str, ...]]:
+def library(settings_of_test: Settings) -> tuple[str, tuple[str, ...]]:
     """The library and its version, or none and a note where the log names several."""
-    versions = sorted(said.get(LIBRARY, ()), key=lambda version: (len(version), version))
+    versions = sorted(
+        settings_of_test.get(LIBRARY, ()), key=lambda version: (len(version), version)
+    )
     if versions and all(versions[-1].startswith(version) for version in versions):
         return versions[-1], ()
     return "", (f"library unknown: the log names {' and '.join(versions)}",) if versions else ()
 
 
-def forced(said: Said, collective: str) -> Label:
+def forced(settings_of_test: Settings, collective: str) -> Label:
     """The algorithm and the protocol that were forced on a collective; none and a note where there
     are several."""
-    values = {name: sorted(said.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}
+    values = {name: sorted(settings_of_test.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}
     notes = tuple(
-        f"{name} is {' and '.join(given)} in the log: not known which"
-        for name, given in values.items()
-        if given[1:]
+        f"{name} is {' and '.join(choices)} in the log: not known which"
+        for name, choices in values.items()
+        if choices[1:]
     )
-    algo, proto = ("".join(given) if len(given) == 1 else "" for given in values.values())
+    algo, proto = ("".join(choices) if len(choices) == 1 else "" for choices in values.values())
     label = forced_by(algo, proto, collective)
     return label._replace(notes=notes + label.notes)

@@ -1,5 +1,4 @@
-"""The tags that mpirun writes before everything that a rank flushes, be it a line or a piece of
-one."""
+"""Separates what ranks wrote, by the tags that mpirun puts before each line or piece of a line."""
 
 import re
 from collections.abc import Iterator
@@ -21,8 +20,10 @@ def streams(line: str) -> Iterator[str]:
     if not tags or (len(tags) == 1 and not _UNTAGGED_PIECE.match(line)):
         yield line
         return
-    before = line[: tags[0].start()]
-    begun = {tags[0][0]: before if _UNTAGGED_PIECE.match(before) else f"{before}{tags[0][0]}"}
+    untagged = line[: tags[0].start()]
+    pieces = {
+        tags[0][0]: untagged if _UNTAGGED_PIECE.match(untagged) else f"{untagged}{tags[0][0]}"
+    }
     for tag, end in zip(tags, [*(tag.start() for tag in tags[1:]), len(line)], strict=True):
-        begun[tag[0]] = begun.get(tag[0], tag[0]) + line[tag.end() : end]
-    yield from begun.values()
+        pieces[tag[0]] = pieces.get(tag[0], tag[0]) + line[tag.end() : end]
+    yield from pieces.values()

@@ -1,4 +1,4 @@
-"""A file's text, or one line that says why it cannot be had."""
+"""Reads the text of a file, and its lines."""
 
 import re
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ from experiments.measure import launch as launching
 from experiments.measure.blame import MeasurementFailed
 from experiments.measure.launch import launch
 from experiments.measure.points import Plan, points
-from experiments.measure.result_rows import Row, row_of
+from experiments.measure.result_rows import ResultRow, row_of
 
 PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["ring"], [64.0], 2, "float32"), timeout=0.2)
 ABOUT = {"device": "cpu", "library": "none", "source": "here"}
@@ -34,9 +34,11 @@ def wait(): threading.Event().wait()
 """
 
 
-def failing(code: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN) -> tuple[str, list[Row]]:
+def failing(
+    code: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN
+) -> tuple[str, list[ResultRow]]:
     """What is said of ranks that run `code`, and the rows before that."""
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     monkeypatch.setattr(launching, "WORKER", BEGIN + code)
     with pytest.raises(MeasurementFailed) as error:
         launch(plan, rows.append)
@@ -48,7 +50,7 @@ def test_rows_arrive_and_nobody_stays(monkeypatch: pytest.MonkeyPatch, tmp_path:
         f"open(r'{tmp_path}/' + str(os.getpid()), 'w').close(); pipe.send({{'done': rank}}); wait()"
     )
     monkeypatch.setattr(launching, "WORKER", BEGIN + code)
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     launch(PLAN, rows.append)
     assert rows == [ROW]
     assert len(list(tmp_path.iterdir())) == 2

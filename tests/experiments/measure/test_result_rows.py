@@ -8,14 +8,14 @@ import pytest
 
 from experiments import output
 from experiments.measure.points import Plan, Point, points
-from experiments.measure.result_rows import CELLS, Record, Row, key_of, read_rows, row_of
+from experiments.measure.result_rows import CELLS, Record, ResultRow, key_of, read_rows, row_of
 from topologies.errors import InputError
 
 PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["all_gather", "ring"], [4096.0], 2, "float32"))
 ABOUT = {"device": "cpu", "library": "torch 2.13.0", "source": "laptop"}
 
 
-def row(point: Point = PLAN.points[0]) -> Row:
+def row(point: Point = PLAN.points[0]) -> ResultRow:
     return row_of(PLAN, point, np.array([[1.0, 5.0, 2.0], [3.0, 4.0, 1.0]]) / 1e6, 0, 1, ABOUT)
 
 

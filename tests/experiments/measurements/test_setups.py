@@ -27,7 +27,7 @@ RUNS = [
 
 def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> None:
     (found,) = contradictions(RUNS)
-    assert (found.one, found.other) == (RUNS[0], RUNS[1])
+    assert (found.faster, found.slower) == (RUNS[0], RUNS[1])
     assert found.factor == pytest.approx(3.0)
     assert setups(RUNS, [found]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
     assert list(warnings(RUNS)) == [
@@ -91,7 +91,7 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
 def test_the_order_of_files_does_not_matter(order: tuple[int, int, int]) -> None:
     runs = [curve("run0_ar.csv", 1.15), curve("run1_ar.csv"), curve("run2_ar.csv", 1 / 1.15)]
     (found,) = contradictions([runs[k] for k in order])
-    assert (found.one, found.other) == (runs[2], runs[0])
+    assert (found.faster, found.slower) == (runs[2], runs[0])
 
 
 def test_in_place_times_are_judged_where_they_are_meant() -> None:

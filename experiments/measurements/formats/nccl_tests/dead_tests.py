@@ -1,11 +1,11 @@
-"""Tests that did not end, and processes that were no job: what a log says of them."""
+"""Finds tests that died, and processes that did not join one job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from experiments.measurements.curve import ALONE, DIED, Curve, Failure
-from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.output import counted
 from topologies.units import format_bytes
 
@@ -13,14 +13,13 @@ _LONGEST = 160
 
 
 def died(
-    run: Run, curves: Sequence[Curve], source: str, *, bare: bool, last: bool
+    run: LoggedTest, curves: Sequence[Curve], source: str, *, bare: bool, last: bool
 ) -> Iterator[Failure]:
-    """The failure of one test of nccl-tests, if it died: before its table, without a row, or before
-    its last size.
+    """The failure of one test that died: before its table, without a row, or before its last size.
 
-    `source` names the log; `bare`: its table has no rows; `last`: no other test follows.
+    `source` names the log. `bare` says that the table has no rows, `last` that no test follows.
     """
-    name = (run.started or next(iter(run.named), "") or "a test").removesuffix("_perf")
+    name = (run.started or next(iter(run.programs), "") or "a test").removesuffix("_perf")
     why = f": {' '.join(run.failed.split())[:_LONGEST]}" if run.failed else ""
     if run.header is None:
         if run.failed or (run.announced and not run.header_lost):
@@ -39,7 +38,7 @@ def died(
 
 
 def alone(source: str, count: int, ranks: int) -> Failure:
-    """Several processes of `ranks` ranks each, where one job was meant."""
+    """The failure of several processes of `ranks` ranks each that should have joined one job."""
     each = counted(ranks, "rank")
     return Failure(
         ALONE,
@@ -49,8 +48,8 @@ def alone(source: str, count: int, ranks: int) -> Failure:
     )
 
 
-def _stopped(run: Run, reached: int) -> bool:
-    """Whether a further size was asked for."""
+def _stopped(run: LoggedTest, reached: int) -> bool:
+    """Whether the test ended before its largest size."""
     return (
         not run.capped
         and run.largest is not None
@@ -59,6 +58,6 @@ def _stopped(run: Run, reached: int) -> bool:
     )
 
 
-def _asked(run: Run, last: bool) -> str:
+def _asked(run: LoggedTest, last: bool) -> str:
     follows = "the log ends there" if last else "the next test follows"
     return f" of {format_bytes(run.largest)}, and {follows}" if run.largest else ""

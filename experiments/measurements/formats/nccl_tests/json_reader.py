@@ -15,10 +15,14 @@ from pathlib import Path
 
 from experiments.measurements.curve import DIED, Curve, Failure, Measurements, nothing
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
-from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.measurements.formats.nccl_tests.participants import Device, programs, whole_list
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, Row, fits
-from experiments.measurements.formats.nccl_tests.table_curves import Skipped, curves, told
+from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, PrintedRow, fits
+from experiments.measurements.formats.nccl_tests.table_curves import (
+    Skipped,
+    curves_of,
+    skipped_lines,
+)
 from experiments.measurements.formats.nccl_tests.torn_rows import Rows, Step
 from experiments.measurements.formats.text import load
 from experiments.measurements.networks import network_of
@@ -61,23 +65,23 @@ def read_json(path: Path) -> Measurements:
 def parse_json(text: str, source: str) -> Measurements:
     """The curves in the text of a JSON file that `source` names. Raises InputError as
     `read_json`."""
-    found: list[Curve] = []
+    measured: list[Curve] = []
     lines: list[str] = []
     failures: list[Failure] = []
     documents = list(_documents(text, source))
     for document in documents:
         skipped: Skipped = defaultdict(list)
         where = source if len(documents) == 1 else f"{source}:{document.line}"
-        found += _curves(document, where, skipped)
-        lines += told(skipped, "result")
+        measured += _curves(document, where, skipped)
+        lines += skipped_lines(skipped, "result")
         if skipped["bare"]:
             failures.append(Failure(DIED, where, "a test has no results"))
         lines += [document.cut] if document.cut else []
-    if not found:
+    if not measured:
         raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
     network, log = network_of(text), source if len(documents) > 1 else ""
-    measured = tuple(replace(curve, network=network, log=log) for curve in found)
-    return Measurements(measured, tuple(lines), tuple(failures))
+    curves = tuple(replace(curve, network=network, log=log) for curve in measured)
+    return Measurements(curves, tuple(lines), tuple(failures))
 
 
 def _documents(text: str, source: str) -> Iterator[_Document]:
@@ -99,16 +103,16 @@ def _documents(text: str, source: str) -> Iterator[_Document]:
 def _salvaged(text: str, line: int, source: str) -> _Document:
     """What stands before the place where a file stops being JSON: its head and its whole
     results."""
-    found = _RESULTS.search(text)
+    start = _RESULTS.search(text)
     try:
-        head = _DECODER.decode(text[: found.end()] + "]}") if found else None
+        head = _DECODER.decode(text[: start.end()] + "]}") if start else None
     except (ValueError, RecursionError):
         head = None
-    if found is None or not isinstance(head, dict):
+    if start is None or not isinstance(head, dict):
         raise InputError(
             f"{source} line {line}: not JSON, or cut short before its results: {_EXPECTED}"
         )
-    results, at = [], found.end()
+    results, at = [], start.end()
     while at < len(text):
         at = _after(text, at)
         try:
@@ -116,10 +120,10 @@ def _salvaged(text: str, line: int, source: str) -> _Document:
         except (ValueError, RecursionError):
             break
         results.append(result)
-    rest = len(text) - at
-    after = f"cut short after {counted(len(results), 'result')}"
-    cut = f"the end of the file, {after} ({rest} characters that are no whole result)"
-    return _Document(head | {"results": results}, line, cut)
+    characters = len(text) - at
+    remark = f"cut short after {counted(len(results), 'result')}"
+    damage = f"the end of the file, {remark} ({characters} characters that are no whole result)"
+    return _Document(head | {"results": results}, line, damage)
 
 
 def _after(text: str, at: int) -> int:
@@ -143,23 +147,25 @@ def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curv
         run.notes.append(
             "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
         )
-    yield from curves(run, header, Rows(rows), source, skipped)
+    yield from curves_of(run, header, Rows(rows), source, skipped)
 
 
-def _run(document: _Document) -> Run:
+def _run(document: _Document) -> LoggedTest:
     value = document.value
     config = _dict(value, "config")
-    run = Run(closed=True, unit="result", iterations=_whole(config.get("iterations")))
-    run.named = programs(" ".join(str(word) for word in _list(value, "args")[:1]))
+    run = LoggedTest(closed=True, unit="result", iterations=_whole(config.get("iterations")))
+    run.programs = programs(" ".join(str(word) for word in _list(value, "args")[:1]))
     run.threads = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
     run.devices = _devices(config, run.threads)
     for variable in _list(value, "env"):
         if isinstance(variable, str):
-            run.own |= {
-                name: {given} for name, given, _ in settings(variable) if variable.startswith(name)
+            run.settings |= {
+                name: {setting}
+                for name, setting, _ in settings(variable)
+                if variable.startswith(name)
             }
     if code := _whole(value.get("nccl_version")):
-        run.own[LIBRARY] = {f"NCCL {version_of(code)}"}
+        run.settings[LIBRARY] = {f"NCCL {version_of(code)}"}
     if "version" in value and value["version"] not in VERSIONS:
         run.notes.append(
             f"version {str(value['version'])[:20]} of the JSON: known here are "
@@ -170,11 +176,10 @@ def _run(document: _Document) -> Run:
     return run
 
 
-def _devices(config: dict[str, object], each: int) -> list[Device]:
-    """All ranks, though the file may list only the first of the `each` ranks of a process; -1 for
-    one that is torn."""
-    found = [_device(entry) for entry in _list(config, "devices") if isinstance(entry, dict)]
-    return whole_list(found, min(each, _MOST_EACH))
+def _devices(config: dict[str, object], ranks_of_process: int) -> list[Device]:
+    """All ranks, with rank -1 for a torn entry. A file may list one rank of each process."""
+    listed = [_device(entry) for entry in _list(config, "devices") if isinstance(entry, dict)]
+    return whole_list(listed, min(ranks_of_process, _MOST_EACH))
 
 
 def _device(entry: dict[str, object]) -> Device:
@@ -183,7 +188,7 @@ def _device(entry: dict[str, object]) -> Device:
     return Device(-1 if rank is None else rank, group or 0, host, model)
 
 
-def _row(number: int, result: object) -> Row | None:
+def _row(number: int, result: object) -> PrintedRow | None:
     """A result as a row, None if a value is missing or no number."""
     if not isinstance(result, dict):
         return None
@@ -199,7 +204,7 @@ def _row(number: int, result: object) -> Row | None:
     kind, redop, root = (
         str(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root")
     )
-    return Row(
+    return PrintedRow(
         number,
         whole[0],
         whole[1],
@@ -228,13 +233,16 @@ def _has_cpu_time(result: object) -> bool:
     return isinstance(result, dict) and any("cpu_time" in _dict(result, place) for place in _PLACES)
 
 
-def _capped(document: _Document, run: Run, rows: list[Row]) -> bool:
+def _capped(document: _Document, run: LoggedTest, rows: list[PrintedRow]) -> bool:
     """Whether a test that ran to its end stopped at a size below the largest asked for."""
     config = _dict(document.value, "config")
     step = Step(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
-    asked, largest = _whole(config.get("maximum_bytes")), max((row.size for row in rows), default=0)
+    maximum, largest = (
+        _whole(config.get("maximum_bytes")),
+        max((row.size for row in rows), default=0),
+    )
     ended = "end_time" in document.value and not document.cut
-    return ended and asked is not None and 0 < largest < step.up(largest) <= asked
+    return ended and maximum is not None and 0 < largest < step.up(largest) <= maximum
 
 
 def _whole(value: object) -> int | None:
@@ -242,10 +250,10 @@ def _whole(value: object) -> int | None:
 
 
 def _dict(value: dict[str, object], name: str) -> dict[str, object]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    entry = value.get(name)
+    return entry if isinstance(entry, dict) else {}
 
 
 def _list(value: dict[str, object], name: str) -> list[object]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+    entry = value.get(name)
+    return entry if isinstance(entry, list) else []

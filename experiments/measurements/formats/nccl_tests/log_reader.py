@@ -1,4 +1,4 @@
-"""Logs of nccl-tests and rccl-tests, as launchers, debug output and lost lines leave them."""
+"""Reads logs of nccl-tests and rccl-tests, also with launchers' prefixes and damaged lines."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,9 +7,13 @@ from pathlib import Path
 
 from experiments.measurements.curve import Curve, Failure, Measurements, nothing, tally
 from experiments.measurements.formats.nccl_tests.dead_tests import alone, died
-from experiments.measurements.formats.nccl_tests.log_sections import Run, Sections, cut
+from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest, Sections, cut
 from experiments.measurements.formats.nccl_tests.processes import processes
-from experiments.measurements.formats.nccl_tests.table_curves import Skipped, curves, told
+from experiments.measurements.formats.nccl_tests.table_curves import (
+    Skipped,
+    curves_of,
+    skipped_lines,
+)
 from experiments.measurements.formats.nccl_tests.torn_rows import read_rows
 from experiments.measurements.formats.text import load
 from experiments.measurements.networks import network_of
@@ -36,11 +40,10 @@ def looks_like_log(text: str) -> bool:
 def parse_log(text: str, source: str) -> Measurements:
     """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
     count, parts = processes(text)
-    found = _alone(count, parts, source) if parts else _job(text, source)
+    job = _separate_jobs(count, parts, source) if parts else _job(text, source)
     network = network_of(text)
-    return replace(
-        found, curves=tuple(replace(curve, network=network, log=source) for curve in found.curves)
-    )
+    measured = (replace(curve, network=network, log=source) for curve in job.curves)
+    return replace(job, curves=tuple(measured))
 
 
 def _job(text: str, source: str) -> Measurements:
@@ -48,41 +51,43 @@ def _job(text: str, source: str) -> Measurements:
     sections = cut(text) if "algbw" in text or "nThread" in text else Sections()
     skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
-    found: list[Curve] = []
+    measured: list[Curve] = []
     failures: list[Failure] = []
     for run in sections.runs:
-        mine = list(_curves(run, source, skipped, unfinished))
-        found += mine
+        of_run = list(_curves(run, source, skipped, unfinished))
+        measured += of_run
         bare = run.header is not None and run.header.line in skipped["bare"]
-        failures += died(run, mine, source, bare=bare, last=run is sections.runs[-1])
-    if not found:
-        raise nothing(_nothing(sections, source, told(skipped)), failures)
-    return Measurements(tuple(found), told(skipped), tuple(failures))
+        failures += died(run, of_run, source, bare=bare, last=run is sections.runs[-1])
+    if not measured:
+        raise nothing(_nothing(sections, source, skipped_lines(skipped)), failures)
+    return Measurements(tuple(measured), skipped_lines(skipped), tuple(failures))
 
 
-def _curves(run: Run, source: str, skipped: Skipped, unfinished: int | None) -> Iterator[Curve]:
+def _curves(
+    run: LoggedTest, source: str, skipped: Skipped, unfinished: int | None
+) -> Iterator[Curve]:
     if run.header is not None:
         rows = read_rows(run.header, run.lines, run.step, unfinished)
-        yield from curves(run, run.header, rows, f"{source}:{run.header.line}", skipped)
+        yield from curves_of(run, run.header, rows, f"{source}:{run.header.line}", skipped)
 
 
-def _alone(count: int, parts: Sequence[str], source: str) -> Measurements:
-    """The curves of processes that were no job, and one failure for all of them."""
-    found, refused = [], []
+def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurements:
+    """The curves of `count` processes that did not join one job, and one failure for all."""
+    jobs, refusals = [], []
     for part in parts:
         try:
-            found.append(_job(part, source))
+            jobs.append(_job(part, source))
         except InputError as error:
-            refused.append(str(error))
-    alike = [replace(curve, alone=True) for one in found for curve in one.curves]
-    failure = alone(source, count, max((curve.ranks or 1 for curve in alike), default=1))
-    if not alike:
-        raise nothing("; ".join(dict.fromkeys(refused)), (failure,))
-    skipped = dict.fromkeys([line for one in found for line in one.skipped] + refused)
+            refusals.append(str(error))
+    measured = [replace(curve, alone=True) for job in jobs for curve in job.curves]
+    failure = alone(source, count, max((curve.ranks or 1 for curve in measured), default=1))
+    if not measured:
+        raise nothing("; ".join(dict.fromkeys(refusals)), (failure,))
+    skipped = dict.fromkeys([line for job in jobs for line in job.skipped] + refusals)
     if count > len(parts):
         skipped[f"all processes after the first {len(parts)}: not read"] = None
-    others = (other for one in found for other in one.failures)
-    return Measurements(tuple(alike), tuple(skipped), (failure, *others))
+    failures = (failure, *(failure for job in jobs for failure in job.failures))
+    return Measurements(tuple(measured), tuple(skipped), failures)
 
 
 def _nothing(sections: Sections, source: str, skipped: Sequence[str]) -> str:

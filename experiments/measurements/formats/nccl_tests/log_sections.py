@@ -1,10 +1,10 @@
-"""One log cut into its tests: what stands around each table, and the lines that may be its rows."""
+"""Cuts a log into its tests: each with its preamble, its header and the lines of its table."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from experiments.measurements.formats.log_settings import LIBRARY, Said, settings
+from experiments.measurements.formats.log_settings import LIBRARY, Settings, settings
 from experiments.measurements.formats.nccl_tests.participants import Device, device, programs
 from experiments.measurements.formats.nccl_tests.printed_table import Header, find_header
 from experiments.measurements.formats.nccl_tests.torn_rows import Line, Step, may_matter
@@ -40,65 +40,85 @@ _PREAMBLE = (*_BEGINS, "Using devices")
 
 
 @dataclass
-class Run:
-    """One run of a benchmark: its preamble, its header (None until it comes) and the lines below.
-
-    `header_lost`: rows came, and no header above them.
-    """
+class LoggedTest:
+    """One test of a log."""
 
     devices: list[Device] = field(default_factory=list)
-    named: list[str] = field(default_factory=list)
+    """The list of devices."""
+    programs: list[str] = field(default_factory=list)
+    """Benchmarks named before the table, and after the table of the previous test."""
     started: str | None = None
+    """The benchmark that nccl-tests says it starts."""
     nranks: set[int] = field(default_factory=set)
+    """Numbers of ranks in NCCL's own lines."""
     threads: int | None = None
+    """Threads times GPUs of a process."""
     step: Step | None = None
+    """How sizes grow."""
     notes: list[str] = field(default_factory=list)
+    """Notes for the curves."""
     places: tuple[str, ...] = _PLACES
+    """Which half of the table is in place."""
     header: Header | None = None
+    """The header of the table; None until it comes."""
     header_lost: bool = False
+    """Whether rows came without a header."""
     lines: list[Line] = field(default_factory=list)
+    """Lines that may be rows."""
     closed: bool = False
-    named_after: list[str] = field(default_factory=list)
+    """Whether the log says that the test ended."""
+    next_programs: list[str] = field(default_factory=list)
+    """Benchmarks named after the table: those of the next test."""
     iterations: int | None = None
+    """Repetitions of each size."""
     capped: bool = False
+    """Whether the benchmark lowered its largest size for lack of memory."""
     unit: str = "line"
+    """What the numbers of rows count."""
     largest: int | None = None
+    """The largest size that was asked for."""
     failed: str = ""
-    own: Said = field(default_factory=dict)
-    own_after: Said = field(default_factory=dict)
-    exported: Said = field(default_factory=dict)
+    """The line that says that the test died."""
+    settings: Settings = field(default_factory=dict)
+    """Values of variables, for this test alone."""
+    next_settings: Settings = field(default_factory=dict)
+    """Values of variables, for the next test."""
+    exported: Settings = field(default_factory=dict)
+    """Values of variables, for all tests."""
 
     @property
     def over(self) -> bool:
-        """Whether what announces a test announces another one: this one has its table, or died
-        before it."""
+        """Whether the next announcement is of another test: this one has its table, or died."""
         return self.header is not None or bool(self.failed)
 
     @property
     def announced(self) -> bool:
-        """Whether nccl-tests itself has said that it starts a test."""
+        """Whether nccl-tests says that it starts a test."""
         return self.threads is not None or self.started is not None
 
-    def next(self) -> "Run":
-        """The test after this one, with what was said of it in advance."""
-        return Run(named=self.named_after, own=self.own_after)
+    def next(self) -> "LoggedTest":
+        """The test after this one, with what the log says of it in advance."""
+        return LoggedTest(programs=self.next_programs, settings=self.next_settings)
 
-    def said(self) -> Said:
-        """What the log says of this test's environment: its own settings before those exported for
-        all."""
-        return self.exported | self.own
+    def environment(self) -> Settings:
+        """The settings of this test: its own before those exported for all tests."""
+        return self.exported | self.settings
 
 
 @dataclass
 class Sections:
-    """All tests of a log; the lines of rows outside any table, and of lines too long to read."""
+    """All tests of a log."""
 
-    runs: list[Run] = field(default_factory=lambda: [Run()])
+    runs: list[LoggedTest] = field(default_factory=lambda: [LoggedTest()])
+    """The tests, in their order."""
     orphans: list[int] = field(default_factory=list)
+    """Lines of rows outside any table."""
     long: list[int] = field(default_factory=list)
-    exported: Said = field(default_factory=dict)
+    """Lines that are too long to read."""
+    exported: Settings = field(default_factory=dict)
+    """Values of variables that were exported so far."""
 
-    def tables(self) -> Iterator[tuple[Run, Header]]:
+    def tables(self) -> Iterator[tuple[LoggedTest, Header]]:
         """The tests that came as far as a table."""
         for run in self.runs:
             if run.header is not None:
@@ -136,8 +156,7 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
 
 
 def _read_mark(sections: Sections, line: int, content: str) -> bool:
-    """Read a line with something to say about a test; whether it was a header, hence surely no
-    row."""
+    """Read a line about a test; True for a header, which is no row."""
     header = find_header(line, content)
     if header is None:
         _read_settings(sections, content)
@@ -153,36 +172,37 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
 
 
 def _read_failure(sections: Sections, content: str) -> None:
-    """A line that says that a test died: nccl-tests' own of any test, others' of one that has begun
-    and not ended."""
-    own, run = _FAILURE.search(content), sections.runs[-1]
-    if own and run.closed:
+    """Read a line that says that a test died.
+
+    A line of nccl-tests counts for any test, other lines for a test that began and did not end.
+    """
+    failure, run = _FAILURE.search(content), sections.runs[-1]
+    if failure and run.closed:
         run = _preamble(sections)
-    begun = run.header is not None or run.threads is not None or bool(run.devices)
-    if not run.failed and (own or (begun and not run.closed and _DIED.search(content))):
+    started = run.header is not None or run.threads is not None or bool(run.devices)
+    if not run.failed and (failure or (started and not run.closed and _DIED.search(content))):
         run.failed = content.strip()
 
 
 def _read_settings(sections: Sections, content: str) -> None:
-    """What a line says of the library and forced choices: of its own test, of the next, or of all
-    that follow."""
+    """Read what a line says of the library and its variables: of its own test, the next, or all."""
     run = sections.runs[-1]
     if "nccl-library=" in content:
         run = _preamble(sections)
-        run.own.pop(LIBRARY, None)
+        run.settings.pop(LIBRARY, None)
     for name, value, scope in settings(content):
         if scope == "all":
             sections.exported[name] = {value} if value else set()
             continue
-        here = not run.over or (scope == "this" and not run.closed)
-        (run.own if here else run.own_after).setdefault(name, set()).add(value)
+        current = not run.over or (scope == "this" and not run.closed)
+        (run.settings if current else run.next_settings).setdefault(name, set()).add(value)
 
 
-def _lists_device(run: Run, content: str) -> bool:
+def _lists_device(run: LoggedTest, content: str) -> bool:
     """Whether a line is of a list of devices; a piece of such a line counts only where a list can
     be."""
-    found = device(content)
-    return found is not None and (found.rank >= 0 or run.header is None)
+    entry = device(content)
+    return entry is not None and (entry.rank >= 0 or run.header is None)
 
 
 def _open(sections: Sections, header: Header) -> None:
@@ -191,25 +211,24 @@ def _open(sections: Sections, header: Header) -> None:
     run.exported = dict(sections.exported)
 
 
-def _preamble(sections: Sections) -> Run:
-    """The test that is being announced: a new one if the current one has its table already, or died
-    before it."""
+def _preamble(sections: Sections) -> LoggedTest:
+    """The test that a line announces: a new one if the current one has its table, or died."""
     if sections.runs[-1].over:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
 
 def _begin(sections: Sections, content: str) -> None:
-    """Begin a new test where nccl-tests announces one after the list of devices: the test before
+    """Begin a new test if nccl-tests announces one after the list of devices: the current test
     hangs or died."""
     run = sections.runs[-1]
     if run.announced and run.devices and any(mark in content for mark in _BEGINS):
         sections.runs.append(run.next())
 
 
-def _read_preamble(run: Run, content: str) -> None:
-    if found := device(content):
-        run.devices.append(found)
+def _read_preamble(run: LoggedTest, content: str) -> None:
+    if entry := device(content):
+        run.devices.append(entry)
     if "Collective test starting" in content:
         run.started = next(iter(programs(content)), None)
     if threads := _THREADS.search(content):
@@ -223,7 +242,7 @@ def _read_preamble(run: Run, content: str) -> None:
         run.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
 
 
-def _read_remark(run: Run, content: str) -> None:
+def _read_remark(run: LoggedTest, content: str) -> None:
     if "Out of bounds" in content or "Avg bus" in content or "test concluded" in content:
         run.closed = run.header is not None
         _read_footer(run, content)
@@ -236,11 +255,11 @@ def _read_remark(run: Run, content: str) -> None:
         run.capped = True
     elif run.header is None:
         run.nranks |= {int(count) for count in _RANKS.findall(content)}
-    (run.named_after if run.over else run.named).extend(programs(content))
+    (run.next_programs if run.over else run.programs).extend(programs(content))
 
 
-def _read_footer(run: Run, content: str) -> None:
+def _read_footer(run: LoggedTest, content: str) -> None:
     if failed := _FAILED.search(content):
         run.notes.append(failed[0])
     if "test concluded" in content and run.header is not None:
-        run.named = run.named or programs(content)
+        run.programs = run.programs or programs(content)

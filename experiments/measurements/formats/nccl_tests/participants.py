@@ -1,5 +1,4 @@
-"""Which collective a table measured, and on how many ranks of how many nodes, as far as the log
-tells."""
+"""Recognises the collective of a table, and how many ranks and nodes took part."""
 
 import re
 from collections import Counter
@@ -7,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.measurements.collectives import PARTS, UNKNOWN, bus_factor, canonical
-from experiments.measurements.formats.nccl_tests.printed_table import Row
+from experiments.measurements.formats.nccl_tests.printed_table import PrintedRow
 from experiments.measurements.formats.nccl_tests.row_checks import Interval, bus_ratio
 from experiments.output import counted
 
@@ -24,40 +23,46 @@ _NEVER_IN_PLACE = ("all_to_all", "send_recv")
 
 @dataclass(frozen=True)
 class Device:
-    """One rank of a list of devices; `rank` is -1 if all that is left of its line is a piece."""
+    """One rank of a list of devices."""
 
     rank: int
+    """Its number; -1 if its line is torn."""
     group: int = 0
+    """The group of ranks that it is in."""
     host: str = ""
+    """The name of its node."""
     model: str = ""
+    """The model of its GPU."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """How many ranks and nodes took part (None: the log does not tell), and what to say about it.
-
-    `per_node` are the ranks of a node where all nodes have as many.
-    """
+    """How many ranks and nodes took part. None: the log does not tell."""
 
     ranks: int | None
+    """Ranks of the group."""
     nodes: int | None
+    """Nodes that they are on."""
     notes: tuple[str, ...] = ()
+    """Notes for the curve."""
     per_node: int | None = None
+    """Ranks of a node, if all nodes have as many."""
 
 
 def device(text: str) -> Device | None:
     """The device in a line of the list of devices."""
-    if found := _DEVICE.search(text):
-        return Device(int(found[1]), int(found[2] or 0), found[3] or "", (found[4] or "").strip())
+    if entry := _DEVICE.search(text):
+        return Device(int(entry[1]), int(entry[2] or 0), entry[3] or "", (entry[4] or "").strip())
     return Device(-1) if _TORN.search(text) else None
 
 
-def whole_list(devices: Sequence[Device], each: int) -> list[Device]:
-    """All ranks of a list that has only the first of the `each` ranks of every process, or the list
-    as it is."""
-    if any(entry.rank % each for entry in devices):
+def whole_list(devices: Sequence[Device], ranks_of_process: int) -> list[Device]:
+    """All ranks of a list that holds only the first rank of each process; or the list as it is."""
+    if any(entry.rank % ranks_of_process for entry in devices):
         return list(devices)
-    return [replace(entry, rank=entry.rank + at) for entry in devices for at in range(each)]
+    return [
+        replace(entry, rank=entry.rank + at) for entry in devices for at in range(ranks_of_process)
+    ]
 
 
 def programs(text: str) -> list[str]:
@@ -76,19 +81,22 @@ def count_ranks(devices: Sequence[Device]) -> Ranks:
         return Ranks(None, None)
     if reason := _doubt(devices):
         return Ranks(None, None, (f"number of ranks unknown: {reason}",))
-    mine = [
+    group = [
         entry
         for entry in devices
         if entry.group == min(devices, key=lambda entry: entry.rank).group
     ]
     notes = (
         ()
-        if len(mine) == len(devices)
-        else (f"{len(devices)} ranks in groups of {len(mine)}; ranks of one group",)
+        if len(group) == len(devices)
+        else (f"{len(devices)} ranks in groups of {len(group)}; ranks of one group",)
     )
-    hosts = Counter(entry.host for entry in mine)
+    hosts = Counter(entry.host for entry in group)
     return Ranks(
-        len(mine), len(hosts), notes, max(hosts.values()) if len(set(hosts.values())) == 1 else None
+        len(group),
+        len(hosts),
+        notes,
+        max(hosts.values()) if len(set(hosts.values())) == 1 else None,
     )
 
 
@@ -101,10 +109,10 @@ def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
 
 
 def name_collective(
-    named: Iterable[str], rows: Sequence[Row], ranks: int | None, per_second: float
+    programs: Iterable[str], rows: Sequence[PrintedRow], ranks: int | None, per_second: float
 ) -> tuple[str, str]:
     """The collective and a note on how it is known, empty where the log names it."""
-    names = {name: canonical(name) for name in named}
+    names = {name: canonical(name) for name in programs}
     if len(names) == 1:
         ((printed, name),) = names.items()
         return (
@@ -122,13 +130,13 @@ def name_collective(
     return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
 
 
-def contradicts(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
+def contradicts(collective: str, ranks: int, rows: Sequence[PrintedRow], per_second: float) -> bool:
     """Whether the printed busbw is that of another collective or number of ranks."""
     ratio = bus_ratio(rows, per_second)
     return ratio is not None and collective != UNKNOWN and not _fits(collective, ratio, ranks)
 
 
-def confirms(collective: str, ranks: int, rows: Sequence[Row], per_second: float) -> bool:
+def confirms(collective: str, ranks: int, rows: Sequence[PrintedRow], per_second: float) -> bool:
     """Whether the printed busbw singles out this number of ranks."""
     ratio = bus_ratio(rows, per_second)
     if ratio is None or collective not in ("all_reduce", *PARTS):
@@ -151,7 +159,7 @@ def _doubt(devices: Sequence[Device]) -> str:
     return "" if len(sizes) == 1 else "the groups differ in size"
 
 
-def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> list[str]:
+def _pool(rows: Sequence[PrintedRow], ratio: Interval | None, ranks: int | None) -> list[str]:
     """The collectives that print such rows."""
     rooted = rows[0].root is not None and rows[0].root >= 0
     if rows[0].redop not in ("", "none"):
@@ -168,14 +176,14 @@ def _pool(rows: Sequence[Row], ratio: Interval | None, ranks: int | None) -> lis
     return [name for name in names if _fits(name, ratio, ranks)]
 
 
-def _algbw_fits(name: str, rows: Sequence[Row]) -> bool:
+def _algbw_fits(name: str, rows: Sequence[PrintedRow]) -> bool:
     """Hypercube prints busbw as its algbw."""
     return name != "hypercube" or all(
         cell.algbw == cell.busbw for row in rows for cell in row.cells
     )
 
 
-def _place_fits(name: str, rows: Sequence[Row]) -> bool:
+def _place_fits(name: str, rows: Sequence[PrintedRow]) -> bool:
     """All-to-all and send-receive are never checked in place, the others always if they are out of
     place."""
     both = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]

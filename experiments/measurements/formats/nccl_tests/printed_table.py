@@ -1,4 +1,4 @@
-"""The columns of an nccl-tests table and one row of it, read by the header's names."""
+"""Reads the header and the rows of an nccl-tests table, by the names of its columns."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -57,14 +57,14 @@ def spans(text: str) -> list[Span]:
     return [match.span() for match in _TOKEN.finditer(text)]
 
 
-def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
+def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:
     """Whether tokens end where their columns end.
 
     A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it
     then stands right after the two blanks that separate columns, and only such a token may.
     """
     shift = previous = 0
-    for (start, end), column in zip(found, ends, strict=True):
+    for (start, end), column in zip(tokens, ends, strict=True):
         drift = end - column - shift
         if drift < 0 or (drift > 0 and start - previous > 2):
             return False
@@ -74,31 +74,44 @@ def aligned(found: Sequence[Span], ends: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement as printed: time, algbw, busbw, #wrong, least time and cv in percent ("N/A":
-    there is none)."""
+    """One measurement as printed; "N/A" if the table has none."""
 
     time: str
+    """Time, in the unit of the table."""
     algbw: str
+    """Size over time."""
     busbw: str
+    """Bus bandwidth."""
     wrong: str
+    """Wrong elements."""
     least: str = "N/A"
+    """Time of the fastest repetition."""
     cv: str = "N/A"
+    """Standard deviation over mean, in percent."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row as printed; `spans` is where its tokens stand in the text, `columns` what they
-    are."""
+class PrintedRow:
+    """One row as printed."""
 
     line: int
+    """Its line in the log."""
     size: int
+    """Bytes."""
     count: int | None
+    """Elements."""
     kind: str
+    """The data type."""
     redop: str
+    """The reduction."""
     root: int | None
+    """The root; -1 if the collective has none."""
     cells: tuple[Cell, ...]
+    """The measurements: out of place and in place."""
     spans: tuple[Span, ...]
+    """Where its tokens begin and end in the text."""
     columns: tuple[str, ...]
+    """The column of each token."""
 
     def doubtful_end(self) -> bool:
         """Whether the last token would be another valid value with digits cut off: a #wrong that is
@@ -108,32 +121,39 @@ class Row:
 
 @dataclass(frozen=True)
 class Header:
-    """A table's columns: their names, where in the text they end, and what stands before each
-    line."""
+    """The header of a table."""
 
     line: int
+    """Its line in the log."""
     columns: tuple[str, ...]
+    """The names of the columns."""
     ends: tuple[int, ...]
+    """Where columns end in the text."""
     prefix: re.Pattern[str]
+    """What a launcher puts before each line."""
     per_second: float
+    """Units of time in a second."""
     cpu_time: bool
+    """Whether times end when the call returned."""
 
     def strip(self, line: str) -> str:
         """`line` without the launcher's prefix that the header had too."""
         match = self.prefix.match(line)
         return line[match.end() :] if match else line
 
-    def row(self, line: int, text: str) -> Row | None:
+    def row(self, line: int, text: str) -> PrintedRow | None:
         """The row in `text` (without prefix), or None if it is not one complete row of this
         table."""
         if "timestamp" in self.columns:
             text = _STAMP.sub(r"\1T\2", text)
-        found = spans(text)
-        columns = self.without_redop() if len(found) == len(self.columns) - 1 else self.columns
-        tokens = [text[start:end] for start, end in found]
+        token_spans = spans(text)
+        columns = (
+            self.without_redop() if len(token_spans) == len(self.columns) - 1 else self.columns
+        )
+        tokens = [text[start:end] for start, end in token_spans]
         if len(tokens) != len(columns) or not all(map(fits, columns, tokens)):
             return None
-        return _row(line, columns, tokens, found)
+        return _row(line, columns, tokens, token_spans)
 
     def without_redop(self) -> tuple[str, ...]:
         """The columns of a row whose redop is blank, as some versions print it where nothing is
@@ -156,35 +176,36 @@ def find_header(line: int, text: str) -> Header | None:
     start = _START.search(text)
     if start is None:
         return None
-    rest = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
-    rest = _mended(_UNIT.sub(lambda unit: " " * len(unit[0]), rest))
-    columns = tuple(_ALIASES.get(name, name) for name in rest.split())
-    if not _is_table(columns) or ":" in rest:
+    columns_text = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
+    columns_text = _mended(_UNIT.sub(lambda unit: " " * len(unit[0]), columns_text))
+    columns = tuple(_ALIASES.get(name, name) for name in columns_text.split())
+    if not _is_table(columns) or ":" in columns_text:
         return None
-    ends = tuple(end for _, end in spans(rest))
-    per_second = 1e3 if "bytes" in rest.split() else 1e6
+    ends = tuple(end for _, end in spans(columns_text))
+    per_second = 1e3 if "bytes" in columns_text.split() else 1e6
     return Header(
         line,
         columns,
         ends,
         prefix_pattern(text[: start.start()]),
         per_second,
-        "cputime" in rest.split(),
+        "cputime" in columns_text.split(),
     )
 
 
 def _mended(header: str) -> str:
-    """The header with its last name whole, if it was torn or written over there: both halves have
-    the same names."""
-    found = spans(header)
-    names = [header[start:end] for start, end in found]
+    """The header with its last name mended. Both halves have the same names, so the first half
+    tells it."""
+    name_spans = spans(header)
+    names = [header[start:end] for start, end in name_spans]
     times = [at for at, name in enumerate(names) if name == "time"]
-    last = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
-    if last >= len(names):
-        return f"{header.rstrip()} {names[times[1] - 1]}" if last == len(names) else header
-    whole, written_over = names[times[1] - 1], any(":" in name for name in names[last:])
-    cut = last == len(names) - 1 and whole.startswith(names[last])
-    return header[: found[last][0]] + whole if cut or written_over else header
+    last_place = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
+    if last_place >= len(names):
+        return f"{header.rstrip()} {names[times[1] - 1]}" if last_place == len(names) else header
+    full_name = names[times[1] - 1]
+    is_cut = last_place == len(names) - 1 and full_name.startswith(names[last_place])
+    overwritten = any(":" in name for name in names[last_place:])
+    return header[: name_spans[last_place][0]] + full_name if is_cut or overwritten else header
 
 
 def _is_table(columns: tuple[str, ...]) -> bool:
@@ -207,10 +228,12 @@ def prefix_pattern(prefix: str) -> re.Pattern[str]:
     return re.compile(varied)
 
 
-def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Span]) -> Row:
+def _row(
+    line: int, columns: tuple[str, ...], tokens: list[str], token_spans: list[Span]
+) -> PrintedRow:
     named = dict(zip(columns, tokens, strict=True))
     cells = [_cell(columns[at:], tokens[at:]) for at, name in enumerate(columns) if name == "time"]
-    return Row(
+    return PrintedRow(
         line=line,
         size=int(named["size"]),
         count=int(named["count"]) if "count" in named else None,
@@ -218,7 +241,7 @@ def _row(line: int, columns: tuple[str, ...], tokens: list[str], found: list[Spa
         redop=named.get("redop", ""),
         root=int(named["root"]) if "root" in named else None,
         cells=tuple(cells),
-        spans=tuple(found),
+        spans=tuple(token_spans),
         columns=columns,
     )
 

@@ -1,5 +1,4 @@
-"""Logs that several processes of nccl-tests wrote, each a job of its own: built or started without
-MPI."""
+"""Separates logs of several processes that ran as jobs of their own, without MPI."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _ONCE = (
     "Avg bus",
     "Collective test concluded",
 )
-"""What stands in the lines that each process prints once a test."""
+"""Words of the lines that each process prints once for each test."""
 _NUMBER = re.compile("[0-9]+")
 _HEADER, _FOOTER = "algbw", "Avg bus"
 MOST = 64
@@ -37,21 +36,25 @@ MOST = 64
 
 
 Pieces = dict[int | None, str]
-"""What each process wrote in a line, by its number; under None what may be of any."""
+"""What each process wrote in a line, by its number; under None what may be of any process."""
 
 
 class _Device(NamedTuple):
-    """A line of a list of devices: what its launcher puts before it, its rank, and its process by
-    host and number."""
+    """A line of a list of devices."""
 
     tag: str
+    """What the launcher puts before the line."""
     rank: str
+    """The number of the rank."""
     process: tuple[str, str]
+    """Host and number of the process."""
 
 
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
-    """The number of processes of a log, and the text of each of the first ones, the lines of the
-    other processes blank; none where it is one job's log."""
+    """The number of processes of a log, and the text of each of the first `MOST`; 0 for one job.
+
+    In a text, the lines of the other processes are blank.
+    """
     if text.count("Pid") < 2 and text.count("nranks 1") < 2:
         return 0, ()
     lines = text.split("\n")
@@ -59,28 +62,27 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
     count = len(tags) or _interleaved(lines)
     if count < 2:
         return 0, ()
-    owned = _by_tag(lines, tags) if tags else _by_order(lines, count)
+    pieces_by_line = _by_tag(lines, tags) if tags else _by_order(lines, count)
     parts: list[list[str]] = [[] for _ in range(min(count, MOST))]
-    for pieces in owned:
+    for pieces in pieces_by_line:
         for number, part in enumerate(parts):
             part.append(pieces.get(number, pieces.get(None, "")))
     return count, tuple("\n".join(part) for part in parts)
 
 
 def _devices(lines: Iterable[str]) -> list[_Device]:
-    found = ((line, _DEVICE.search(line)) for line in lines)
-    return [_Device(line[: at.start()], at[1], (at[3], at[2])) for line, at in found if at]
+    matches = ((line, _DEVICE.search(line)) for line in lines)
+    return [_Device(line[: at.start()], at[1], (at[3], at[2])) for line, at in matches if at]
 
 
 def _alone(lines: Iterable[str]) -> list[_Device]:
     """The processes that NCCL itself says are of one rank, for logs without lists of devices."""
-    found = (_COMMUNICATOR.search(line) for line in lines if "nranks 1" in line)
-    return [_Device("", "0", (at[1], at[2])) for at in found if at]
+    matches = (_COMMUNICATOR.search(line) for line in lines if "nranks 1" in line)
+    return [_Device("", "0", (at[1], at[2])) for at in matches if at]
 
 
 def _tags(lines: Sequence[str]) -> list[str]:
-    """The launcher's tags, if several processes have one each and each lists itself as rank 0; else
-    none.
+    """The launcher's tags, if several processes have one each and each lists itself as rank 0.
 
     A tag ends with the number of a process, and stands before every header and footer: a time stamp
     does not.
@@ -89,10 +91,10 @@ def _tags(lines: Sequence[str]) -> list[str]:
     devices = _devices(lines)
     tags = list(dict.fromkeys(device.tag for device in devices))
     numbers = {numbers[-1] for tag in tags if (numbers := _NUMBER.findall(tag))}
-    first = {device.tag for device in devices if device.rank == "0"}
-    own = [line for line in lines if _HEADER in line or _FOOTER in line]
-    tagged = all(line.startswith(tuple(tags)) for line in own)
-    return tags if len(numbers) == len(tags) > 1 and first == set(tags) and tagged else []
+    roots = {device.tag for device in devices if device.rank == "0"}
+    edges = [line for line in lines if _HEADER in line or _FOOTER in line]
+    tagged = all(line.startswith(tuple(tags)) for line in edges)
+    return tags if len(numbers) == len(tags) > 1 and roots == set(tags) and tagged else []
 
 
 def _interleaved(lines: Sequence[str]) -> int:
@@ -103,16 +105,16 @@ def _interleaved(lines: Sequence[str]) -> int:
     """
     ends = [number for number, line in enumerate(lines) if _FOOTER in line]
     listed = _devices if _devices(lines) else _alone
-    found = listed(lines[: ends[0]] if ends else lines)
-    first = {device.process for device in found if device.rank == "0"}
-    if len(first) < 2 or first != {device.process for device in found}:
+    devices = listed(lines[: ends[0]] if ends else lines)
+    jobs = {device.process for device in devices if device.rank == "0"}
+    if len(jobs) < 2 or jobs != {device.process for device in devices}:
         return 0
-    every = {device.process for device in listed(lines) if device.rank == "0"}
-    last = max(number for number, line in enumerate(lines) if listed([line]))
-    rest = lines[last : next((end for end in ends if end > last), len(lines))]
-    sizes = Counter(row[1] for line in rest if (row := _ROW.match(line)))
-    together = 1 < max(sizes.values(), default=0) <= len(first)
-    return len(first) if together or len(ends) == len(every) else 0
+    all_jobs = {device.process for device in listed(lines) if device.rank == "0"}
+    last_line = max(number for number, line in enumerate(lines) if listed([line]))
+    lines_after = lines[last_line : next((end for end in ends if end > last_line), len(lines))]
+    sizes = Counter(row[1] for line in lines_after if (row := _ROW.match(line)))
+    together = 1 < max(sizes.values(), default=0) <= len(jobs)
+    return len(jobs) if together or len(ends) == len(all_jobs) else 0
 
 
 def _by_tag(lines: Sequence[str], tags: Sequence[str]) -> Iterator[Pieces]:
@@ -136,11 +138,11 @@ class _Order:
     def owner(self, line: str) -> int | None:
         """The process of a line: of lines of one kind, or rows of one size, each process has
         one."""
-        if found := _DEVICE.search(line):
-            return self.devices.setdefault(f"{found[3]} {found[2]}", len(self.devices)) % self.count
-        if found := _ROW.match(line):
-            self.sizes[found[1]] += 1
-            return (self.sizes[found[1]] - 1) % self.count
+        if match := _DEVICE.search(line):
+            return self.devices.setdefault(f"{match[3]} {match[2]}", len(self.devices)) % self.count
+        if match := _ROW.match(line):
+            self.sizes[match[1]] += 1
+            return (self.sizes[match[1]] - 1) % self.count
         kind = next((kind for kind in _ONCE if kind in line), None)
         if kind is None:
             return None

@@ -1,9 +1,9 @@
-"""Does a row agree with itself? Size, time and bandwidth are printed apart, so damage shows."""
+"""Checks that size, time and bandwidth of a row agree: damage to one of them shows."""
 
 import math
 from collections.abc import Sequence
 
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, Row
+from experiments.measurements.formats.nccl_tests.printed_table import Cell, PrintedRow
 
 _ELEMENT = {"char": 1, "half": 2, "bfloat16": 2, "int": 4, "float": 4, "double": 8}
 _SLACK = 1e-6
@@ -44,21 +44,20 @@ def agrees(size: int, cell: Cell, per_second: float, factor: float = 1.0) -> boo
     return slow * factor * (1 - _SLACK) <= high and low <= fast * factor * (1 + _SLACK)
 
 
-def row_agrees(row: Row, per_second: float, factor: float = 1.0) -> bool:
+def row_agrees(row: PrintedRow, per_second: float, factor: float = 1.0) -> bool:
     """Whether every measurement of the row agrees with its own algbw."""
     return all(agrees(row.size, cell, per_second, factor) for cell in row.cells)
 
 
-def copies(row: Row) -> float | None:
-    """Size in bytes over count x element size: 1, or the ranks; None where the type tells no
-    size."""
+def copies(row: PrintedRow) -> float | None:
+    """Size in bytes over count x element size: 1, or the ranks; None if the type has no size."""
     element = _element(row.kind)
     return row.size / (row.count * element) if row.count and element else None
 
 
-def bus_ratio(rows: Sequence[Row], per_second: float) -> Interval | None:
-    """Between which values busbw / (size / time) lies, by the row with most digits; None if too
-    coarse."""
+def bus_ratio(rows: Sequence[PrintedRow], per_second: float) -> Interval | None:
+    """The interval of busbw / (size / time), by the row with most digits; None if it is too
+    wide."""
     cells = [
         (float(cell.busbw), row.size, cell)
         for row in rows

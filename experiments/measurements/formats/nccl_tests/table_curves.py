@@ -1,4 +1,4 @@
-"""The curves of one nccl-tests table, whether it was printed or written as JSON."""
+"""The curves of one table of nccl-tests, from a log or from JSON."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 from experiments.measurements.collectives import bus_factor
 from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
 from experiments.measurements.formats.log_settings import forced, library, variables
-from experiments.measurements.formats.nccl_tests.log_sections import Run
+from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.measurements.formats.nccl_tests.participants import (
     Ranks,
     confirms,
@@ -17,7 +17,7 @@ from experiments.measurements.formats.nccl_tests.participants import (
     gpu_model,
     name_collective,
 )
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, Row
+from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, PrintedRow
 from experiments.measurements.formats.nccl_tests.row_checks import finite, measured, row_agrees
 from experiments.measurements.formats.nccl_tests.torn_rows import Rows
 from experiments.output import counted
@@ -36,8 +36,8 @@ _REASONS = {
 }
 
 
-def told(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
-    """What was skipped, in words."""
+def skipped_lines(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
+    """What was skipped, in words, a line for each reason."""
     counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
     return tuple(
         tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines
@@ -46,42 +46,51 @@ def told(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of one table that share data type, reduction and root."""
+    """The rows of one table with the same data type, reduction and root."""
 
-    run: Run
+    run: LoggedTest
+    """The test of the table."""
     header: Header
-    rows: tuple[Row, ...]
+    """The table's header."""
+    rows: tuple[PrintedRow, ...]
+    """The rows."""
     ranks: Ranks
+    """How many ranks and nodes took part."""
     notes: tuple[str, ...]
+    """Notes for the curve."""
 
 
-def curves(run: Run, header: Header, found: Rows, source: str, skipped: Skipped) -> Iterator[Curve]:
-    """The curves of one table, one a data type, reduction and root; what is left out goes into
-    `skipped`."""
-    skipped["torn"] += found.torn
-    if not found.rows and not found.torn:
+def curves_of(
+    run: LoggedTest, header: Header, lines: Rows, source: str, skipped: Skipped
+) -> Iterator[Curve]:
+    """The curves of one table: one for each data type, reduction and root.
+
+    Lines that are not used are added to `skipped`.
+    """
+    skipped["torn"] += lines.torn
+    if not lines.rows and not lines.torn:
         skipped["bare"].append(header.line)
-    kinds: dict[tuple[str, str, int | None], list[Row]] = defaultdict(list)
-    for row in found.rows:
+    kinds: dict[tuple[str, str, int | None], list[PrintedRow]] = defaultdict(list)
+    for row in lines.rows:
         kinds[row.kind, row.redop, row.root].append(row)
-    notes = _run_notes(run, header, found)
+    notes = _run_notes(run, header, lines)
     for (kind, redop, root), rows in kinds.items():
-        own = (
+        series = (
             f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
             f"its table"
         )
         table = _Table(
-            run, header, tuple(rows), _ranks(run), notes + ((own,) if len(kinds) > 1 else ())
+            run, header, tuple(rows), _ranks(run), notes + ((series,) if len(kinds) > 1 else ())
         )
         curve = _curve(_checked(table, skipped), source, skipped)
         if curve.points or curve.in_place:
             yield curve
 
 
-def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
+def _run_notes(run: LoggedTest, header: Header, lines: Rows) -> tuple[str, ...]:
     notes = list(run.notes)
-    if found.joined:
-        notes.append(tally("row", "torn in two and put together again", found.joined))
+    if lines.joined:
+        notes.append(tally("row", "torn in two and put together again", lines.joined))
     if header.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
     if not run.closed:
@@ -89,7 +98,7 @@ def _run_notes(run: Run, header: Header, found: Rows) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _ranks(run: Run) -> Ranks:
+def _ranks(run: LoggedTest) -> Ranks:
     if not run.devices and len(run.nranks) == 1:
         (ranks,) = run.nranks
         return Ranks(
@@ -101,20 +110,19 @@ def _ranks(run: Run) -> Ranks:
 
 
 def _checked(table: _Table, skipped: Skipped) -> _Table:
-    """Without the rows of size 0, those with numbers that are not finite, and those that disagree
-    with themselves."""
+    """The table without rows of size 0, infinite numbers, or numbers that contradict each other."""
     infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
     rows = [row for row in table.rows if row.size and row.line not in infinite]
     skipped["infinite"] += infinite
     skipped["empty"] += [row.line for row in table.rows if not row.size]
     factor, notes = _convention(rows, table)
-    good = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
-    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in good})
-    return replace(table, rows=good, notes=table.notes + notes)
+    consistent = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
+    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in consistent})
+    return replace(table, rows=consistent, notes=table.notes + notes)
 
 
-def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, ...]]:
-    """What algbw is of size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
+def _convention(rows: Sequence[PrintedRow], table: _Table) -> tuple[float, tuple[str, ...]]:
+    """algbw over size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
     parts = bus_factor("all_gather", table.ranks.ranks or 1)
     per_second = table.header.per_second
     plain, old = (
@@ -130,10 +138,10 @@ def _convention(rows: Sequence[Row], table: _Table) -> tuple[float, tuple[str, .
 
 def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
     collective, ranks, notes = _identity(table)
-    said, run = table.run.said(), table.run
+    settings, run = table.run.environment(), table.run
     label, (version, doubt), (device, mixed) = (
-        forced(said, collective),
-        library(said),
+        forced(settings, collective),
+        library(settings),
         gpu_model(run.devices),
     )
     series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
@@ -141,8 +149,8 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         timed = [row for row in table.rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
         usable = [row for row in timed if measured(row.cells[at])]
-        series[place], more = _points(table, usable, at, place)
-        notes += more
+        series[place], remarks = _points(table, usable, at, place)
+        notes += remarks
     return Curve(
         collective,
         ranks.ranks,
@@ -159,18 +167,18 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         dtype=table.rows[0].kind if table.rows else "",
         capped=run.capped,
         unfinished=not run.closed,
-        variables=variables(said),
+        variables=variables(settings),
         hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
     )
 
 
 def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
-    """The collective, the ranks, and all that is to be said so far."""
+    """The collective, the ranks, and notes on both."""
     if not table.rows:
         return "unknown", table.ranks, table.notes
     run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks
-    named = [run.started] if run.started else run.named
-    collective, note = name_collective(named, rows, ranks.ranks, per_second)
+    programs = [run.started] if run.started else run.programs
+    collective, note = name_collective(programs, rows, ranks.ranks, per_second)
     if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
         ranks = Ranks(
             None,
@@ -182,7 +190,9 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
 
 
-def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: float) -> Ranks:
+def _by_threads(
+    run: LoggedTest, collective: str, rows: Sequence[PrintedRow], per_second: float
+) -> Ranks:
     if run.threads and confirms(collective, run.threads, rows, per_second):
         return Ranks(
             run.threads,
@@ -193,34 +203,35 @@ def _by_threads(run: Run, collective: str, rows: Sequence[Row], per_second: floa
 
 
 def _points(
-    table: _Table, rows: Sequence[Row], at: int, place: str
+    table: _Table, rows: Sequence[PrintedRow], at: int, place: str
 ) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     """The points of one half of the table, one a size, and notes on wrong results and repeated
     sizes."""
-    made = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
-    wrong = [line for line, point in made if point.wrong]
+    numbered = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
+    wrong = [line for line, point in numbered if point.wrong]
     notes: tuple[str, ...] = ()
     if wrong:
         notes += (
             f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",
         )
-    points = sorted((point for _, point in made), key=lambda point: (point.size, point.time_s))
-    sizes = [list(same) for _, same in groupby(points, key=lambda point: point.size)]
+    points = sorted((point for _, point in numbered), key=lambda point: (point.size, point.time_s))
+    sizes = [list(group) for _, group in groupby(points, key=lambda point: point.size)]
     if len(sizes) < len(points):
-        most = max(map(len, sizes))
+        repeats = max(map(len, sizes))
         notes += (
-            f"sizes measured up to {most} times {place}: the (lower) median time of each is kept",
+            f"sizes measured up to {repeats} times {place}: the (lower) median time of each "
+            f"is kept",
         )
-    return tuple(same[(len(same) - 1) // 2] for same in sizes), notes
+    return tuple(group[(len(group) - 1) // 2] for group in sizes), notes
 
 
 def _point(size: int, cell: Cell, table: _Table) -> Point:
-    least, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
+    minimum, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
     return Point(
         size,
         float(cell.time) / table.header.per_second,
         None if cell.wrong == "N/A" else int(float(cell.wrong)),
         None if cv is None else cv / 100,
         table.run.iterations,
-        None if least is None else least / table.header.per_second,
+        None if minimum is None else minimum / table.header.per_second,
     )

@@ -1,4 +1,4 @@
-"""The rows of one table from its lines, those torn into pieces by another program's lines included.
+"""Reads the rows of one table, and mends rows that another program's lines tore into pieces.
 
 A torn row is put together only where the pieces, laid side by side, fill the table's columns
 exactly. Where its bandwidth has too few digits to tell which size the time belongs to, the next row
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.measurements.formats.nccl_tests.printed_table import (
     Header,
-    Row,
+    PrintedRow,
     aligned,
     fits,
     spans,
@@ -57,12 +57,14 @@ class Step:
 
 @dataclass
 class Rows:
-    """What became of a table's lines: rows, the lines of torn ones, and of those put together
-    again."""
+    """The rows of a table."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PrintedRow] = field(default_factory=list)
+    """Rows that can be used."""
     torn: list[int] = field(default_factory=list)
+    """Lines of torn rows."""
     joined: list[int] = field(default_factory=list)
+    """Lines of rows that were put together again."""
 
 
 def read_rows(
@@ -81,15 +83,15 @@ def read_rows(
 def may_matter(text: str) -> bool:
     """Whether a line could be a row or a piece of one; cheap, since a log has many lines that are
     neither."""
-    last = text.rsplit(None, 1)[-1:]
+    last_token = text.rsplit(None, 1)[-1:]
     return (
         len(text) <= _LONGEST
-        and bool(last)
-        and (_FIRST.match(text) is not None or fits("wrong", last[0]))
+        and bool(last_token)
+        and (_FIRST.match(text) is not None or fits("wrong", last_token[0]))
     )
 
 
-def _calibrated(header: Header, rows: Sequence[Row]) -> Header:
+def _calibrated(header: Header, rows: Sequence[PrintedRow]) -> Header:
     """The header with the column ends that its rows have, where they have them in common."""
     full = [row for row in rows if row.columns == header.columns]
     ends = Counter(tuple(end for _, end in row.spans) for row in full).most_common(1)
@@ -99,30 +101,32 @@ def _calibrated(header: Header, rows: Sequence[Row]) -> Header:
     return replace(header, ends=ends[0][0])
 
 
-def _usual_copies(rows: Sequence[Row]) -> float | None:
+def _usual_copies(rows: Sequence[PrintedRow]) -> float | None:
     usual = Counter(number for row in rows if (number := copies(row))).most_common(1)
     return usual[0][0] if usual and usual[0][0] >= 1 else None
 
 
-def _settled(found: Rows, per_second: float, step: Step | None) -> Rows:
+def _settled(rows_read: Rows, per_second: float, step: Step | None) -> Rows:
     """Without the rows put together from pieces that nothing proves to belong together."""
-    doubtful, joined = set(), set(found.joined)
-    for row, later in zip(found.rows, [*found.rows, None][1:], strict=True):
+    doubtful, joined = set(), set(rows_read.joined)
+    for row, later in zip(rows_read.rows, [*rows_read.rows, None][1:], strict=True):
         if row.line in joined and not _proven(row, later, per_second, step):
             doubtful.add(row.line)
-    rows = [row for row in found.rows if row.line not in doubtful]
-    return Rows(rows, sorted([*found.torn, *doubtful]), sorted(joined - doubtful))
+    rows = [row for row in rows_read.rows if row.line not in doubtful]
+    return Rows(rows, sorted([*rows_read.torn, *doubtful]), sorted(joined - doubtful))
 
 
-def _proven(row: Row, later: Row | None, per_second: float, step: Step | None) -> bool:
-    others = (
+def _proven(
+    row: PrintedRow, later: PrintedRow | None, per_second: float, step: Step | None
+) -> bool:
+    neighbours = (
         (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
     )
-    told_apart = all(
-        not agrees(int(other), cell, per_second) for other in others for cell in row.cells
+    distinct = all(
+        not agrees(int(other), cell, per_second) for other in neighbours for cell in row.cells
     )
-    followed = step is not None and later is not None and step.follows(row.size, later.size)
-    return row_agrees(row, per_second) and (told_apart or followed)
+    next_size = step is not None and later is not None and step.follows(row.size, later.size)
+    return row_agrees(row, per_second) and (distinct or next_size)
 
 
 class _Reader:
@@ -132,7 +136,7 @@ class _Reader:
         self._head: Line | None = None
         self._longer: list[str] = []
 
-    def feed(self, line: int, text: str, row: Row | None) -> None:
+    def feed(self, line: int, text: str, row: PrintedRow | None) -> None:
         """Take the next line, which `row` is if it is a whole one."""
         if self._head and (joined := self._completed(*self._head, text)):
             self._head = None
@@ -164,14 +168,14 @@ class _Reader:
             self._tear(line)
         self._head = None
 
-    def _start(self, line: int, text: str, row: Row | None) -> None:
+    def _start(self, line: int, text: str, row: PrintedRow | None) -> None:
         cut = row or self._joined(line, text, "")
         if cut is not None and self._aligned(cut) and not cut.doubtful_end():
             self.found.rows.append(cut)
         else:
             self._head, self._longer = (line, text), []
 
-    def _join(self, row: Row) -> None:
+    def _join(self, row: PrintedRow) -> None:
         if row.doubtful_end():
             self._tear(row.line)
         else:
@@ -182,10 +186,10 @@ class _Reader:
         self._head = None
         self.found.torn.append(line)
 
-    def _aligned(self, row: Row) -> bool:
+    def _aligned(self, row: PrintedRow) -> bool:
         return aligned(row.spans, self._header.ends_of(row.columns))
 
-    def _whole(self, row: Row) -> bool:
+    def _whole(self, row: PrintedRow) -> bool:
         """Whether a complete row lost no digit of its first and last token, the only ones that can
         have."""
         if self._aligned(row):
@@ -193,17 +197,17 @@ class _Reader:
         known = self._usual is not None or "count" not in row.columns
         return known and copies(row) == self._usual and not row.doubtful_end()
 
-    def _completed(self, line: int, head: str, tail: str) -> Row | None:
+    def _completed(self, line: int, head: str, tail: str) -> PrintedRow | None:
         """The one row that ends with `tail` and begins with the head, or with the head and the
         pieces after it."""
-        found = {row for begun in (head, *self._longer) if (row := self._joined(line, begun, tail))}
-        return found.pop() if len(found) == 1 else None
+        rows = {row for begun in (head, *self._longer) if (row := self._joined(line, begun, tail))}
+        return rows.pop() if len(rows) == 1 else None
 
     def _lengthened(self, head: str, piece: str) -> list[str]:
         """The beginnings of a row that the head, with or without the pieces after it, and one more
         piece make."""
         tokens, width = piece.split(), len(piece.rstrip())
-        found: dict[str, None] = {}
+        texts: dict[str, None] = {}
         if len(self._longer) >= _MOST_READINGS:
             return []
         for columns in {self._header.columns, self._header.without_redop()}:
@@ -211,33 +215,34 @@ class _Reader:
             for count in range(max(2, len(tokens)), len(columns)):
                 if not all(map(fits, columns[count - len(tokens) + 1 : count], tokens[1:])):
                     continue
-                for begun in (head, *self._longer):
+                for beginning in (head, *self._longer):
                     for cut in range(
                         max(1, ends[count - 1] - width), ends[count - 1] - width + _WIDEST
                     ):
-                        text = begun.ljust(cut)[:cut] + piece.rstrip()
-                        if not _is_cut(begun, cut) and self._begins_row(
+                        text = beginning.ljust(cut)[:cut] + piece.rstrip()
+                        if not _is_cut(beginning, cut) and self._begins_row(
                             text, columns[:count], ends[:count]
                         ):
-                            found[text] = None
-        return list(found)
+                            texts[text] = None
+        return list(texts)
 
     def _begins_row(self, text: str, columns: Sequence[str], ends: Sequence[int]) -> bool:
         """Whether a text is the first columns of a row."""
-        found = spans(text)
-        fit = len(found) == len(columns) and all(
-            fits(c, text[s:e]) for c, (s, e) in zip(columns, found, strict=True)
+        token_spans = spans(text)
+        fits_columns = len(token_spans) == len(columns) and all(
+            fits(c, text[s:e]) for c, (s, e) in zip(columns, token_spans, strict=True)
         )
-        return fit and aligned(found, ends)
+        return fits_columns and aligned(token_spans, ends)
 
-    def _joined(self, line: int, head: str, tail: str) -> Row | None:
+    def _joined(self, line: int, head: str, tail: str) -> PrintedRow | None:
         """The one row that begins in `head` (another program's text may follow there) and ends with
         `tail`."""
-        found = []
+        rows = []
         tokens = tail.split()
-        last = min(len(tokens) - 1, _LAST)
+        last_columns = min(len(tokens) - 1, _LAST)
         if len(tokens) > len(self._header.columns) or (
-            last > 0 and not all(map(fits, self._header.columns[-last:], tokens[-last:]))
+            last_columns > 0
+            and not all(map(fits, self._header.columns[-last_columns:], tokens[-last_columns:]))
         ):
             return None
         for cut in range(_WIDEST):
@@ -246,10 +251,10 @@ class _Reader:
                 continue
             row = self._header.row(line, head.ljust(cut)[:cut] + tail)
             if row is not None and self._aligned(row) and self._counts(row):
-                found.append(row)
-        return found[0] if len(found) == 1 else None
+                rows.append(row)
+        return rows[0] if len(rows) == 1 else None
 
-    def _counts(self, row: Row) -> bool:
+    def _counts(self, row: PrintedRow) -> bool:
         """Whether the size is what the count makes it in the other rows, if there are any and the
         type is known."""
         number = copies(row)
@@ -263,14 +268,15 @@ class _Reader:
 
     def _is_head(self, text: str) -> bool:
         """Whether a piece surely begins a row: its first tokens are those of the first columns."""
-        found = spans(text[: self._header.ends[-1]])
+        token_spans = spans(text[: self._header.ends[-1]])
         names = self._header.columns
-        known = [
-            fits(name, text[start:end]) for name, (start, end) in zip(names, found, strict=False)
+        fitting = [
+            fits(name, text[start:end])
+            for name, (start, end) in zip(names, token_spans, strict=False)
         ]
-        in_place = bool(found) and found[0][1] == self._header.ends[0]
+        in_place = bool(token_spans) and token_spans[0][1] == self._header.ends[0]
         enough = 2 if in_place else 3
-        return (all(known[:3]) and len(known) >= enough) or (in_place and len(found) == 1)
+        return (all(fitting[:3]) and len(fitting) >= enough) or (in_place and len(token_spans) == 1)
 
     def _is_tail(self, text: str) -> bool:
         """Whether a piece surely ends a row: its tokens, but for a cut first one, fit the last

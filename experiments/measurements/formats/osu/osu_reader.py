@@ -1,5 +1,4 @@
-"""OSU micro-benchmarks: collectives, point-to-point latencies and bandwidths, as versions 5 to 7
-print them."""
+"""Reads OSU micro-benchmarks, versions 5 to 7: collectives, latencies and bandwidths."""
 
 import re
 from collections import defaultdict
@@ -25,7 +24,7 @@ from experiments.measurements.formats.osu.osu_table import (
     PROGRAMS,
     Benchmark,
     Header,
-    Row,
+    OsuRow,
     Title,
     find_header,
     find_title,
@@ -73,17 +72,26 @@ _Skipped = dict[str, list[int]]
 
 @dataclass
 class _Table:
-    """One table: its title, its header, what stands around it and the lines that may be rows."""
+    """One table."""
 
     title: Title
+    """Its title."""
     line: int
+    """The line of the title."""
     header: Header | None = None
-    rows: list[tuple[Row, str]] = field(default_factory=list)
+    """Its header; None until it comes."""
+    rows: list[tuple[OsuRow, str]] = field(default_factory=list)
+    """Its rows, with their texts."""
     dtype: str = ""
+    """The data type."""
     pairs: int | None = None
+    """Pairs of ranks that communicate."""
     launch: str = ""
+    """The benchmark and the command line that started it."""
     notes: list[str] = field(default_factory=list)
+    """Notes for the curve."""
     capped: bool = False
+    """Whether the benchmark lowered its largest size for lack of memory."""
 
 
 def looks_like_osu(text: str) -> bool:
@@ -114,22 +122,22 @@ def parse_osu(text: str, source: str) -> Measurements:
         Failure(DIED, f"{source}:{line}", "a test has a table header and no rows")
         for line in skipped["bare"]
     )
-    told = [
+    lines = [
         tally(*_REASONS[reason], sorted(set(skipped[reason])))
         for reason in _REASONS
         if skipped[reason]
     ]
     if not curves:
         message = (
-            f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(told) or 'no title'}"
+            f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(lines) or 'no title'}"
         )
         raise nothing(message, failures)
-    network, said = (
+    network, names = (
         network_of(text),
         sorted({name for name, value, _ in settings(text) if value and name != LIBRARY}),
     )
-    curves = [replace(curve, network=network, variables=tuple(said)) for curve in curves]
-    return Measurements(tuple(curves), tuple(told), failures)
+    curves = [replace(curve, network=network, variables=tuple(names)) for curve in curves]
+    return Measurements(tuple(curves), tuple(lines), failures)
 
 
 def _tables(text: str, skipped: _Skipped) -> list[_Table]:
@@ -149,12 +157,12 @@ def _tables(text: str, skipped: _Skipped) -> list[_Table]:
 
 
 def _read_ahead(ahead: _Table, content: str) -> None:
-    """What is said of a test before its title."""
+    """Read a line before the title of a test."""
     launcher = _LAUNCHER.search(content) if "osu_" in content else None
-    if launcher and (found := _PROGRAM.search(content, launcher.end())):
-        ahead.launch = f"{found[1]} {content}"
-    elif found := _LIMITED.search(content):
-        ahead.notes, ahead.capped = [found[0]], True
+    if launcher and (match := _PROGRAM.search(content, launcher.end())):
+        ahead.launch = f"{match[1]} {content}"
+    elif match := _LIMITED.search(content):
+        ahead.notes, ahead.capped = [match[0]], True
 
 
 def _read_line(tables: list[_Table], line: int, content: str, skipped: _Skipped) -> None:
@@ -166,26 +174,26 @@ def _read_line(tables: list[_Table], line: int, content: str, skipped: _Skipped)
         tables[-1].header = header
     elif "#" in content:
         _read_remark(tables, content)
-    elif not table.rows and (found := _LIMITED.search(content)):
-        table.notes, table.capped = [*table.notes, found[0]], True
+    elif not table.rows and (match := _LIMITED.search(content)):
+        table.notes, table.capped = [*table.notes, match[0]], True
     elif table.header is not None:
         _read_row(table, table.header, line, content, skipped)
 
 
 def _read_remark(tables: list[_Table], content: str) -> None:
     table = tables[-1]
-    if found := _DATATYPE.search(content):
+    if match := _DATATYPE.search(content):
         if table.rows:
             tables.append(_Table(table.title, table.line, pairs=table.pairs, launch=table.launch))
-        tables[-1].dtype = found[1].lower()
-    elif found := _PAIRS.search(content):
-        table.pairs = int(found[1])
-    elif found := _BUFFERS.search(content):
-        table.notes.append(found[1].strip())
+        tables[-1].dtype = match[1].lower()
+    elif match := _PAIRS.search(content):
+        table.pairs = int(match[1])
+    elif match := _BUFFERS.search(content):
+        table.notes.append(match[1].strip())
 
 
 def _read_row(table: _Table, header: Header, line: int, content: str, skipped: _Skipped) -> None:
-    """A row whose size is not above the one before is a piece of one: sizes only grow."""
+    """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
     row = header.row(line, text)
     if row is not None and (not table.rows or row.size > table.rows[-1][0].size):
@@ -235,12 +243,12 @@ def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]
     """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
     command = _command(table, benchmark)
     ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
-    known_nodes = int(nodes[1]) if nodes and "srun" in command else None
+    nodes_of_command = int(nodes[1]) if nodes and "srun" in command else None
     if benchmark.kind in ("latency", "bandwidth", "bidirectional bandwidth"):
-        return 2, known_nodes
+        return 2, nodes_of_command
     if table.pairs is not None:
-        return 2 * table.pairs, known_nodes
-    return (int(ranks[1]) if ranks else None), known_nodes
+        return 2 * table.pairs, nodes_of_command
+    return (int(ranks[1]) if ranks else None), nodes_of_command
 
 
 def _command(table: _Table, benchmark: Benchmark) -> str:
@@ -254,10 +262,10 @@ def _command(table: _Table, benchmark: Benchmark) -> str:
 
 def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
     """The nodes that the command line names, without numbers of slots."""
-    named = _HOSTS.search(_command(table, benchmark))
+    match = _HOSTS.search(_command(table, benchmark))
     return (
-        tuple(sorted({host.partition(":")[0] for host in named[1].split(",") if host}))
-        if named
+        tuple(sorted({host.partition(":")[0] for host in match[1].split(",") if host}))
+        if match
         else ()
     )
 
@@ -266,11 +274,11 @@ def _points(
     table: _Table, header: Header, benchmark: Benchmark, scale: int, skipped: _Skipped
 ) -> Iterator[Point]:
     """The points of the rows that stand straight below the header, if most do."""
-    straight = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
-    usual = 2 * sum(straight) > len(straight)
-    for (row, _), fine in zip(table.rows, straight, strict=True):
+    aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
+    mostly_aligned = 2 * sum(aligned_rows) > len(aligned_rows)
+    for (row, _), is_aligned in zip(table.rows, aligned_rows, strict=True):
         time_s = _time(row, benchmark, table.pairs)
-        if usual and not fine:
+        if mostly_aligned and not is_aligned:
             skipped["torn"].append(row.line)
         elif not row.size or not time_s:
             skipped["empty"].append(row.line)
@@ -278,7 +286,7 @@ def _points(
             yield _point(row, row.size * scale, time_s)
 
 
-def _time(row: Row, benchmark: Benchmark, pairs: int | None) -> float:
+def _time(row: OsuRow, benchmark: Benchmark, pairs: int | None) -> float:
     """Seconds: printed in microseconds, or by the bandwidth in MB/s (1e6 bytes a second)."""
     values = row.values
     if "rate" not in values:
@@ -289,7 +297,7 @@ def _time(row: Row, benchmark: Benchmark, pairs: int | None) -> float:
     return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
 
 
-def _point(row: Row, size: int, time_s: float) -> Point:
+def _point(row: OsuRow, size: int, time_s: float) -> Point:
     iterations, p90 = row.values.get("iterations"), row.values.get("P90")
     return Point(
         size,

@@ -1,5 +1,4 @@
-"""The tables of OSU micro-benchmarks: which benchmark a title names, and the columns and rows below
-it."""
+"""Reads titles, headers and rows of OSU micro-benchmarks."""
 
 import re
 from dataclasses import dataclass
@@ -72,7 +71,7 @@ class Title(NamedTuple):
     version: str
 
 
-class Row(NamedTuple):
+class OsuRow(NamedTuple):
     """One row: its line, its size in bytes as printed, its values by column, and whether the result
     was right."""
 
@@ -94,14 +93,14 @@ class Header:
 
     def strip(self, text: str) -> str:
         """`text` without the launcher's prefix that the header had too."""
-        found = self.prefix.match(text)
-        return text[found.end() :] if found else text
+        match = self.prefix.match(text)
+        return text[match.end() :] if match else text
 
-    def row(self, line: int, text: str) -> Row | None:
+    def row(self, line: int, text: str) -> OsuRow | None:
         """The row in `text` (without prefix), or None if it is not one complete row of this
         table."""
-        found = spans(text)
-        tokens = [text[start:end] for start, end in found]
+        token_spans = spans(text)
+        tokens = [text[start:end] for start, end in token_spans]
         verdicts = [token for token in tokens[1:] if token in _VERDICTS]
         values = [token for token in tokens[1:] if token not in _VERDICTS]
         names = [name for name in self.columns if name != "validation"]
@@ -114,7 +113,7 @@ class Header:
         ):
             return None
         right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
-        return Row(
+        return OsuRow(
             line,
             int(tokens[0]),
             {name: float(text) for name, text in zip(names, values, strict=True)},
@@ -132,8 +131,8 @@ def find_title(text: str) -> Title | None:
     >>> find_title("# OSU MPI-CUDA Allreduce Latency Test v7.5")
     Title(library='MPI', device='CUDA', name='Allreduce Latency', version='7.5')
     """
-    found = _TITLE.search(text)
-    return Title(found[1], found[2] or "", found[3], found[4] or "") if found else None
+    match = _TITLE.search(text)
+    return Title(match[1], match[2] or "", match[3], match[4] or "") if match else None
 
 
 def find_header(line: int, text: str) -> Header | None:
@@ -141,14 +140,14 @@ def find_header(line: int, text: str) -> Header | None:
     start = _SIZE.search(text)
     if start is None or len(text) > 2000:
         return None
-    rest = text[start.start() :]
-    after = start.end() - start.start()
-    found = list(_COLUMN.finditer(rest, after))
-    if not found or _COLUMN.sub("", rest[after:]).strip():
+    columns_text = text[start.start() :]
+    first_column = start.end() - start.start()
+    matches = list(_COLUMN.finditer(columns_text, first_column))
+    if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
         return None
-    names = tuple(_name(match) for match in found)
+    names = tuple(_name(match) for match in matches)
     return Header(
-        line, names, tuple(match.end() for match in found), prefix_pattern(text[: start.start()])
+        line, names, tuple(match.end() for match in matches), prefix_pattern(text[: start.start()])
     )
 
 
@@ -166,7 +165,7 @@ def is_infinite(text: str) -> bool:
     them."""
     size, *values = text.split() or [""]
     infinite = [_INFINITE.fullmatch(value) is not None for value in values]
-    known = (
+    readable = (
         wrong or _VALUE.fullmatch(value) for wrong, value in zip(infinite, values, strict=True)
     )
-    return _WHOLE.fullmatch(size) is not None and any(infinite) and all(known)
+    return _WHOLE.fullmatch(size) is not None and any(infinite) and all(readable)

@@ -1,4 +1,4 @@
-"""The columns of a CSV of measured points: which there are, and what a cell may say."""
+"""The columns of a CSV of measured points, and the values of their cells."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ STATISTICS = ("min_us", "p90_us", "mean_us", "cv", "repetitions", "wrong")
 _OLDER = {"min_us": "time_min_us", "mean_us": "time_mean_us", "repetitions": "iters"}
 _ALONGSIDE = ("in_place", "inplace_time_us", "algbw_GBps", "busbw_GBps", *_OLDER.values())
 KNOWN = {*REQUIRED, *IDENTITY, *STATISTICS, *_ALONGSIDE}
-"""Every column that is read, or that says again what others do."""
+"""Every column that is read, or that repeats other columns."""
 
 _DIGITS = 18
 
@@ -46,16 +46,16 @@ class Identity(NamedTuple):
 def identity(texts: Mapping[str, str]) -> Identity:
     """What the cells under `IDENTITY` say. Raises ValueError for a cell that cannot be."""
     collective = _collective(texts.get("collective", ""))
-    others = {name: texts.get(name, "") for name in PROVENANCE}
-    if others["kind"] not in ("", *KINDS):
-        raise ValueError(f"kind {others['kind'][:40]!r}: expected one of {', '.join(KINDS)}")
+    provenance = {name: texts.get(name, "") for name in PROVENANCE}
+    if provenance["kind"] not in ("", *KINDS):
+        raise ValueError(f"kind {provenance['kind'][:40]!r}: expected one of {', '.join(KINDS)}")
     return Identity(
         collective,
         canonical_algorithm(texts.get("algorithm", ""), collective),
         canonical_protocol(texts.get("protocol", "")),
         _count("ranks", texts.get("ranks", "")),
         _count("nodes", texts.get("nodes", "")),
-        **others,
+        **provenance,
     )
 
 

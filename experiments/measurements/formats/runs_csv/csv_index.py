@@ -1,4 +1,4 @@
-"""What is known of a CSV besides its numbers: from an index beside it, or from its own name."""
+"""Reads what an index, or the name of a CSV file, says of the file's curves."""
 
 import csv
 import re
@@ -25,14 +25,15 @@ _MACHINE = ("gpu_model", "intra", "inter")
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a curve (None and empty: unknown); `guessed`: the file's name is all there
-    was to go by."""
+    """What an index or a file's name says of a curve. None and empty: nothing. The fields are those
+    of a curve."""
 
     collective: str | None = None
     ranks: int | None = None
     nodes: int | None = None
     notes: tuple[str, ...] = ()
     guessed: bool = False
+    """Whether only the file's name says it."""
     algorithm: str = ""
     protocol: str = ""
     library: str = ""
@@ -61,8 +62,8 @@ def about(path: Path) -> About:
             continue
         if entry is not None:
             return _by_index(entry, index)
-    named = by_name(path.stem)
-    return replace(named, notes=notes)
+    guess = by_name(path.stem)
+    return replace(guess, notes=notes)
 
 
 def by_name(stem: str) -> About:
@@ -78,7 +79,7 @@ def by_name(stem: str) -> About:
     ).split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
     ranks = (
-        next((int(found[1]) for word in reversed(words) if (found := _RANKS.fullmatch(word))), None)
+        next((int(match[1]) for word in reversed(words) if (match := _RANKS.fullmatch(word))), None)
         or None
     )
     return About(collective, ranks, guessed=True)
@@ -96,15 +97,15 @@ def entries(index: Path) -> dict[str, Entry]:
 @lru_cache(maxsize=8)
 def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
     """By the time and size of the file too, for it may be written anew."""
-    found: dict[str, Entry] = {}
+    rows: dict[str, Entry] = {}
     try:
         for row in csv.DictReader(lines(load(index), index)):
-            found.setdefault(
+            rows.setdefault(
                 row.get("case") or "", {name: text or "" for name, text in row.items() if name}
             )
     except csv.Error as error:
         raise InputError(f"{index}: not a CSV: {error}") from None
-    return found
+    return rows
 
 
 def _by_index(entry: Entry, index: Path) -> About:
@@ -138,10 +139,12 @@ def _by_index(entry: Entry, index: Path) -> About:
 def _kind(*words: str) -> str:
     """What the OSU program that an index names measures, or a bandwidth of many messages; empty if
     it names none."""
-    named = (
+    programs = (
         PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS
     )
-    return next(named, "bandwidth" if any("windowed streaming" in text for text in words) else "")
+    return next(
+        programs, "bandwidth" if any("windowed streaming" in text for text in words) else ""
+    )
 
 
 def _library(version: str, label: str) -> str:

@@ -1,5 +1,4 @@
-"""The lines of a CSV: a bounded number of them, one at a time, since a copy of a large text takes
-much memory."""
+"""The lines of a CSV, one at a time: a copy of a large text would take much memory."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from pathlib import Path
 from topologies.errors import InputError
 
 MOST_LINES = 100_000
-"""Lines of a CSV: so many rows are read in about two seconds."""
+"""The most lines of a CSV. To read so many takes about two seconds."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 

@@ -1,4 +1,4 @@
-"""CSV files of measured curves: size_bytes and time_us, and whatever else stands beside them."""
+"""Reads CSV files of measured curves: size_bytes, time_us and optional columns."""
 
 import csv
 import math
@@ -121,7 +121,7 @@ def _read_row(table: _Table, line: int, row: Cells) -> None:
             columns.time("time_us", row["time_us"]),
         )
         point = columns.point(size, time_us, row)
-        beside = (
+        in_place_us = (
             columns.time("inplace_time_us", row["inplace_time_us"])
             if row.get("inplace_time_us")
             else 0.0
@@ -136,17 +136,17 @@ def _read_row(table: _Table, line: int, row: Cells) -> None:
     series = table.series.setdefault(key, _Series())
     points = series.in_place if in_place else series.points
     if size in points:
-        apart = (
+        hint = (
             f" (put what {', '.join(table.unread[:_SHOWN])} says under topology)"
             if table.unread
             else ""
         )
         table.mistakes.append(
-            f"line {line}: size_bytes {size} a second time: expected each size once{apart}"
+            f"line {line}: size_bytes {size} a second time: expected each size once{hint}"
         )
     points[size] = point
-    if beside and not in_place:
-        series.in_place[size] = Point(size, beside / 1e6)
+    if in_place_us and not in_place:
+        series.in_place[size] = Point(size, in_place_us / 1e6)
     if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
         series.disagree.append(line)
 

@@ -1,4 +1,4 @@
-"""Curves as the CSV that `curves` reads."""
+"""Writes curves as the CSV that `csv_reader` reads."""
 
 import csv
 import io
@@ -26,10 +26,10 @@ def write_runs(curves: Iterable[Curve]) -> str:
 
 
 def _rows(curve: Curve) -> Iterator[dict[str, object]]:
-    own = {name: getattr(curve, name) for name in (*CURVE, *PROVENANCE)}
+    about = {name: getattr(curve, name) for name in (*CURVE, *PROVENANCE)}
     for in_place, points in ((0, curve.points), (1, curve.in_place)):
         for point in points:
-            yield own | {"in_place": in_place} | _cells(point)
+            yield about | {"in_place": in_place} | _cells(point)
 
 
 def _cells(point: Point) -> dict[str, object]:
