@@ -225,8 +225,9 @@ def test_the_index_lists_every_page() -> None:
     "page", [page for page in PAGES if "```python" in (ROOT / page).read_text()]
 )
 def test_examples_in_python_run(page: str) -> None:
+    names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
-        exec(compile(block, page, "exec"), {})
+        exec(compile(block, page, "exec"), names)
 
 
 def test_the_calibration_results_are_what_the_csv_files_say(
