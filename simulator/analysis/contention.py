@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import queues
+from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
 from topologies._compile import kernel
 from topologies.topology import Floats
@@ -68,6 +69,12 @@ def _alone(timeline: Timeline) -> Floats:
     longest = np.zeros(len(timeline.schedule))
     np.maximum.at(longest, flow // media, seconds)
     return longest
+
+
+def history(timeline: Timeline) -> History:
+    """The columns of a run for kernels."""
+    fair, share = timeline.sharing == "fair", contended_share(timeline)
+    return History(timeline.routed.work, timeline.times, share, fair, timeline.store_and_forward)
 
 
 def contended_share(timeline: Timeline) -> Floats:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.contention import contended_share
+from simulator.analysis.contention import history
 from simulator.kernels import path
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
@@ -113,17 +113,13 @@ def trace_back(timeline: Timeline, last: int | None = None) -> Path:
     columns, which a long one is best read from."""
     if timeline.makespan == 0:
         return Path.of([])
-    schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
     end = np.argmax(timeline.finish) if last is None else np.int64(last)
-    columns = kernel(path.walk, 0)(
-        end, schedule.kind, schedule.rank, schedule.peer, schedule.nbytes, schedule.seconds,
-        schedule.reduces, schedule.indptr, schedule.indices, timeline.finish, timeline.node_start,
-        timeline.node_cause, timeline.sent, routed.route, routed.route_indptr, routed.route_links,
-        topology.latency, topology.link_indptr, topology.link_media, topology.medium_bandwidth,
-        topology.medium_gap, routed.reduction, routed.copy, routed.node_indptr,
-        contended_share(timeline), timeline.sharing == "fair", timeline.store_and_forward,
-    )  # fmt: skip
-    return Path(*columns)
+    seconds, names = kernel(path.walk, 0)(history(timeline), end)
+    part, operation, where, waiter, contended = np.ascontiguousarray(names.T)
+    duration, amount = np.ascontiguousarray(seconds.T)
+    return Path(
+        part.astype(np.int8), duration, operation, where, amount, waiter, contended.astype(np.bool_)
+    )
 
 
 def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:

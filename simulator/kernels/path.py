@@ -1,246 +1,318 @@
-"""The walk along the critical path, in the subset of Python that Numba compiles."""
+"""The walk along the critical path."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
+from simulator.kernels.records import (
+    Csr,
+    Floats,
+    History,
+    Index,
+    Ints,
+    Network,
+    Operations,
+    Ranks,
+    Routes,
+    Times,
+)
+
 COMPUTE = 0
-_COMPUTE, _LATENCY, _GAP, _SERIALISATION, _REDUCTION, _COPY = range(6)
-"""Numbers of the parts, as in `critical_path.SEGMENT_PARTS`."""
+COMPUTATION, LATENCY, GAP, SERIALISATION, REDUCTION, COPY = range(6)
+"""Parts of the path: places in `critical_path.SEGMENT_PARTS`."""
 _NONE = -1
+_FIRST = 512
+"""Rows at first, more than a step needs."""
+_ROOM = 16
+"""The rows that a step adds at most, besides one for each hop of the operation."""
 
 
-def walk(
-    operation, kind, rank, peer, nbytes, seconds, reduces, indptr, indices, finish, node_start,
-    node_cause, sent, route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth,
-    gap, reduction, copy, node_indptr, others, fair, store_and_forward,
-):  # fmt: skip
-    """Back from the finish of `operation` to time zero along what was waited for: the predecessor
-    that finished last, the hop that arrived last, the occupant of a medium or lane.
+class Rows(NamedTuple):
+    """The segments of the path, in the order of the walk."""
+
+    seconds: Floats
+    """The seconds and the amount of each, shape (rows, 2)."""
+    names: Ints
+    """The part, operation, place and waiter of each, and whether it is contended, shape
+    (rows, 5)."""
+    used: Ints
+    """The number of rows in use, shape (1,)."""
+
+
+class Wait(NamedTuple):
+    """An operation that waited in a queue for the last `seconds` of what another did."""
+
+    waiter: Index
+    seconds: float
+
+
+def walk(history: History, last: Index) -> tuple[Floats, Ints]:
+    """Back from the finish of operation `last` to time zero along what was waited for: the
+    predecessor that finished last, the hop that arrived last, the occupant of a medium or lane.
 
     A transfer that waits is the waiter of all that its occupants do while it waits: that is
     contention where the occupant has another rank. What an occupant did before the waiter came is
-    the occupant's own. Under fair sharing `others` is the share of a wait that other ranks cause.
-
-    Returns the columns of `critical_path.Path`.
+    charged to the occupant itself. Returns the `seconds` and the `names` of :class:`Rows`.
     """
-    rows = [(0, 0.0, 0, 0, 0.0, 0, False)]
-    rows.clear()
-
-    def add(part, duration, i, where, amount, waiter, contended):
-        """One more segment."""
-        rows.append(
-            (
-                int(part),
-                float(duration),
-                int(i),
-                int(where),
-                float(amount),
-                int(waiter),
-                bool(contended),
-            )
-        )
-
-    def links_of(i):
-        """The first link of the route of an operation and the one after the last."""
-        return route_indptr[route[i]], route_indptr[route[i] + 1]
-
-    def held(i, medium):
-        """How long a transfer holds a medium."""
-        return gap[medium] + nbytes[i] / bandwidth[medium]
-
-    def longest(i, link):
-        """Of the media on a link: the one that a transfer holds longest."""
-        slowest = link_media[link_indptr[link]]
-        for k in range(link_indptr[link], link_indptr[link + 1]):
-            if held(i, link_media[k]) > held(i, slowest):
-                slowest = link_media[k]
-        return slowest
-
-    def charge(part, duration, i, where, amount, waiter, waited):
-        """What an operation did while another one waited for the last `waited` seconds of it, or
-        more."""
-        if rank[i] == rank[waiter] or waited >= duration:
-            add(part, duration, i, where, amount, waiter, rank[i] != rank[waiter])
-        elif waited <= 0.0:
-            add(part, duration, i, where, amount, i, False)
-        else:
-            late = amount * (waited / duration)
-            add(part, waited, i, where, late, waiter, True)
-            add(part, duration - waited, i, where, amount - late, i, False)
-
-    def cross(i, medium, waiter, waited):
-        """The bytes and the gap of a transfer on a medium."""
-        taken = nbytes[i] / bandwidth[medium]
-        charge(_SERIALISATION, taken, i, medium, nbytes[i], waiter, waited)
-        charge(_GAP, gap[medium], i, medium, 1.0, waiter, waited - taken)
-
-    def fly(i, at):
-        """The latency of a link on the way."""
-        add(_LATENCY, latency[route_links[at]], i, route_links[at], 1.0, i, False)
-
-    def serve(i, waiter, waited):
-        """A computation, or the work at the end of a transfer."""
-        part, amount, where, cost = _COMPUTE, seconds[i], rank[i], 1.0
-        if kind[i] != COMPUTE:
-            amount, where = nbytes[i], peer[i]
-            part, cost = (_REDUCTION, reduction[where]) if reduces[i] else (_COPY, copy[where])
-        charge(part, amount * cost, i, where, amount, waiter, waited)
-
-    def last_hop(i):
-        """The place on the route of the hop whose bytes arrive last, its medium, and when they
-        arrive."""
-        begin, end = links_of(i)
-        slowest, medium, arrival = begin, link_media[0], -1.0
-        for at in range(begin, end):
-            narrowest = longest(i, route_links[at])
-            passed = node_start[node_indptr[i] + at - begin] + held(i, narrowest)
-            if passed > arrival:
-                slowest, medium, arrival = at, narrowest, passed
-            arrival += latency[route_links[at]]
-        return slowest, medium, arrival
-
-    def arrive(i):
-        """From the arrival of a transfer to the start of the hop whose bytes arrived last; returns
-        that hop's node."""
-        begin, end = links_of(i)
-        slowest, medium, _ = last_hop(i)
-        for at in range(end - 1, slowest - 1, -1):
-            fly(i, at)
-        cross(i, medium, i, 0.0)
-        return node_indptr[i] + slowest - begin
-
-    def crossings(i, medium):
-        """How often the route of a transfer crosses a medium."""
-        begin, end = links_of(i)
-        times = 0
-        for at in range(begin, end):
-            for k in range(link_indptr[route_links[at]], link_indptr[route_links[at] + 1]):
-                times += link_media[k] == medium
-        return times
-
-    def flow(i):
-        """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile,
-        the gap."""
-        begin, end = links_of(i)
-        slowest = widest = link_media[link_indptr[route_links[begin]]]
-        own = crossings(i, slowest) * nbytes[i]
-        for at in range(end - 1, begin - 1, -1):
-            fly(i, at)
-            for k in range(link_indptr[route_links[at]], link_indptr[route_links[at] + 1]):
-                m = link_media[k]
-                crossed = crossings(i, m) * nbytes[i]
-                if (crossed / bandwidth[m], -m) > (own / bandwidth[slowest], -slowest):
-                    slowest, own = m, crossed
-                if (gap[m], -m) > (gap[widest], -widest):
-                    widest = m
-        took = sent[i] - node_start[node_indptr[i]]
-        alone = min(took, own / bandwidth[slowest])
-        contention = others[i] * (took - alone)
-        behind = took - alone - contention
-        add(_SERIALISATION, alone, i, slowest, own, i, False)
-        if behind > 0.0:
-            add(_SERIALISATION, behind, i, slowest, behind * bandwidth[slowest], i, False)
-        if contention > 0.0:
-            add(_SERIALISATION, contention, i, slowest, contention * bandwidth[slowest], i, True)
-        add(_GAP, gap[widest], i, widest, 1.0, i, False)
-        return node_indptr[i]
-
-    def shared(link, other, i, begin, until):
-        """Of the media that two links share: the one that transfer i held from `begin` until about
-        `until`."""
-        found, nearest = _NONE, np.inf
-        for k in range(link_indptr[link], link_indptr[link + 1]):
-            for n in range(link_indptr[other], link_indptr[other + 1]):
-                if link_media[k] == link_media[n]:
-                    m = link_media[k]
-                    off = abs(begin + held(i, m) - until)
-                    if (off, m) < (nearest, found):
-                        found, nearest = m, off
-        return found
-
-    def latest(i):
-        """The predecessor that finished last, or none."""
-        last = _NONE
-        for p in range(indptr[i], indptr[i + 1]):
-            if last == _NONE or finish[indices[p]] > finish[last]:
-                last = indices[p]
-        return last
-
-    def flow_arrival(i):
-        """When the last byte of a flow arrives."""
-        begin, end = links_of(i)
-        arrival = sent[i]
-        for at in range(begin, end):
-            arrival += latency[route_links[at]]
-        return arrival
-
-    def ready_at(i, hop, hops):
-        """When a node of an operation was ready to start."""
-        if hop == 0:
-            last = latest(i)
-            return 0.0 if last == _NONE else finish[last]
-        if hop == hops:
-            return flow_arrival(i) if fair else last_hop(i)[2]
-        before, link = (
-            node_start[node_indptr[i] + hop - 1],
-            route_links[route_indptr[route[i]] + hop - 1],
-        )
-        return before + (held(i, longest(i, link)) if store_and_forward else 0.0) + latency[link]
-
-    def wait(node, i, occupant, holder, waiter, waited):
-        """What the occupant of a medium or a lane did there while a node of i waited, and the
-        waiter in the end."""
-        begin, end = links_of(holder)
-        at = begin + occupant - node_indptr[holder]
-        if at < end:
-            link = route_links[route_indptr[route[i]] + node - node_indptr[i]]
-            medium = shared(route_links[at], link, holder, node_start[occupant], node_start[node])
-            cross(holder, medium, waiter, waited)
-        else:
-            serve(holder, waiter, waited)
-
+    operations, predecessors, routes, network, ranks = history.work
+    route, indptr, links, nodes = routes
+    times, fair, store_and_forward = history.times, history.fair, history.store_and_forward
+    start, cause, finish = times.start, times.cause, times.finish
+    rank, nbytes, latency = operations.rank, operations.nbytes, network.latency
+    rows = Rows(np.empty((_FIRST, 2)), np.empty((_FIRST, 5), np.int32), np.zeros(1, np.int64))
     # at the start of the node, or without one at the finish of the operation
-    i, node = operation, _NONE
-    waiter, since = operation, np.inf  # who waits for the node to start, and since when
+    i, node = np.int64(last), np.int64(_NONE)
+    waiter, since = i, np.inf  # who waits for the node to start, and since when
     while i >= 0:
-        arrived, hop, hops = (
-            False,
-            node - node_indptr[i],
-            route_indptr[route[i] + 1] - route_indptr[route[i]],
-        )
+        arrived, hop, used = False, node - nodes[i], rows.used[0]
+        first, end = indptr[route[i]], indptr[route[i] + 1]
+        if used + end - first + _ROOM > len(rows.seconds):
+            seconds = np.empty((2 * used + end - first + _ROOM, 2))
+            names = np.empty((len(seconds), 5), np.int32)
+            seconds[:used], names[:used] = rows.seconds[:used], rows.names[:used]
+            rows = Rows(seconds, names, rows.used)
         if node == _NONE:
-            node = node_indptr[i + 1] - 1
-            arrived = node - node_indptr[i] < hops
+            node = np.int64(nodes[i + 1] - 1)
+            arrived = node - nodes[i] < end - first
             if not arrived:
-                serve(i, i, 0.0)
-        elif node_cause[node] >= 0:
-            if since >= node_start[node]:
-                waiter, since = i, ready_at(i, hop, hops)
-            occupant = node_cause[node]
-            holder = np.searchsorted(node_indptr, occupant, side="right") - 1
-            wait(node, i, occupant, holder, waiter, node_start[node] - since)
+                serve(operations, ranks, rows, i, Wait(i, 0.0))
+        elif cause[node] >= 0:
+            if since >= start[node]:
+                waiter = i
+                since = ready_at(routes, network, times, nbytes[i], i, hop, fair, store_and_forward)
+            occupant = np.int64(cause[node])
+            holder = np.int64(np.searchsorted(nodes, occupant, side="right") - 1)
+            at, wait = indptr[route[holder]] + occupant - nodes[holder], start[node] - since
+            if at < indptr[route[holder] + 1]:
+                busy = start[occupant], start[node]
+                medium = shared(network, links[at], links[first + hop], nbytes[holder], busy)
+                cross(rank, nbytes, network, rows, holder, medium, Wait(waiter, wait))
+            else:
+                serve(operations, ranks, rows, holder, Wait(waiter, wait))
             i, node = holder, occupant
             continue
         elif hop == 0:
-            i, node = latest(i), _NONE
-        elif hop == hops:
+            i, node = np.int64(latest(predecessors, finish, i)), np.int64(_NONE)
+        elif hop == end - first:
             arrived = True
         else:
-            at = route_indptr[route[i]] + hop - 1
-            fly(i, at)
+            at = first + hop - 1
+            fly(links, latency, rows, i, at)
             if store_and_forward:
-                cross(i, longest(i, route_links[at]), i, 0.0)
+                medium = longest(network, links[at], nbytes[i])
+                cross(rank, nbytes, network, rows, i, medium, Wait(i, 0.0))
             node -= 1
-        if arrived:
-            node = flow(i) if fair else arrive(i)
+        if arrived and fair:
+            flow(routes, network, times, rows, i, nbytes[i], history.others[i])
+            node = np.int64(nodes[i])
+        elif arrived:
+            slowest, medium, _ = last_hop(routes, network, start, nbytes[i], i)
+            for at in range(end - 1, slowest - 1, -1):
+                fly(links, latency, rows, i, at)
+            cross(rank, nbytes, network, rows, i, medium, Wait(i, 0.0))
+            node = np.int64(nodes[i] + slowest - first)
         since = np.inf
+    return rows.seconds[: rows.used[0]], rows.names[: rows.used[0]]
 
-    part, contended = np.empty(len(rows), np.int8), np.empty(len(rows), np.bool_)
-    doer, where, waiters = (
-        np.empty(len(rows), np.int32),
-        np.empty(len(rows), np.int32),
-        np.empty(len(rows), np.int32),
-    )
-    lasted, amount = np.empty(len(rows)), np.empty(len(rows))
-    for k in range(len(rows)):
-        part[k], lasted[k], doer[k], where[k], amount[k], waiters[k], contended[k] = rows[k]
-    return part, lasted, doer, where, amount, waiters, contended
+
+# What fills the path.
+
+
+def add(
+    rows: Rows,
+    part: int,
+    duration: float,
+    i: Index,
+    where: Index,
+    amount: float,
+    waiter: Index,
+    contended: bool,
+) -> None:
+    """One more segment."""
+    row = rows.used[0]
+    rows.seconds[row, 0], rows.seconds[row, 1] = duration, amount
+    rows.names[row, 0], rows.names[row, 1], rows.names[row, 2] = part, i, where
+    rows.names[row, 3], rows.names[row, 4] = waiter, contended
+    rows.used[0] += 1
+
+
+def charge(
+    rank: Ints,
+    rows: Rows,
+    part: int,
+    duration: float,
+    i: Index,
+    where: Index,
+    amount: float,
+    wait: Wait,
+) -> None:
+    """What an operation did while another one waited for the last seconds of it, or for more."""
+    if rank[i] == rank[wait.waiter] or wait.seconds >= duration:
+        contended = rank[i] != rank[wait.waiter]
+        add(rows, part, duration, i, where, amount, wait.waiter, contended)
+    elif wait.seconds <= 0.0:
+        add(rows, part, duration, i, where, amount, i, False)
+    else:
+        late = amount * (wait.seconds / duration)
+        add(rows, part, wait.seconds, i, where, late, wait.waiter, True)
+        add(rows, part, duration - wait.seconds, i, where, amount - late, i, False)
+
+
+def cross(
+    rank: Ints, nbytes: Floats, network: Network, rows: Rows, i: Index, medium: Index, wait: Wait
+) -> None:
+    """The bytes and the gap of a transfer on a medium."""
+    taken = nbytes[i] / network.bandwidth[medium]
+    rest = Wait(wait.waiter, wait.seconds - taken)
+    charge(rank, rows, SERIALISATION, taken, i, medium, nbytes[i], wait)
+    charge(rank, rows, GAP, network.gap[medium], i, medium, 1.0, rest)
+
+
+def fly(links: Ints, latency: Floats, rows: Rows, i: Index, at: Index) -> None:
+    """The latency of a link on the way."""
+    add(rows, LATENCY, latency[links[at]], i, links[at], 1.0, i, False)
+
+
+def serve(operations: Operations, ranks: Ranks, rows: Rows, i: Index, wait: Wait) -> None:
+    """A computation, or the work at the end of a transfer."""
+    part, amount, where, cost = COMPUTATION, operations.seconds[i], operations.rank[i], 1.0
+    if operations.kind[i] != COMPUTE:
+        amount, where = operations.nbytes[i], operations.peer[i]
+        part = REDUCTION if operations.reduces[i] else COPY
+        cost = ranks.reduction[where] if operations.reduces[i] else ranks.copy[where]
+    charge(operations.rank, rows, part, amount * cost, i, where, amount, wait)
+
+
+def flow(
+    routes: Routes,
+    network: Network,
+    times: Times,
+    rows: Rows,
+    i: Index,
+    nbytes: float,
+    others: float,
+) -> None:
+    """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the
+    gap."""
+    begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
+    slowest = widest = network.media[network.indptr[routes.links[begin]]]
+    most = crossings(routes, network, i, slowest) * nbytes
+    for at in range(end - 1, begin - 1, -1):
+        link = routes.links[at]
+        fly(routes.links, network.latency, rows, i, at)
+        for k in range(network.indptr[link], network.indptr[link + 1]):
+            m = network.media[k]
+            crossed = crossings(routes, network, i, m) * nbytes
+            seconds, longest_yet = crossed / network.bandwidth[m], most / network.bandwidth[slowest]
+            if (seconds, -m) > (longest_yet, -slowest):
+                slowest, most = m, crossed
+            if (network.gap[m], -m) > (network.gap[widest], -widest):
+                widest = m
+    bandwidth = network.bandwidth[slowest]
+    took = times.sent[i] - times.start[routes.nodes[i]]
+    alone = min(took, most / bandwidth)
+    contention = others * (took - alone)
+    behind = took - alone - contention
+    add(rows, SERIALISATION, alone, i, slowest, most, i, False)
+    if behind > 0.0:
+        add(rows, SERIALISATION, behind, i, slowest, behind * bandwidth, i, False)
+    if contention > 0.0:
+        add(rows, SERIALISATION, contention, i, slowest, contention * bandwidth, i, True)
+    add(rows, GAP, network.gap[widest], i, widest, 1.0, i, False)
+
+
+# What the path is read from.
+
+
+def held(network: Network, medium: Index, nbytes: float) -> float:
+    """How long a transfer holds a medium."""
+    return network.gap[medium] + nbytes / network.bandwidth[medium]
+
+
+def longest(network: Network, link: Index, nbytes: float) -> Index:
+    """Of the media on a link: the one that a transfer holds longest."""
+    slowest = network.media[network.indptr[link]]
+    for k in range(network.indptr[link], network.indptr[link + 1]):
+        if held(network, network.media[k], nbytes) > held(network, slowest, nbytes):
+            slowest = network.media[k]
+    return slowest
+
+
+def last_hop(
+    routes: Routes, network: Network, start: Floats, nbytes: float, i: Index
+) -> tuple[Index, Index, float]:
+    """The place on the route of the hop whose bytes arrive last, its medium, and when they
+    arrive."""
+    begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
+    slowest, medium, arrival = begin, network.media[0], -1.0
+    for at in range(begin, end):
+        link = routes.links[at]
+        narrowest = longest(network, link, nbytes)
+        passed = start[routes.nodes[i] + at - begin] + held(network, narrowest, nbytes)
+        if passed > arrival:
+            slowest, medium, arrival = at, narrowest, passed
+        arrival += network.latency[link]
+    return slowest, medium, arrival
+
+
+def crossings(routes: Routes, network: Network, i: Index, medium: Index) -> int:
+    """How often the route of a transfer crosses a medium."""
+    times = 0
+    for at in range(routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]):
+        link = routes.links[at]
+        for k in range(network.indptr[link], network.indptr[link + 1]):
+            times += network.media[k] == medium
+    return times
+
+
+def shared(
+    network: Network, link: Index, other: Index, nbytes: float, busy: tuple[float, float]
+) -> Index:
+    """Of the media that two links share: the one that a transfer held from the first time until
+    about the second."""
+    medium, nearest = _NONE, np.inf
+    for k in range(network.indptr[link], network.indptr[link + 1]):
+        for n in range(network.indptr[other], network.indptr[other + 1]):
+            m = network.media[k]
+            if m == network.media[n]:
+                off = abs(busy[0] + held(network, m, nbytes) - busy[1])
+                if (off, m) < (nearest, medium):
+                    medium, nearest = m, off
+    return medium
+
+
+def latest(predecessors: Csr, finish: Floats, i: Index) -> Index:
+    """The predecessor that finished last, or -1."""
+    last = _NONE
+    for p in range(predecessors.indptr[i], predecessors.indptr[i + 1]):
+        if last == _NONE or finish[predecessors.indices[p]] > finish[last]:
+            last = predecessors.indices[p]
+    return last
+
+
+def ready_at(
+    routes: Routes,
+    network: Network,
+    times: Times,
+    nbytes: float,
+    i: Index,
+    hop: Index,
+    fair: bool,
+    store_and_forward: bool,
+) -> float:
+    """When a node of an operation was ready to start."""
+    begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
+    if hop == 0:
+        return times.ready[i]
+    if hop == end - begin and fair:
+        arrival = times.sent[i]
+        for at in range(begin, end):
+            arrival += network.latency[routes.links[at]]
+        return arrival
+    if hop == end - begin:
+        return last_hop(routes, network, times.start, nbytes, i)[2]
+    link, before = routes.links[begin + hop - 1], times.start[routes.nodes[i] + hop - 1]
+    entered = held(network, longest(network, link, nbytes), nbytes) if store_and_forward else 0.0
+    return before + entered + network.latency[link]

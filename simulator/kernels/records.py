@@ -147,3 +147,15 @@ class Turns(NamedTuple):
     def of(cls, count: int) -> Turns:
         """All free from the start."""
         return cls(np.zeros(count), np.full(count, -1, np.int32))
+
+
+class History(NamedTuple):
+    """A run that is over."""
+
+    work: Work
+    times: Times
+    others: Floats
+    """The share of what each flow waits for that other ranks cause; empty but under fair
+    sharing."""
+    fair: bool
+    store_and_forward: bool

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from topologies.topology import Floats, Ints
@@ -59,6 +60,11 @@ class Timeline:
     sharing: Sharing = "fifo"
     store_and_forward: bool = False
     sent: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def times(self) -> Times:
+        """The columns for kernels."""
+        return Times(self.ready, self.finish, self.node_start, self.node_cause, self.sent)
 
     @property
     def schedule(self) -> Schedule:

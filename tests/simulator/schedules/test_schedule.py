@@ -332,7 +332,7 @@ def calls_of(file: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    [module for module in MODULES if module.name not in ("path", "queues")],
+    [module for module in MODULES if module.name != "queues"],
     ids=lambda module: module.name,
 )
 def test_kernels_have_no_inner_functions(module: ModuleInfo) -> None:
