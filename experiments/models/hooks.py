@@ -1,10 +1,10 @@
 """Hooks on a torch module: when its layers run, what they keep, and when their gradients arrive.
 
-A layer is one call of a module that has no children, or that owns parameters and calls no such
-module. It lasts until the next one begins, so that what is computed between two layers counts to
-the one before; its backward ends when the last gradient of its parameters is there. What comes
-before the first layer and after the last, the loss included, is in none. A parameter belongs to the
-layer in whose backward its gradient arrives: of several calls that share it, to the first.
+A layer is one call of a module that has no children, or of a module that has parameters and calls
+no such module. A layer lasts until the next layer begins: work between two layers belongs to the
+earlier layer. Its backward ends when the last gradient of its parameters has arrived. Work before
+the first layer and after the last, the loss included, belongs to no layer. A parameter belongs to
+the layer in whose backward its gradient arrives. If several calls share it, this is the first call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class Trace(NamedTuple):
-    """What the hooks saw in a step of n layers; times are seconds since its start."""
+    """A step of n layers as the hooks saw it. Times are seconds since its start."""
 
     names: tuple[str, ...]
     """The module of each layer, in the order in which they run; "" is the root."""
     starts: tuple[float, ...]
+    """The start of each layer's forward."""
     last: float
     """The end of the last layer's forward."""
     forward: float
@@ -37,41 +38,45 @@ class Trace(NamedTuple):
     backward: float
     """The end of the backward."""
     events: tuple[tuple[float, int | str], ...]
-    """Of the backward, in their order: the number of a layer that begins, or a parameter whose
-    gradient is there."""
+    """The events of the backward, in their order, with their times.
+
+    An event is the number of a layer whose backward begins, or a parameter whose gradient arrives.
+    """
 
 
 def forward_seconds(trace: Trace) -> list[float]:
-    """The forward of each layer, and of what is in none: n + 1 times that add up to the whole."""
+    """Seconds of the forward of each layer, and outside of layers: n + 1 times that add up."""
     layers = [end - start for start, end in pairwise([*trace.starts, trace.last])]
     return [*layers, sum(trace.starts[:1]) + trace.forward - trace.last]
 
 
 def backward_seconds(trace: Trace) -> list[float]:
-    """The backward of each layer, and of what is in none: n + 1 times that add up to the whole."""
+    """Seconds of the backward of each layer, and outside of layers: n + 1 times that add up."""
     seconds = [0.0] * (len(trace.names) + 1)
     layer, since, arrived = len(trace.names), trace.forward, -inf
-    for when, what in trace.events:
-        if isinstance(what, str):
-            arrived = when
+    for moment, event in trace.events:
+        if isinstance(event, str):
+            arrived = moment
             continue
-        until = arrived if arrived > since else when
+        until = arrived if arrived > since else moment
         seconds[layer] += until - since
-        layer, since = what, until
+        layer, since = event, until
     seconds[layer] += trace.backward - since
     return seconds
 
 
 def owners(trace: Trace) -> dict[str, int]:
-    """The layer in whose backward the gradient of each parameter arrives (n for none), in the order
-    of arrival."""
-    layer, found = len(trace.names), dict[str, int]()
-    for _, what in trace.events:
-        if isinstance(what, str):
-            found[what] = layer
+    """The layer in whose backward the gradient of each parameter arrives, in the order of arrival.
+
+    The layer is n if the gradient arrives outside of layers.
+    """
+    layer, layers = len(trace.names), dict[str, int]()
+    for _, event in trace.events:
+        if isinstance(event, str):
+            layers[event] = layer
         else:
-            layer = what
-    return found
+            layer = event
+    return layers
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -86,14 +91,13 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 class Clock:
-    """Stamps, and the seconds between them: of the processor's clock, or events on the GPU's
-    stream."""
+    """Times of a device: the processor's clock, or events on the GPU's stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
 
     def stamp(self) -> Any:
-        """Now, where the work has come so far."""
+        """The moment at which the device reaches this point of its work."""
         if not self._on_gpu:
             return time.perf_counter()
         import torch
@@ -103,7 +107,7 @@ class Clock:
         return event
 
     def since(self, first: Any, stamps: Sequence[Any]) -> list[float]:
-        """Seconds from `first` to each of `stamps`; waits until the device has come so far."""
+        """Seconds from `first` to each of `stamps`. Waits until the device has reached the last."""
         if not self._on_gpu:
             return [stamp - first for stamp in stamps]
         import torch
@@ -114,21 +118,22 @@ class Clock:
 
 @dataclass(eq=False)
 class Call:
-    """A forward of a module. `parted`: it has called others that are layers, and is none itself."""
+    """A forward of a module."""
 
     module: str
     start: Any
     end: Any = None
     parted: bool = False
+    """Whether it has called layers: then it is no layer itself."""
 
 
 @dataclass
 class Hooks:
-    """What they see in one step. `forwards` is no longer set in the backward, which may run modules
-    again."""
+    """The hooks of one step, and what they see."""
 
     clock: Clock
     forwards: bool = True
+    """Whether the step is in its forward. Modules that run again in the backward are no layers."""
     events: list[tuple[Any, Call | str]] = field(default_factory=list)
     _calls: list[Call] = field(default_factory=list)
     _open: list[Call] = field(default_factory=list)
@@ -143,7 +148,7 @@ class Hooks:
 
     @contextmanager
     def on(self, module: nn.Module) -> Iterator[None]:
-        """Watch `module`."""
+        """Put hooks on the layers and parameters of `module`, and take them off at the end."""
         handles: list[Any] = []
         for name, part in module.named_modules():
             if not any(True for _ in part.children()) or any(
@@ -164,7 +169,7 @@ class Hooks:
 
     @contextmanager
     def on_saved(self, held: Iterable[torch.Tensor]) -> Iterator[None]:
-        """Watch what autograd keeps; what is `held` in any case is not counted."""
+        """Count the bytes that autograd keeps, without the tensors that are `held` anyway."""
         import torch
 
         self._storages.update(tensor.untyped_storage().data_ptr() for tensor in held)
@@ -172,23 +177,25 @@ class Hooks:
             yield
 
     def trace(self, start: Any, forward: Any, backward: Any) -> Trace:
-        """What was seen in a step from the stamp `start`, whose forward and backward ended at these
-        stamps."""
+        """The step that began at the stamp `start`, with the stamps at the ends of its forward and
+        its backward."""
         layers = self.layers
         number = {layer: k for k, layer in enumerate(layers)}
         ends = [layers[-1].end if layers else start, forward, backward]
         begun = self.clock.since(start, [layer.start for layer in layers])
         ended = self.clock.since(start, ends)
         seen = self.clock.since(start, [stamp for stamp, _ in self.events])
-        what = [each if isinstance(each, str) else number[each] for _, each in self.events]
+        events = [event if isinstance(event, str) else number[event] for _, event in self.events]
         names = tuple(layer.module for layer in layers)
         return Trace(
-            names, tuple(begun), ended[0], ended[1], ended[2], tuple(zip(seen, what, strict=True))
+            names, tuple(begun), ended[0], ended[1], ended[2], tuple(zip(seen, events, strict=True))
         )
 
     def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and that are kept in none: of a storage that several keep,
-        the first of them."""
+        """Bytes that each layer keeps, and bytes kept outside of layers.
+
+        A storage that several layers keep counts for the first of them.
+        """
         layers = self.layers
         inside = [float(self._kept[layer]) for layer in layers]
         return [*inside, float(self._kept.total()) - sum(inside)]
@@ -212,8 +219,8 @@ class Hooks:
         for node in nodes if not call.parted else ():
             node.register_prehook(partial(self._see, call))
 
-    def _see(self, what: Call | str, *_: Any) -> None:
-        self.events.append((self.clock.stamp(), what))
+    def _see(self, event: Call | str, *_: Any) -> None:
+        self.events.append((self.clock.stamp(), event))
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch

@@ -51,7 +51,7 @@ DTYPES = {
     "c10::Float8_e4m3fn": "fp8",
     "c10::Float8_e5m2": "fp8",
 }
-"""What a trace calls the types of parameters."""
+"""The types of parameters, by their names in a trace."""
 _WIDTHS = {kind: WIDTHS[dtype] for kind, dtype in DTYPES.items()} | {
     "long int": 8,
     "int": 4,
@@ -64,47 +64,48 @@ _OPTIMIZER = "Optimizer.step#"
 _BATCH_NORM = "aten::batch_norm"
 _RUNNING = slice(3, 5)
 _BATCHES = 8.0
-"""The running mean and variance among the inputs of a batch norm, and bytes of the batches that it
-counts."""
+"""Where the running mean and variance are among the inputs of a batch norm, and bytes of its count
+of batches."""
 
 Shape = tuple[int, ...]
 
 
 class _Input(NamedTuple):
-    """An input of an operation; the shape of what is no tensor is empty."""
+    """An input of an operation."""
 
     shape: Shape
+    """The shape of a tensor, () for anything else."""
     kind: str
+    """The type, as the trace names it."""
 
     @property
     def nbytes(self) -> float:
-        """Bytes, 0 of what is of no type that is known."""
+        """Bytes of the input, 0 if its type is unknown."""
         return math.prod(map(float, self.shape)) * _WIDTHS.get(self.kind, 0)
 
 
 class _Acts(NamedTuple):
-    """What a step, or a layer in it, does forward and backward, each in the order in which it
-    starts."""
+    """The acts of a step, or of a layer in it, in the order in which they start."""
 
     forward: list[Act]
     backward: list[Act]
 
     @property
     def gradients(self) -> list[Act]:
-        """Those that arrive."""
+        """The acts in which a gradient arrives."""
         return [act for act in self.backward if act.event.name == ACCUMULATE]
 
     @property
     def seconds(self) -> float:
-        """Of all acts."""
+        """Seconds of all acts."""
         return sum(act.seconds for acts in self for act in acts)
 
 
 def read(path: Path) -> Model:
     """The model that was trained while the trace at `path` (.json or .json.gz) was recorded.
 
-    Raises InputError, in one line that names the file, where it is no trace, without gradients or
-    without shapes.
+    Raises InputError, in one line that names the file, if it is no trace, or if the trace has no
+    gradients or no shapes.
     """
     return parse(contents(path), path.name)
 
@@ -133,14 +134,14 @@ def _model(trace: Trace, name: str) -> Model:
         raise InputError(
             f"{name}: the step takes no time: of a GPU, record the activities of CPU and GPU"
         )
-    arrived = [
+    gradients = [
         [_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]
     ]
-    first, dtype = _first_input(steps[chosen][0], arrived[0]), _dtype(arrived)
+    first, dtype = _first_input(steps[chosen][0], gradients[0]), _dtype(gradients)
     return Model(
         name=name.removesuffix(".gz").removesuffix(".json") or name,
         batch=max((1, *first.shape[:1])),
-        layers=tuple(map(_layer, range(len(arrived)), steps[chosen], arrived)),
+        layers=tuple(map(_layer, range(len(gradients)), steps[chosen], gradients)),
         dtype=dtype,
         gradient_dtype=dtype,
         optimizer=_optimizer(trace),
@@ -158,10 +159,11 @@ def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
         raise InputError(
             f"{name} has no gradients: record a whole training step, with its backward"
         )
-    found = [layers for step in steps if len(step.gradients) == most and (layers := _layers(step))]
-    if not found:
+    complete = [step for step in steps if len(step.gradients) == most]
+    layers_by_step = [layers for step in complete if (layers := _layers(step))]
+    if not layers_by_step:
         raise InputError(f"{name} has a backward without its forward: record a whole training step")
-    return found
+    return layers_by_step
 
 
 def _steps(acts: Sequence[Act]) -> list[_Acts]:
@@ -186,8 +188,10 @@ def _is_forward(act: Act) -> bool:
 
 
 def _forward_thread(acts: Sequence[Act]) -> int | str | None:
-    """The thread with the most operations that have a part in the backward: each thread has numbers
-    of its own."""
+    """The thread with the most operations that have a part in the backward.
+
+    Sequence numbers count separately in each thread.
+    """
     wanted = {act.event.args.sequence for act in acts if _is_backward(act)}
     matched = Counter(
         act.event.tid for act in acts if _is_forward(act) and not wanted.isdisjoint(act.numbers)
@@ -196,11 +200,11 @@ def _forward_thread(acts: Sequence[Act]) -> int | str | None:
 
 
 def _layers(step: _Acts) -> list[_Acts]:
-    """The acts of every layer, first the one that made its nodes."""
-    made: dict[int | None, int] = {
+    """The acts of every layer, first the act that created its nodes of the backward."""
+    creators: dict[int | None, int] = {
         number: k for k, act in enumerate(step.forward) for number in act.numbers
     }
-    nodes = [made.get(act.event.args.sequence) for act in step.backward]
+    nodes = [creators.get(act.event.args.sequence) for act in step.backward]
     begins = sorted({k for k in nodes if k is not None})
     layers = [_Acts(step.forward[k:end], []) for k, end in pairwise([*begins, len(step.forward)])]
     current = layers[-1:]
@@ -211,7 +215,7 @@ def _layers(step: _Acts) -> list[_Acts]:
     return layers
 
 
-def _layer(number: int, acts: _Acts, arrived: Sequence[_Input]) -> Layer:
+def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
     operation, inputs = acts.forward[0].event.name, _inputs(acts.forward[0])
     channels = inputs[0].shape[1:2] if operation == _BATCH_NORM and inputs else ()
     return Layer(
@@ -219,14 +223,15 @@ def _layer(number: int, acts: _Acts, arrived: Sequence[_Input]) -> Layer:
         forward=sum(act.seconds for act in acts.forward),
         backward=sum(act.seconds for act in acts.backward),
         tensors=tuple(
-            Tensor(f"p{k}_{_spelt(one.shape)}", one.nbytes) for k, one in enumerate(arrived)
+            Tensor(f"p{k}_{_shape_text(gradient.shape)}", gradient.nbytes)
+            for k, gradient in enumerate(gradients)
         ),
-        buffers=sum((one.nbytes for one in inputs[_RUNNING]), _BATCHES) if channels else 0.0,
+        buffers=sum((state.nbytes for state in inputs[_RUNNING]), _BATCHES) if channels else 0.0,
         channels=max(channels, default=0),
     )
 
 
-def _spelt(shape: Shape) -> str:
+def _shape_text(shape: Shape) -> str:
     return "x".join(map(str, shape))[:60] or "1"
 
 
@@ -259,25 +264,24 @@ def _gradient(act: Act, name: str) -> _Input:
     return inputs[0]
 
 
-def _first_input(layer: _Acts, arrived: Sequence[_Input]) -> _Input:
+def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
     """The first input of the model that is no parameter."""
-    given = [one for one in _inputs(layer.forward[0]) if one.shape]
-    parameters = {one.shape for one in arrived}
-    return next(
-        (one for one in given if one.shape not in parameters), (given or [_Input((), "")])[0]
-    )
+    inputs = [tensor for tensor in _inputs(layer.forward[0]) if tensor.shape]
+    parameters = {gradient.shape for gradient in gradients}
+    others = (tensor for tensor in inputs if tensor.shape not in parameters)
+    return next(others, (inputs or [_Input((), "")])[0])
 
 
-def _dtype(arrived: Sequence[Sequence[_Input]]) -> str:
+def _dtype(gradients: Sequence[Sequence[_Input]]) -> str:
     """The type of most bytes of gradients."""
     nbytes: dict[str, float] = defaultdict(float)
-    for one in chain.from_iterable(arrived):
-        nbytes[DTYPES[one.kind]] += one.nbytes
+    for gradient in chain.from_iterable(gradients):
+        nbytes[DTYPES[gradient.kind]] += gradient.nbytes
     return max(nbytes, key=nbytes.__getitem__)
 
 
 def _optimizer(trace: Trace) -> float:
-    """Seconds of the operations of an optimizer's step, the median of all."""
+    """Median seconds of the operations of an optimizer's step."""
     starts = [act.event.ts for act in trace.acts]
     steps = [event for event in trace.annotations if event.name.startswith(_OPTIMIZER)]
     inside = [

@@ -1,4 +1,4 @@
-"""The events of a Chrome trace that say how long something took."""
+"""The events with a duration in a Chrome trace."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ Microseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Args(BaseModel):
-    """What PyTorch says of an event. `dims` and `types` are those of the inputs, and may be of any
-    form."""
+    """The arguments of an event."""
 
     sequence: int | None = Field(None, alias="Sequence number")
+    """Autograd's sequence number."""
     external: int | None = Field(None, validation_alias=AliasChoices("External id", "external id"))
     correlation: int | None = None
+    """The number that a kernel shares with its launch."""
     dims: Any = Field(None, alias="Input Dims")
+    """The shapes of the inputs, in any form."""
     types: Any = Field(None, alias="Input type")
+    """The types of the inputs, in any form."""
 
 
 class Event(BaseModel):
-    """Something that starts at `ts` on the thread `tid` and takes `dur`, both in microseconds."""
+    """An event that starts at `ts` on thread `tid` and takes `dur`, both in microseconds."""
 
     name: str
     cat: str
@@ -35,21 +38,21 @@ class Event(BaseModel):
 
     @property
     def end(self) -> float:
-        """Microseconds."""
+        """The end of the event, in microseconds."""
         return self.ts + self.dur
 
 
-def read_events(given: Sequence[object], kinds: Sequence[str], name: str) -> list[Event]:
-    """Those of the traceEvents of the file `name` that are complete and of one of the `kinds`, by
-    start, longest first.
+def read_events(entries: Sequence[object], kinds: Sequence[str], name: str) -> list[Event]:
+    """The complete events of some kinds among the traceEvents of the file `name`.
 
-    Raises InputError for one without a name, thread or time.
+    They are sorted by start, and the longest comes first. Raises InputError for an event without a
+    name, thread or time.
     """
-    events = [_event(entry, k, name) for k, entry in enumerate(given) if _is_one(entry, kinds)]
+    events = [_event(entry, k, name) for k, entry in enumerate(entries) if _is_of(entry, kinds)]
     return sorted(events, key=lambda event: (event.ts, -event.dur, event.args.external or 0))
 
 
-def _is_one(entry: object, kinds: Sequence[str]) -> bool:
+def _is_of(entry: object, kinds: Sequence[str]) -> bool:
     return isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds
 
 

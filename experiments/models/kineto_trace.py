@@ -1,5 +1,4 @@
-"""What a Kineto trace says happened: operations, one within the other, and the seconds that each
-took by itself."""
+"""Reads Kineto traces: the operations, how they contain each other, and the seconds of each."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.models.kineto_events import Event
 
 LIMIT = 128 * 2**20
-"""Bytes of a trace, unpacked."""
+"""A trace has at most this many bytes, unpacked."""
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 CPU = "CPU"
@@ -31,43 +30,47 @@ COMMUNICATES = (
     "torch::distributed",
     "torch.distributed",
 )
-"""How operations that compute nothing begin; what is evaluated for a gradient's arrival are the
-hooks of DDP."""
+"""The first words of operations that compute nothing. The first of them are the hooks of DDP, which
+run when a gradient arrives."""
 _OPERATION = "cpu_op"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 _ANNOTATION = "user_annotation"
 _ROUNDING = 2e-3
-"""Microseconds that an end may be off: a trace has three digits, and a float of days in
-microseconds hardly more."""
+"""The end of an operation may be wrong by so many microseconds: a trace has three digits."""
 
 
 class Act(NamedTuple):
-    """An operation that nothing calls, with what it calls; communication and the arrival of a
-    gradient within another are acts of their own.
+    """An operation that no other operation calls, with the operations that it calls.
 
-    `seconds` are those of its kernels where the trace has kernels, else its own. `numbers` are
-    autograd's sequence numbers of it and of what it calls.
+    Communication and the arrival of a gradient are acts of their own, also inside an operation.
     """
 
     event: Event
     seconds: float
+    """Seconds of its kernels if the trace has kernels, else of the operation."""
     numbers: tuple[int, ...]
+    """Autograd's sequence numbers of the operation and of those that it calls."""
 
 
 class Trace(NamedTuple):
-    """Acts and annotations in the order in which they start; `device` is the GPU, or "CPU"; `rank`
-    is that of the process in its job, None if the trace does not say."""
+    """The content of a trace."""
 
     acts: list[Act]
+    """The acts in the order in which they start."""
     annotations: list[Event]
+    """The annotations in the order in which they start."""
     device: str
+    """The name of the GPU, or "CPU"."""
     rank: int | None
+    """The rank of the process in its job, None if the trace does not say."""
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked if it is gzipped. Raises InputError: none there, empty,
-    damaged, above 128 MiB."""
+    """The bytes of a file, unpacked if it is gzipped.
+
+    Raises InputError if there is no such file, or if it is empty, damaged or above 128 MiB.
+    """
     try:
         data = file_contents(path, LIMIT)
     except InputError as error:
@@ -85,22 +88,22 @@ def contents(path: Path) -> bytes:
 
 
 def load(data: bytes, name: str) -> Trace:
-    """The trace in the bytes of the file `name`. Raises InputError: no JSON, no list of events, an
-    event without time.
+    """The trace in the bytes of the file `name`.
 
-    Where there are kernels the time is theirs, and operations only launch.
+    If there are kernels, times are those of the kernels, and operations only launch them. Raises
+    InputError for a file without JSON, without a list of events, or with an event without time.
     """
     from experiments.models.kineto_events import read_events
 
     content = _json(data, name)
-    given = content.get("traceEvents") if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not isinstance(given, list):
+    events = content.get("traceEvents") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(events, list):
         raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
-    spans = read_events(given, (_OPERATION, *_LAUNCHES), name)
-    kernels = read_events(given, _KERNELS, name)
+    spans = read_events(events, (_OPERATION, *_LAUNCHES), name)
+    kernels = read_events(events, _KERNELS, name)
     device = _device(content) if kernels else CPU
     return Trace(
-        _acts(spans, kernels), read_events(given, (_ANNOTATION,), name), device, _rank(content)
+        _acts(spans, kernels), read_events(events, (_ANNOTATION,), name), device, _rank(content)
     )
 
 
@@ -141,13 +144,13 @@ def _rank(content: dict[str, Any]) -> int | None:
 
 
 def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:
-    above = list(_above(spans))
-    heads = _heads(spans, above)
+    callers = list(_callers(spans))
+    heads = _heads(spans, callers)
     numbers: dict[int, list[int]] = defaultdict(list)
     for span, head in zip(spans, heads, strict=True):
         if span.args.sequence is not None:
             numbers[head].append(span.args.sequence)
-    seconds = _on_gpu(spans, kernels, heads) if kernels else _on_cpu(spans, above, heads)
+    seconds = _on_gpu(spans, kernels, heads) if kernels else _on_cpu(spans, callers, heads)
     return [
         Act(spans[k], max(0.0, seconds[k]), tuple(numbers[k]))
         for k, head in enumerate(heads)
@@ -155,8 +158,8 @@ def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:
     ]
 
 
-def _above(spans: Sequence[Event]) -> Iterator[int]:
-    """For every span the operation of its thread within which it starts, or -1."""
+def _callers(spans: Sequence[Event]) -> Iterator[int]:
+    """For each span, the operation of its thread in which it starts, or -1."""
     running: dict[int | str, list[int]] = defaultdict(list)
     for k, span in enumerate(spans):
         stack = running[span.tid]
@@ -167,10 +170,10 @@ def _above(spans: Sequence[Event]) -> Iterator[int]:
             stack.append(k)
 
 
-def _heads(spans: Sequence[Event], above: Sequence[int]) -> list[int]:
-    """For every span the operation that its act begins with; -1 for a launch by none."""
+def _heads(spans: Sequence[Event], callers: Sequence[int]) -> list[int]:
+    """For each span, the first operation of its act, or -1 for a launch outside of operations."""
     heads: list[int] = []
-    for k, (span, outer) in enumerate(zip(spans, above, strict=True)):
+    for k, (span, outer) in enumerate(zip(spans, callers, strict=True)):
         begins = span.cat == _OPERATION and (
             outer < 0 or span.name.startswith((ACCUMULATE, *COMMUNICATES))
         )
@@ -178,21 +181,23 @@ def _heads(spans: Sequence[Event], above: Sequence[int]) -> list[int]:
     return heads
 
 
-def _on_cpu(spans: Sequence[Event], above: Sequence[int], heads: Sequence[int]) -> dict[int, float]:
-    """Seconds of every act, without those of the acts within it."""
+def _on_cpu(
+    spans: Sequence[Event], callers: Sequence[int], heads: Sequence[int]
+) -> dict[int, float]:
+    """Seconds of each act, without the acts inside it."""
     seconds: dict[int, float] = defaultdict(float)
     for k, head in enumerate(heads):
         if head == k:
             seconds[k] += spans[k].dur / 1e6
-            if above[k] >= 0:
-                seconds[heads[above[k]]] -= spans[k].dur / 1e6
+            if callers[k] >= 0:
+                seconds[heads[callers[k]]] -= spans[k].dur / 1e6
     return seconds
 
 
 def _on_gpu(
     spans: Sequence[Event], kernels: Sequence[Event], heads: Sequence[int]
 ) -> dict[int, float]:
-    """Seconds of the kernels of every act: of those that it launched, or else that name one of its
+    """Seconds of the kernels of each act: the kernels that it launched, or that name one of its
     operations."""
     seconds: dict[int, float] = defaultdict(float)
     launched, named = dict[int | None, int](), dict[int | None, int]()

@@ -91,11 +91,13 @@ MODELS: dict[str, Entry] = {
 
 
 def find(text: str) -> Model:
-    """The model for NAME or FILE; options follow a name after a colon. Raises InputError if there
-    is none of that name, or an option is none."""
+    """The model for NAME, NAME:option=value,... or FILE.
+
+    Raises InputError for an unknown name or option.
+    """
     name, _, options = text.partition(":")
     if name in MODELS:
-        return _estimated(name, MODELS[name], _given(name, MODELS[name], options))
+        return _estimated(name, MODELS[name], _options(name, MODELS[name], options))
     if paths := _several(text):
         return _from_files(paths)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
@@ -120,8 +122,10 @@ def _exists(path: str) -> bool:
 
 
 def _several(text: str) -> list[Path]:
-    """The files of a job that a folder, a pattern or a list names, a rank each; none if `text` is
-    none of these."""
+    """The traces of a job, one for each rank, that a folder, a pattern or a list names.
+
+    The list is empty if `text` is none of these.
+    """
     from experiments.models import per_rank
 
     if _exists(text):
@@ -145,18 +149,18 @@ def _from_file(path: Path) -> Model:
     return read(path)
 
 
-def _given(name: str, entry: Entry, options: str) -> dict[str, str]:
-    given: dict[str, str] = {}
+def _options(name: str, entry: Entry, options: str) -> dict[str, str]:
+    values: dict[str, str] = {}
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
         if key not in entry.options:
             raise InputError(_wrong_option(name, key, entry.options))
         if not equals:
             raise InputError(f"{name}: {key} has no value: write {key}=value, {entry.options[key]}")
-        if key in given:
+        if key in values:
             raise InputError(f"{name}: {key} is given twice")
-        given[key] = value
-    return given
+        values[key] = value
+    return values
 
 
 def _wrong_option(name: str, key: str, options: dict[str, str]) -> str:
@@ -169,11 +173,11 @@ def _wrong_option(name: str, key: str, options: dict[str, str]) -> str:
     )
 
 
-def _estimated(name: str, entry: Entry, given: dict[str, str]) -> Model:
+def _estimated(name: str, entry: Entry, values: dict[str, str]) -> Model:
     option, default, least, most = entry.extent
-    batch = _whole(name, "batch", given.get("batch", str(entry.batch)), 1, LARGEST_BATCH)
-    extent = _whole(name, option, given.get(option, str(default)), least, most)
-    device, dtype = given.get("device", entry.device), given.get("dtype", entry.dtype)
+    batch = _whole(name, "batch", values.get("batch", str(entry.batch)), 1, LARGEST_BATCH)
+    extent = _whole(name, option, values.get(option, str(default)), least, most)
+    device, dtype = values.get("device", entry.device), values.get("dtype", entry.dtype)
     try:
         return estimate(name, entry.build(extent), batch=batch, device=device, dtype=dtype)
     except InputError as error:

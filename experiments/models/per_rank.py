@@ -1,4 +1,4 @@
-"""One model from the traces of one job, a rank each: every layer has the times of each rank."""
+"""One model from the traces of all ranks of a job: every layer has the times of each rank."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ALIKE = ("batch", "dtype", "gradient_dtype")
 def traces_in(folder: Path) -> list[Path]:
     """The traces in a folder, by name, rank10 after rank9. Raises InputError if there are none."""
     try:
-        found = [path for path in folder.iterdir() if path.name.endswith(ENDINGS)]
+        traces = [path for path in folder.iterdir() if path.name.endswith(ENDINGS)]
     except OSError as error:
         raise InputError(f"cannot read {str(folder)[:200]!r}: {error.strerror}") from None
-    if not found:
+    if not traces:
         raise InputError(
             f"{str(folder)[:200]!r} has no traces: it holds no file that ends in "
             f"{' or '.join(ENDINGS)}"
         )
-    return _in_order(found)
+    return _in_order(traces)
 
 
 def matching(pattern: str) -> list[Path]:
@@ -57,31 +57,31 @@ def matching(pattern: str) -> list[Path]:
 
 
 def read_all(paths: Sequence[Path]) -> Model:
-    """The model that the ranks of one job trained, file by file. Rank r has the times of the r-th
-    trace: by the ranks that the traces name if all do, else in the order of `paths`.
+    """The model that the ranks of one job trained, from one trace of each rank.
 
+    If all traces name their rank, they are sorted by it; else rank r has the r-th of `paths`.
     Raises InputError for a file that is no model, two traces of one rank, and models that differ.
     """
     if len(paths) > MOST_FILES:
         raise InputError(f"{len(paths)} traces: at most {MOST_FILES}")
-    found = [(path, *read_ranked(path)) for path in paths]
-    if all(rank is not None for _, _, rank in found):
-        found.sort(key=lambda each: each[2] or 0)
-        for (one, _, rank), (other, _, after) in pairwise(found):
-            if rank == after:
+    traces = [(path, *read_ranked(path)) for path in paths]
+    if all(rank is not None for _, _, rank in traces):
+        traces.sort(key=lambda trace: trace[2] or 0)
+        for (path, _, rank), (next_path, _, next_rank) in pairwise(traces):
+            if rank == next_rank:
                 raise InputError(
-                    f"{one.name} and {other.name} are both of rank {rank}: give one trace of "
+                    f"{path.name} and {next_path.name} are both of rank {rank}: give one trace of "
                     f"each rank"
                 )
-    names, models = [path.name for path, _, _ in found], [model for _, model, _ in found]
+    names, models = [path.name for path, _, _ in traces], [model for _, model, _ in traces]
     if len(models) == 1:
         return models[0]
     for name, model in zip(names[1:], models[1:], strict=True):
         _check_alike(names[0], models[0], name, model)
-    return _together(names, models)
+    return _merged(names, models)
 
 
-def _together(names: Sequence[str], models: Sequence[Model]) -> Model:
+def _merged(names: Sequence[str], models: Sequence[Model]) -> Model:
     first, optimizers = models[0], tuple(model.optimizer for model in models)
     return replace(
         first,
@@ -96,7 +96,7 @@ def _together(names: Sequence[str], models: Sequence[Model]) -> Model:
 
 def _layer(layers: Sequence[Layer]) -> Layer:
     forwards, backwards = (
-        tuple(getattr(layer, what) for layer in layers) for what in ("forward", "backward")
+        tuple(getattr(layer, field) for layer in layers) for field in ("forward", "backward")
     )
     return replace(
         layers[0],
@@ -108,33 +108,34 @@ def _layer(layers: Sequence[Layer]) -> Layer:
 
 
 def _check_alike(name: str, first: Model, other_name: str, other: Model) -> None:
-    """Raise InputError unless the models are the same but for times."""
-    for which, model in ((name, first), (other_name, other)):
+    """Raise InputError unless the models differ in nothing but times."""
+    for file, model in ((name, first), (other_name, other)):
         if model.ranks:
-            raise InputError(f"{which} has times of {model.ranks} ranks already: give it alone")
-    for what in _ALIKE:
-        one, two = getattr(first, what), getattr(other, what)
-        if one != two:
+            raise InputError(f"{file} has times of {model.ranks} ranks already: give it alone")
+    for field in _ALIKE:
+        value, other_value = getattr(first, field), getattr(other, field)
+        if value != other_value:
             raise InputError(
-                f"{other_name} has the {what} {two}, and {name} {one}: give traces of one job"
+                f"{other_name} has the {field} {other_value}, and {name} {value}: give traces of "
+                f"one job"
             )
     if len(first.layers) != len(other.layers):
         raise InputError(
             f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give "
             f"traces of one job"
         )
-    for number, (one, two) in enumerate(zip(first.layers, other.layers, strict=True)):
-        for what in (field.name for field in fields(Layer) if field.name not in _TIMES):
-            if getattr(one, what) != getattr(two, what):
+    compared = [item.name for item in fields(Layer) if item.name not in _TIMES]
+    for number, (layer, twin) in enumerate(zip(first.layers, other.layers, strict=True)):
+        for field in compared:
+            if getattr(layer, field) != getattr(twin, field):
                 raise InputError(
-                    f"layer {number} of {other_name} is {two.name}, of {name} {one.name}, with "
-                    f"another {what}: "
-                    "give traces of one job"
+                    f"layer {number} of {other_name} is {twin.name}, of {name} {layer.name}, with "
+                    f"another {field}: give traces of one job"
                 )
 
 
 def _in_order(paths: Iterable[Path]) -> list[Path]:
-    """By name, numbers in it by their value."""
+    """The paths by name; numbers in a name count by their value."""
     return sorted(
         paths,
         key=lambda path: [

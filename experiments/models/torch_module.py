@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.models.hooks import Trace, backward_seconds, forward_seconds, owners, tensors
 from experiments.models.torch_run import (
-    Run,
+    TrainedModule,
     find_device,
     mean_square,
     memory_bandwidth,
@@ -87,7 +87,7 @@ def profile(
     require_torch()
     training = training or Training()
     place, title = find_device(training.device), name or type(module).__name__
-    run = Run(module, inputs, loss or mean_square, place)
+    run = TrainedModule(module, inputs, loss or mean_square, place)
     outputs = run.started(title)
     sizes = nbytes_of(run.inputs), nbytes_of(outputs)
     about = _About(title, training.optimizer, place, _batch(run.inputs, batch), sizes)

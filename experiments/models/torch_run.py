@@ -1,4 +1,4 @@
-"""A torch module in training: what a step of it is, with hooks and without."""
+"""A torch module in training: its steps, with hooks and without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 COPIED = 2**28
-"""Bytes that are copied to measure the bandwidth of the memory."""
+"""So many bytes are copied to measure the bandwidth of the memory."""
 COPIES = 5
 
 
@@ -31,15 +31,15 @@ def require_torch() -> None:
 
 
 def find_device(name: str) -> torch.device:
-    """A device by name: cpu, cuda or cuda:1. Raises InputError if it is not there."""
+    """The device cpu, cuda or cuda:1. Raises InputError if the machine does not have it."""
     import torch
 
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise InputError(f"device {name!r}: it is cpu, cuda, or one of several like cuda:1")
-    there = torch.cuda.device_count() if kind == "cuda" else 1
-    if int(number or 0) >= there:
-        raise InputError(f"device {name!r} is not there: torch sees {there} of the kind")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if int(number or 0) >= count:
+        raise InputError(f"device {name!r} is not there: torch sees {count} of the kind")
     return torch.device(name)
 
 
@@ -53,8 +53,8 @@ def mean_square(outputs: Any) -> torch.Tensor:
 
 
 @dataclass
-class Run:
-    """A module in training on a device, and what a step of it is."""
+class TrainedModule:
+    """A module in training on a device."""
 
     module: nn.Module
     inputs: Any
@@ -66,13 +66,13 @@ class Run:
         self.clock = Clock(self.device)
 
     def started(self, title: str) -> Any:
-        """The outputs of a first step, on the device. Raises InputError if there are none that can
-        be trained."""
+        """Move the module to the device, run a first step, and return its outputs.
+
+        Raises InputError if the module cannot be trained.
+        """
         try:
-            self.module, self.inputs = (
-                self.module.to(self.device).train(),
-                moved(self.inputs, self.device),
-            )
+            self.module = self.module.to(self.device).train()
+            self.inputs = to_device(self.inputs, self.device)
             outputs = self.forward()
         except Exception as error:
             raise InputError(
@@ -89,7 +89,7 @@ class Run:
         return outputs
 
     def optimize(self, name: str) -> None:
-        """Take an optimizer that does all of its work and changes nothing."""
+        """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
         import torch
 
         parameters = list(trained(self.module).values())
@@ -99,13 +99,13 @@ class Run:
             self.optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
 
     def forward(self) -> Any:
-        """The outputs."""
+        """Run the module and return its outputs."""
         if isinstance(self.inputs, Mapping):
             return self.module(**self.inputs)
         return self.module(*self.inputs)
 
     def step(self) -> list[float]:
-        """Seconds of a forward with its loss, of the backward and of the optimizer."""
+        """Run a step; return the seconds of its forward with the loss, backward and optimizer."""
         self.optimizer.zero_grad()
         stamps = [self.clock.stamp()]
         value = self.loss(self.forward())
@@ -118,7 +118,7 @@ class Run:
         return [at[1], at[2] - at[1], at[3] - at[2]]
 
     def traced(self) -> Trace:
-        """A forward and a backward with hooks."""
+        """Run a forward and a backward with hooks."""
         self.optimizer.zero_grad()
         hooks = Hooks(self.clock)
         with hooks.on(self.module):
@@ -130,8 +130,10 @@ class Run:
         return hooks.trace(start, middle, end)
 
     def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and that are kept in none; parameters, buffers and inputs
-        not counted."""
+        """Bytes that each layer keeps, and bytes kept outside of layers.
+
+        Parameters, buffers and inputs do not count.
+        """
         hooks = Hooks(self.clock)
         held = [*self.module.parameters(), *self.module.buffers(), *tensors(self.inputs)]
         with hooks.on(self.module), hooks.on_saved(held):
@@ -140,36 +142,39 @@ class Run:
 
 
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that get gradients, in the order in which they are registered."""
+    """The parameters that get gradients, in the order of registration."""
     return {
         name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
     }
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says."""
+    """The first line of the message of an exception."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def moved(inputs: Any, device: torch.device) -> Any:
+def to_device(inputs: Any, device: torch.device) -> Any:
+    """The inputs as a tuple or a mapping of tensors on the device."""
     import torch
 
     if isinstance(inputs, torch.Tensor):
         return (inputs.to(device),)
     if isinstance(inputs, Mapping):
-        return {name: on(value, device) for name, value in inputs.items()}
-    return tuple(on(value, device) for value in inputs)
+        return {name: _on(value, device) for name, value in inputs.items()}
+    return tuple(_on(value, device) for value in inputs)
 
 
-def on(value: Any, device: torch.device) -> Any:
+def _on(value: Any, device: torch.device) -> Any:
     return value.to(device) if hasattr(value, "to") else value
 
 
 def nbytes_of(value: Any) -> float:
+    """Bytes of all tensors in a value."""
     return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors(value)))
 
 
 def shapes(inputs: Any) -> str:
+    """Shapes and types of all tensors, as text."""
     return ", ".join(
         f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}"
         for t in tensors(inputs)
@@ -178,7 +183,7 @@ def shapes(inputs: Any) -> str:
 
 @cache
 def memory_bandwidth(device: torch.device) -> float:
-    """Bytes read and written a second by a copy."""
+    """Bytes per second that a copy reads and writes."""
     import torch
 
     clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
