@@ -19,16 +19,8 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.topology import Floats, Topology
-
-
-class Cost(NamedTuple):
-    """α and g in seconds and β in bytes/s of a link."""
-
-    latency: float
-    gap: float
-    bandwidth: float
-
 
 COMMON = ("launch", "copy to merge")
 """What the library does for a collective, whatever the algorithm."""
@@ -51,7 +43,7 @@ class Protocol:
     in an algorithm, by the algorithm's name and the link's kind."""
 
     name: str
-    links: Mapping[str, Cost]
+    links: Mapping[str, Link]
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def factor(self, algorithm: str, kind: str) -> float:

@@ -15,8 +15,9 @@ from experiments.spellings import library_name
 from simulator.effects.crowding import Apart, Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
-from simulator.profile import Cost, Ineffective, Profile, Protocol
+from simulator.profile import Ineffective, Profile, Protocol
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.readers.mistakes import WORDS, Mistakes, Place
 
 Word = Annotated[str, Field(min_length=1, max_length=200)]
@@ -34,8 +35,8 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
-class Link(Part):
-    """What a link of a kind costs."""
+class LinkPart(Part):
+    """The link of a kind."""
 
     latency: Seconds
     gap: Seconds = 0.0
@@ -128,7 +129,7 @@ class Calibrated(Part):
     machine: Word
     library: Word
     launch: Seconds
-    protocols: Annotated[dict[Word, dict[Word, Link]], Field(min_length=1, max_length=MOST)]
+    protocols: Annotated[dict[Word, dict[Word, LinkPart]], Field(min_length=1, max_length=MOST)]
     factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
     crowding: dict[Word, Crowd] = Field({})
     memory: Host = Host()
@@ -150,7 +151,7 @@ class Calibrated(Part):
             Protocol(
                 name,
                 {
-                    kind: Cost(link.latency, link.gap, link.bandwidth)
+                    kind: Link(link.bandwidth, link.latency, link.gap)
                     for kind, link in links.items()
                 },
                 self.factors.get(name, {}),
@@ -218,7 +219,7 @@ _LIMITS = {
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
     """A fitted profile as a document; `about` is what else its fields say."""
     protocols = {
-        one.name: {kind: cost._asdict() for kind, cost in one.links.items()}
+        one.name: {kind: vars(link) for kind, link in one.links.items()}
         for one in profile.protocols
     }
     factors = {

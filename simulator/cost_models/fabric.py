@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.routed import Routed
+from topologies.link import Link
 from topologies.topology import Ints, Topology
 
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
@@ -18,17 +19,15 @@ links of a switch or on one wire; all on one bus; or in some other way, which no
 covers. A port that is shared is as fast as the routes through it, or it is some other way."""
 
 
-@dataclass(frozen=True)
-class Fabric:
-    """α of a whole route and g in seconds, β in bytes/s, γ in seconds a byte. `uniform`: all routes
-    used are alike."""
+@dataclass(frozen=True, kw_only=True)
+class Fabric(Link):
+    """A machine as one link: its α is that of a whole route."""
 
-    latency: float
-    gap: float
-    bandwidth: float
     reduction: float
+    """γ in seconds a byte."""
     ports: Ports
     uniform: bool
+    """Whether all routes of the schedule are alike."""
 
     def send(self, nbytes: float) -> float:
         """Seconds for which a message occupies its port: g + n/β."""
@@ -45,7 +44,7 @@ def observe(routed: Routed) -> Fabric:
     ]
     crossed = [links for links in routes if len(links)]
     if not crossed:
-        return Fabric(0.0, 0.0, np.inf, 0.0, "blocking", uniform=False)
+        return Fabric(bandwidth=np.inf, reduction=0.0, ports="blocking", uniform=False)
     seen = [_route(topology, links) for links in crossed]
     latency, gap, bandwidth = min(seen, key=lambda route: (route[0], -route[2], route[1]))
     costs = {(float(a), float(b)) for a, b in zip(routed.reduction, routed.copy, strict=True)}
@@ -54,7 +53,8 @@ def observe(routed: Routed) -> Fabric:
     )
     uniform = alike and len(costs) == 1 and next(iter(costs))[1] == 0
     ports = _ports(routed, routes, bandwidth, gap)
-    return Fabric(latency, gap, bandwidth, float(routed.reduction.max()), ports, uniform)
+    reduction = float(routed.reduction.max())
+    return Fabric(bandwidth, latency, gap, reduction=reduction, ports=ports, uniform=uniform)
 
 
 def _route(topology: Topology, links: Ints) -> tuple[float, float, float]:

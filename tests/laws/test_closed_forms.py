@@ -236,7 +236,7 @@ def test_a_claim_that_does_not_hold_says_which_assumption_fails() -> None:
     cost = algorithms()["ring"].cost
     fabric = observe(route(build("ring", 4), machine("ring", 4, "bus", "postal")))
     assert cost.holds(fabric) == "bus ports"
-    unequal = Fabric(1e-6, 0.0, 1e9, 0.0, "peer", uniform=False)
+    unequal = Fabric(1e9, 1e-6, reduction=0.0, ports="peer", uniform=False)
     assert cost.holds(unequal) == "routes differ"
 
 

@@ -11,18 +11,19 @@ from simulator.effects.crowding import Apart, Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
 from simulator.engines import simulate
-from simulator.profile import Cost, Profile, Protocol
+from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology
 
 RING = find("ring")
 LL = Protocol(
     "LL",
-    {"node": Cost(1e-6, 0.0, 4e9), "network": Cost(2e-6, 0.0, 2e9)},
+    {"node": Link(4e9, 1e-6), "network": Link(2e9, 2e-6)},
     {"tree": {"network": 3.0}},
 )
-SIMPLE = Protocol("Simple", {"node": Cost(5e-6, 1e-6, 100e9), "network": Cost(9e-6, 0.0, 50e9)})
+SIMPLE = Protocol("Simple", {"node": Link(100e9, 5e-6, 1e-6), "network": Link(50e9, 9e-6)})
 
 
 def machine(ranks: int = 8, per_node: int = 4) -> Topology:
@@ -109,9 +110,7 @@ def test_ranks_of_a_node_share_its_ports_or_have_their_own() -> None:
 
 def test_ports_of_many_ranks_make_no_link_inside_a_node_faster() -> None:
     crowding = {"network": Crowding(1.0, shared=-1.0)}
-    links_of_gpus = Protocol(
-        "Simple", {"node": Cost(1e-6, 0.0, 50e9), "network": Cost(2e-6, 0.0, 20e9)}
-    )
+    links_of_gpus = Protocol("Simple", {"node": Link(50e9, 1e-6), "network": Link(20e9, 2e-6)})
     profile = Profile("x", "nodes", 0.0, (links_of_gpus,), crowding, paced=True)
     for per_node, between, inside in ((2, 40e9, 40e9), (4, 80e9, 50e9), (8, 160e9, 50e9)):
         found = profile.apply(machine(2 * per_node, per_node), links_of_gpus, "ring")
@@ -152,7 +151,7 @@ def test_the_fastest_protocol_is_kept() -> None:
 
 def test_one_rank_a_node_is_hockneys_model() -> None:
     """p ranks, one a node: 2(p-1) steps of 2α and V/p bytes, merged at γ in the first half."""
-    flat = Protocol("flat", {"network": Cost(2e-6, 0.0, 1e9)})
+    flat = Protocol("flat", {"network": Link(1e9, 2e-6)})
     profile = Profile("x", "nodes", 0.0, (flat,), memory=Memory(1e-9, 1e-9))
     found = profile.simulate(RING.build(4, 4e6), machine(4, 1), RING).seconds
     assert found == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
@@ -218,7 +217,7 @@ def test_long_exchanges_between_nodes_take_longer() -> None:
     """4 ranks, one a node: two steps of V; the bytes after the first half mebibyte count, as 1/β
     does on 4."""
     doubling, nbytes = find("recursive_doubling"), 2.0**20
-    flat = Protocol("flat", {"network": Cost(2e-6, 0.0, 1e9), "node": Cost(1e-6, 0.0, 1e10)})
+    flat = Protocol("flat", {"network": Link(1e9, 2e-6), "node": Link(1e10, 1e-6)})
     plain = Profile("x", "nodes", 0.0, (flat,), {"network": Crowding(2.0, 0.0, 1.0)})
     slow = replace(plain, exchanges=Exchanges(1e-9, 2.0**19))
     for algorithm, machine_, more in (

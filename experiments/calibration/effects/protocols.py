@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter
-from simulator.profile import Cost, Profile, Protocol
+from simulator.profile import Profile, Protocol
+from topologies.link import Link
 
 NEGLIGIBLE = 1e-13
 """Seconds: the least α that is simulated."""
@@ -86,12 +87,12 @@ class Protocols(Effect):
         )
         return replace(profile, protocols=tuple(protocols))
 
-    def _links(self, prior: Prior, values: Mapping[str, float]) -> dict[str, Cost]:
+    def _links(self, prior: Prior, values: Mapping[str, float]) -> dict[str, Link]:
         return {
-            kind: Cost(
+            kind: Link(
+                1 / values[prior.rate(kind)],
                 values[f"{prior.name} {kind} α"],
                 values[f"{prior.name} {kind} g"] if (prior.name, kind) in self.data.gaps else 0.0,
-                1 / values[prior.rate(kind)],
             )
             for kind in self.kinds
         }

@@ -207,14 +207,14 @@ def test_sharp_on_a_switch_takes_its_closed_form(
     machine = replace(machine, placement=np.append(machine.placement, switch))
     timeline = simulate(sharp_all_reduce(ranks, 24.0, pieces=pieces), machine)
     cost = in_network.sharp(pieces)
-    fabric = Fabric(latency, gap, 1.0, 0.0, "peer", uniform=True)
+    fabric = Fabric(1.0, latency, gap, reduction=0.0, ports="peer", uniform=True)
     assert cost.holds(fabric) == ""
     assert timeline.makespan == pytest.approx(cost.time(fabric, ranks, 24.0))
 
 
 def test_closed_forms_by_hand() -> None:
     # 0.5 s of latency, 2 B/s and 8 bytes among four ranks: a rank sends 8 bytes and its share.
-    fabric = Fabric(0.5, 0.0, 2.0, 0.0, "switch", uniform=True)
+    fabric = Fabric(2.0, 0.5, reduction=0.0, ports="switch", uniform=True)
     assert in_network.nvls(8).time(fabric, 4, 8.0) == 3 + 5
     assert in_network.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
     assert in_network.sharp(4, 3).holds(fabric) == "two levels of switches"
