@@ -1,2 +1,1 @@
-"""Real torch.distributed, measured: the library's collectives and the simulator's schedules, on one
-machine or many."""
+"""Measures torch.distributed: the library's collectives and simctl's schedules."""

@@ -1,5 +1,4 @@
-"""One line that says who is to blame: of the ranks that fail together, most are only the victims of
-one."""
+"""Names the rank that caused a failure: the other ranks that fail are its victims."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 GRACE = 2.0
-"""Seconds that the others have to complain as well, once something is wrong."""
+"""Seconds in which other ranks can complain after the first failure."""
 _LOST = re.compile(
     r"tim(ed?|e[- ]?) ?out|connection (was )?(closed|reset|refused)|broken pipe|closed by "
     r"peer|pair closure",
@@ -18,23 +17,25 @@ _LOST = re.compile(
 
 
 class Complaint(NamedTuple):
-    """What a rank says before it gives up, and at which point it was."""
+    """What a rank says before it gives up."""
 
     point: str
+    """Where it was: "in" a point, or "at the start"."""
     message: str
+    """Its error."""
 
     @property
     def lost(self) -> bool:
-        """Whether it only waited for others, or lost them."""
+        """Whether the rank only waited for other ranks, or lost them."""
         return bool(_LOST.search(self.message))
 
 
 class MeasurementFailed(Exception):
-    """A run that cannot go on: one line that names the rank, the collective and the size."""
+    """A measurement that cannot go on: one line names the rank, the collective and the size."""
 
 
 def complaint(point: str, error: BaseException) -> Complaint:
-    """What an exception says, in one line."""
+    """The complaint about an exception, in one line."""
     text = " ".join(str(error).split())
     text = re.sub(r"^\[[^]]*/[^]]*\] ?", "", text)[:300]
     return Complaint(point, f"{type(error).__name__}: {text}" if text else type(error).__name__)
@@ -46,33 +47,33 @@ def blame(
     ended: Mapping[int, int],
     points: Mapping[int, str],
 ) -> str:
-    """Who is to blame, in one line.
+    """The rank that caused the failure, in one line.
 
-    `ended` are the exit codes of ranks that ended without a word (negative: the signal), `points`
-    where each rank was.
+    `ended` are the exit codes of ranks that ended without a complaint (negative: the signal).
+    `points` say where each rank was.
     """
     for rank, code in sorted(ended.items(), key=lambda item: item[1]):
         how = f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
         return f"rank {rank} {how} {_where(rank, complaints, points)}"
-    for rank, said in sorted(complaints.items()):
-        if not said.lost:
-            return f"rank {rank} failed {said.point}: {said.message}"
+    for rank, complaint in sorted(complaints.items()):
+        if not complaint.lost:
+            return f"rank {rank} failed {complaint.point}: {complaint.message}"
     silent = [rank for rank in range(ranks) if rank not in complaints]
     if not complaints:
         return f"no rank answers {_where(0, complaints, points)}"
-    said = complaints[min(complaints)]
+    complaint = complaints[min(complaints)]
     if not silent:
-        return f"all ranks wait for each other {said.point}: {said.message}"
+        return f"all ranks wait for each other {complaint.point}: {complaint.message}"
     who = (
         f"rank {silent[0]} does"
         if len(silent) == 1
         else f"ranks {', '.join(map(str, silent[:8]))} do"
     )
-    return f"{who} not answer {said.point}: rank {min(complaints)} says {said.message}"
+    return f"{who} not answer {complaint.point}: rank {min(complaints)} says {complaint.message}"
 
 
 def _where(rank: int, complaints: Mapping[int, Complaint], points: Mapping[int, str]) -> str:
-    return points.get(rank) or next((said.point for said in complaints.values()), "at the start")
+    return points.get(rank) or next(iter(complaints.values()), Complaint("at the start", "")).point
 
 
 def _signal(number: int) -> str:

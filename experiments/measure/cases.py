@@ -1,4 +1,4 @@
-"""One point, ready to run: its tensors, the call that is timed, and what must come out."""
+"""One point, ready to run: its tensors, the timed call, and the expected result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from experiments.measure import interpreter
 from experiments.measure.interpreter import Parcel
-from experiments.measure.patterns import Piece, Values, chunk, promise
+from experiments.measure.patterns import Chunk, Values, chunk, promise
 from experiments.measure.points import Point, schedule_of
 from experiments.measure.program import Message, compile_program
 from experiments.measure.slot_layout import Span
@@ -21,21 +21,26 @@ from experiments.measure.transport import transport_for
 
 @dataclass(frozen=True)
 class Site:
-    """Where a case runs: this rank among `ranks`, its device, and the numbers that all ranks begin
-    with."""
+    """Where a case runs."""
 
     rank: int
+    """This rank."""
     ranks: int
+    """All ranks."""
     backend: str
+    """The backend of torch.distributed."""
     device: torch.device
+    """The device of the tensors."""
     dtype: torch.dtype
+    """The type of their elements."""
     values: Values
+    """The numbers that all ranks begin with."""
 
-    def tensor(self, pieces: list[Piece]) -> torch.Tensor:
-        """Whole numbers on the device; none of no pieces."""
-        if not pieces:
+    def tensor(self, chunks: list[Chunk]) -> torch.Tensor:
+        """The whole numbers of the chunks, on the device."""
+        if not chunks:
             return self.empty(0)
-        return torch.from_numpy(self.values.of(pieces)).to(self.device, self.dtype)
+        return torch.from_numpy(self.values.of(chunks)).to(self.device, self.dtype)
 
     def empty(self, elements: int) -> torch.Tensor:
         """Zeros on the device."""
@@ -44,31 +49,34 @@ class Site:
 
 @dataclass(frozen=True)
 class Case:
-    """`reset` before every `run`; then `result` has to equal `expected`, unless that is empty."""
+    """A point at this rank, ready to run."""
 
     reset: Callable[[], object]
+    """To call before every run."""
     run: Callable[[], object]
+    """The timed call."""
     result: torch.Tensor
+    """What the run writes."""
     expected: torch.Tensor
+    """What the result has to equal, unless this is empty."""
 
     def wrong(self) -> int:
-        """How many elements are not what they have to be."""
+        """The number of wrong elements."""
         return int((self.result != self.expected).sum()) if len(self.expected) else 0
 
 
 def prepare(point: Point, site: Site) -> Case:
     """The case of a point at this rank."""
     expected = site.tensor(promise(point.collective, site.rank, site.ranks, point.elements))
-    own = site.tensor([Piece(site.rank, 0, point.elements)]) if point.elements else site.empty(0)
+    buffer = site.tensor([Chunk(site.rank, 0, point.elements)]) if point.elements else site.empty(0)
     if point.algorithm:
-        return _ours(point, site, own, expected)
-    reset, run, result = LIBRARY[point.collective](own, site)
+        return _of_schedule(point, site, buffer, expected)
+    reset, run, result = LIBRARY[point.collective](buffer, site)
     return Case(reset, run, result, expected)
 
 
-def _ours(point: Point, site: Site, own: torch.Tensor, expected: torch.Tensor) -> Case:
-    """An algorithm of ours on memory that begins with the buffer; the rest is zero before every
-    run."""
+def _of_schedule(point: Point, site: Site, buffer: torch.Tensor, expected: torch.Tensor) -> Case:
+    """The case of a simctl algorithm. Its memory begins with the buffer and zeros."""
     transport = transport_for(site.backend, site.device)
     schedule = schedule_of(point.algorithm, site.ranks, float(point.size_bytes))
     program = compile_program(schedule, site.rank, point.elements, tagged=transport.tagged)
@@ -79,7 +87,7 @@ def _ours(point: Point, site: Site, own: torch.Tensor, expected: torch.Tensor) -
         begin = chunk(None, site.rank, site.ranks, point.elements).begin
 
     def reset() -> None:
-        memory[: point.elements].copy_(own)
+        memory[: point.elements].copy_(buffer)
         memory[point.elements :].zero_()
 
     return Case(
@@ -87,65 +95,65 @@ def _ours(point: Point, site: Site, own: torch.Tensor, expected: torch.Tensor) -
     )
 
 
-_Parts = tuple[Callable[[], object], Callable[[], object], torch.Tensor]
+_Call = tuple[Callable[[], object], Callable[[], object], torch.Tensor]
 
 
-def _in_place(call: Callable[[torch.Tensor], object], own: torch.Tensor) -> _Parts:
-    buffer = torch.empty_like(own)
-    return partial(buffer.copy_, own), partial(call, buffer), buffer
+def _in_place(call: Callable[[torch.Tensor], object], source: torch.Tensor) -> _Call:
+    buffer = torch.empty_like(source)
+    return partial(buffer.copy_, source), partial(call, buffer), buffer
 
 
-def _all_reduce(own: torch.Tensor, site: Site) -> _Parts:
-    return _in_place(dist.all_reduce, own)
+def _all_reduce(source: torch.Tensor, site: Site) -> _Call:
+    return _in_place(dist.all_reduce, source)
 
 
-def _broadcast(own: torch.Tensor, site: Site) -> _Parts:
-    return _in_place(partial(dist.broadcast, src=0), own)
+def _broadcast(source: torch.Tensor, site: Site) -> _Call:
+    return _in_place(partial(dist.broadcast, src=0), source)
 
 
-def _reduce(own: torch.Tensor, site: Site) -> _Parts:
-    return _in_place(partial(dist.reduce, dst=0), own)
+def _reduce(source: torch.Tensor, site: Site) -> _Call:
+    return _in_place(partial(dist.reduce, dst=0), source)
 
 
-def _all_gather(own: torch.Tensor, site: Site) -> _Parts:
+def _all_gather(source: torch.Tensor, site: Site) -> _Call:
     call = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
-    whole = torch.empty_like(own)
-    return whole.zero_, partial(call, whole, own.chunk(site.ranks)[site.rank].clone()), whole
+    output = torch.empty_like(source)
+    return output.zero_, partial(call, output, source.chunk(site.ranks)[site.rank].clone()), output
 
 
-def _reduce_scatter(own: torch.Tensor, site: Site) -> _Parts:
+def _reduce_scatter(source: torch.Tensor, site: Site) -> _Call:
     call = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-    part = site.empty(len(own) // site.ranks)
-    return part.zero_, partial(call, part, own), part
+    part = site.empty(len(source) // site.ranks)
+    return part.zero_, partial(call, part, source), part
 
 
-def _all_to_all(own: torch.Tensor, site: Site) -> _Parts:
-    whole = torch.empty_like(own)
-    return whole.zero_, partial(dist.all_to_all_single, whole, own), whole
+def _all_to_all(source: torch.Tensor, site: Site) -> _Call:
+    output = torch.empty_like(source)
+    return output.zero_, partial(dist.all_to_all_single, output, source), output
 
 
-def _scatter(own: torch.Tensor, site: Site) -> _Parts:
-    part = site.empty(len(own) // site.ranks)
-    parts = None if site.rank else list(own.chunk(site.ranks))
+def _scatter(source: torch.Tensor, site: Site) -> _Call:
+    part = site.empty(len(source) // site.ranks)
+    parts = None if site.rank else list(source.chunk(site.ranks))
     return part.zero_, partial(dist.scatter, part, parts, src=0), part
 
 
-def _gather(own: torch.Tensor, site: Site) -> _Parts:
-    whole = torch.empty_like(own)
-    parts = None if site.rank else list(whole.chunk(site.ranks))
+def _gather(source: torch.Tensor, site: Site) -> _Call:
+    output = torch.empty_like(source)
+    parts = None if site.rank else list(output.chunk(site.ranks))
     return (
-        whole.zero_,
-        partial(dist.gather, own.chunk(site.ranks)[site.rank].clone(), parts, dst=0),
-        whole,
+        output.zero_,
+        partial(dist.gather, source.chunk(site.ranks)[site.rank].clone(), parts, dst=0),
+        output,
     )
 
 
-def _send_recv(own: torch.Tensor, site: Site) -> _Parts:
-    received, span = torch.empty_like(own), Span(0, len(own))
-    behind, ahead = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
+def _send_recv(source: torch.Tensor, site: Site) -> _Call:
+    received, span = torch.empty_like(source), Span(0, len(source))
+    previous, following = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
     parcels = [
-        Parcel(Message(0, False, behind, span), received),
-        Parcel(Message(0, True, ahead, span), own),
+        Parcel(Message(0, False, previous, span), received),
+        Parcel(Message(0, True, following, span), source),
     ]
     begin = transport_for(site.backend, site.device).prepare(parcels)
     return received.zero_, partial(_exchange, begin), received
@@ -156,8 +164,8 @@ def _exchange(begin: Callable[[], Sequence[Any]]) -> None:
         handle.wait()
 
 
-def _barrier(own: torch.Tensor, site: Site) -> _Parts:
-    return own.zero_, partial(barrier, site.backend, site.device), own
+def _barrier(source: torch.Tensor, site: Site) -> _Call:
+    return source.zero_, partial(barrier, site.backend, site.device), source
 
 
 def barrier(backend: str, device: torch.device) -> None:
@@ -165,7 +173,7 @@ def barrier(backend: str, device: torch.device) -> None:
     dist.barrier(device_ids=[device.index] if backend == "nccl" else None)
 
 
-LIBRARY: dict[str, Callable[[torch.Tensor, Site], _Parts]] = {
+LIBRARY: dict[str, Callable[[torch.Tensor, Site], _Call]] = {
     "all_reduce": _all_reduce,
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,
@@ -177,4 +185,4 @@ LIBRARY: dict[str, Callable[[torch.Tensor, Site], _Parts]] = {
     "send_recv": _send_recv,
     "barrier": _barrier,
 }
-"""What resets, what runs, and where the result then is."""
+"""For each collective of the library: what resets, what runs, and the result."""

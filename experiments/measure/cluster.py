@@ -1,5 +1,4 @@
-"""One rank of those that torchrun, srun or mpirun started: it settles with the others who measures
-and who speaks."""
+"""Measures as one of the ranks that torchrun, srun or mpirun started; rank 0 reports."""
 
 from __future__ import annotations
 
@@ -19,12 +18,11 @@ from experiments.measure.result_rows import ResultRow
 
 
 def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -> None:
-    """Measure the points of rank 0's plan together with the other ranks; `on_row` gets every point
-    at rank 0.
+    """Measure the points of rank 0's plan together with the other ranks.
 
-    Raises MeasurementFailed when a rank fails or does not answer: with a message at the one that
-    fails, or else at the first that knows of it, and without one at the others. Raises InputError
-    if the device is not there, or the ranks do not meet.
+    At rank 0 `on_row` gets every point. Raises MeasurementFailed if a rank fails or does not
+    answer. Only one rank has a message then: the failing rank, or the first that knows of it.
+    Raises InputError if the device is missing, or the ranks do not meet.
     """
     with _quiet():
         device = find_device(plan, place.local)
@@ -35,7 +33,7 @@ def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -
             go_through(plan, points, site_of(plan, place, device), nodes, listener)
         except Exception as error:
             raise MeasurementFailed(
-                _settled(store, place, complaint(listener.point, error))
+                _report(store, place, complaint(listener.point, error))
             ) from None
         _leave(store, place)
 
@@ -50,37 +48,38 @@ class _Listener:
 
 
 def _agreed(points: Sequence[Point], place: Place, store: Any) -> Sequence[Point]:
-    """Those that rank 0 has yet to measure: the others need not see its file."""
+    """The points that rank 0 has yet to measure. Other ranks need not see its file."""
     if place.rank == 0:
         store.set("points", json.dumps([point.__dict__ for point in points]))
         return points
     return [Point(**point) for point in json.loads(store.get("points"))]
 
 
-def _settled(store: Any, place: Place, own: Complaint) -> str:
-    """Who is to blame, if it is for this rank to say; else nothing."""
-    known = {place.rank: own}
-    if not own.lost:
+def _report(store: Any, place: Place, complaint: Complaint) -> str:
+    """The rank that caused the failure, if this rank has to report it; otherwise empty."""
+    complaints = {place.rank: complaint}
+    if not complaint.lost:
         with suppress(Exception):
-            store.set(f"failed/{place.rank}", json.dumps(own))
-        return blame(place.ranks, known, {}, {})
+            store.set(f"failed/{place.rank}", json.dumps(complaint))
+        return blame(place.ranks, complaints, {}, {})
     with suppress(Exception):
-        store.set(f"failed/{place.rank}", json.dumps(own))
-        others = [rank for rank in range(place.ranks) if rank != place.rank]
+        store.set(f"failed/{place.rank}", json.dumps(complaint))
+        peers = [rank for rank in range(place.ranks) if rank != place.rank]
         with suppress(RuntimeError):
-            store.wait([f"failed/{rank}" for rank in others], timedelta(seconds=GRACE))
-        known |= _heard(store, others)
-    said = place.rank != min(known) or not all(complaint.lost for complaint in known.values())
-    return "" if said else blame(place.ranks, known, {}, {})
+            store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE))
+        complaints |= _complaints(store, peers)
+    culprit_known = not all(other.lost for other in complaints.values())
+    silent = place.rank != min(complaints) or culprit_known
+    return "" if silent else blame(place.ranks, complaints, {}, {})
 
 
-def _heard(store: Any, ranks: Sequence[int]) -> dict[int, Complaint]:
-    said = [rank for rank in ranks if store.check([f"failed/{rank}"])]
-    return {rank: Complaint(*json.loads(store.get(f"failed/{rank}"))) for rank in said}
+def _complaints(store: Any, ranks: Sequence[int]) -> dict[int, Complaint]:
+    failed = [rank for rank in ranks if store.check([f"failed/{rank}"])]
+    return {rank: Complaint(*json.loads(store.get(f"failed/{rank}"))) for rank in failed}
 
 
 def _leave(store: Any, place: Place) -> None:
-    """Let nobody go while another still needs him; rank 0 may hold the store, so it goes last."""
+    """Wait until all ranks are done. Rank 0 may hold the store, so it ends last."""
     with suppress(RuntimeError):
         store.set(f"done/{place.rank}", "")
         store.wait([f"done/{rank}" for rank in range(place.ranks)])
@@ -88,7 +87,7 @@ def _leave(store: Any, place: Place) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What libraries print meanwhile goes to stderr: stdout is for the table."""
+    """Send to stderr what libraries print meanwhile: stdout is for the table."""
     sys.stdout.flush()
     stdout = os.dup(1)
     os.dup2(2, 1)

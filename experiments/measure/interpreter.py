@@ -1,5 +1,4 @@
-"""Runs a rank's program on an array, over whatever carries messages: torch.distributed, or a test's
-queues."""
+"""Runs a rank's program on an array, over torch.distributed or the queues of a test."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class Transport(Protocol):
     """Carries messages between ranks."""
 
     def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """What begins all of `parcels` each time it is called, and returns a handle for each."""
+        """A call that begins all parcels and returns a handle for each."""
 
     def copy(self, target: Any, source: Any) -> object:
         """Overwrite the elements of `target`."""
@@ -41,10 +40,9 @@ class Transport(Protocol):
 
 
 def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
-    """The steps of a program on `memory`, an array of `program.size` elements that can be cut: call
-    them in order.
+    """The steps of a program on `memory`, an array of `program.size` elements.
 
-    They can be run as often as wanted; all preparation is done here.
+    Call them in order, as often as you like; all preparation is done here.
     """
     handles: dict[int, Handle] = {}
 

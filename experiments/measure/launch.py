@@ -1,4 +1,4 @@
-"""Starts the ranks on this machine, listens to them, and leaves none behind."""
+"""Starts ranks on this machine, listens to them, and ends them all."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "OMP_NUM_THREADS": "1"}
 
 
 class Worker(NamedTuple):
-    """A rank's process, and where what it says comes out."""
+    """A rank on this machine."""
 
     process: subprocess.Popen[bytes]
+    """Its process."""
     pipe: Connection
+    """The pipe of its events."""
 
 
 def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
     """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
 
-    Without an `init` they meet in a temporary file; gloo stays on the loopback device unless told
-    otherwise. All have ended when this returns or raises. Raises MeasurementFailed when one fails,
-    is killed or does not answer, InputError when they cannot begin: they do not meet, or the device
-    is not there.
+    Without an `init` they meet in a temporary file. gloo uses the loopback device unless
+    GLOO_SOCKET_IFNAME is set. All processes have ended when this returns or raises.
+
+    Raises MeasurementFailed if a rank fails, is killed or does not answer. Raises InputError if
+    the ranks cannot begin: they do not meet, or the device is missing.
     """
     with tempfile.TemporaryDirectory(prefix="simctl-") as folder:
         plan = replace(plan, init=plan.init or f"file://{folder}/store")
@@ -46,13 +49,13 @@ def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
 
 @contextmanager
 def _workers(plan: Plan) -> Iterator[list[Worker]]:
-    """Start the ranks; none outlives the block."""
+    """Start the ranks; all end with the block."""
     workers: list[Worker] = []
     try:
         for rank in range(plan.ranks):
-            ours, theirs = Pipe(duplex=False)
-            with theirs:
-                workers.append(Worker(_started(plan, rank, theirs.fileno()), ours))
+            reading_end, writing_end = Pipe(duplex=False)
+            with writing_end:
+                workers.append(Worker(_started(plan, rank, writing_end.fileno()), reading_end))
         yield workers
     finally:
         for worker in workers:
@@ -63,8 +66,10 @@ def _workers(plan: Plan) -> Iterator[list[Worker]]:
 
 
 def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
-    """A process in a group of its own: Ctrl-C is for us alone. It ends when its standard input
-    closes, as we end."""
+    """A process in a process group of its own, so that Ctrl-C reaches only its parent.
+
+    It ends when its standard input closes, which happens when its parent ends.
+    """
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if plan.backend == "gloo" else {}
     return subprocess.Popen(
         [
@@ -84,8 +89,7 @@ def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
 
 
 class _Listener:
-    """Hears the ranks until all are done, or one has failed and the others have had time to
-    complain as well."""
+    """Listens to the ranks until all are done, or one failed and GRACE is over."""
 
     def __init__(
         self, plan: Plan, on_row: Callable[[ResultRow], object], workers: list[Worker]
@@ -100,16 +104,16 @@ class _Listener:
     def listen(self) -> None:
         deadline: float | None = None
         while len(self._done) < self._plan.ranks:
-            left = (
+            seconds = (
                 self._plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
             )
-            heard = wait(list(self._open), left)
-            for pipe in heard:
+            pipes = wait(list(self._open), seconds)
+            for pipe in pipes:
                 self._hear(pipe, self._open[pipe])
             failed = len(self._complaints) + len(self._ended)
             if failed and deadline is None:
                 deadline = time.monotonic() + min(GRACE, self._plan.timeout)
-            if not heard or (failed and failed + len(self._done) == self._plan.ranks):
+            if not pipes or (failed and failed + len(self._done) == self._plan.ranks):
                 raise MeasurementFailed(
                     blame(self._plan.ranks, self._complaints, self._ended, self._points)
                 )

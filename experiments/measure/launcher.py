@@ -1,4 +1,4 @@
-"""Which rank this process is, by what started it: torchrun, srun or mpirun."""
+"""Recognises the rank of this process by its launcher: torchrun, srun or mpirun."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
-    """The rank that this process was started as, or None. Raises InputError if what says so makes
-    no sense."""
+    """The rank that this process was started as, or None without a launcher.
+
+    Raises InputError if the variables contradict each other.
+    """
     for names in (TORCHRUN, SRUN, MPIRUN):
         if names[0] in environment and names[1] in environment:
             texts = [environment.get(name, "0") for name in names]
             if not all(re.fullmatch(r"\d{1,7}", text, re.ASCII) for text in texts):
                 raise InputError(
-                    f"{', '.join(names)} are {', '.join(map(repr, texts))}: whole numbers"
+                    f"{', '.join(names)} are {', '.join(map(repr, texts))}: expected whole numbers"
                 )
             place = Place(*map(int, texts))
             if not place.rank < place.ranks:
@@ -42,10 +44,9 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
-    """MASTER_ADDR and MASTER_PORT: as they are, else the first host of the Slurm step and a port by
-    its job.
+    """MASTER_ADDR and MASTER_PORT as they are set, or the first host and a port of the Slurm job.
 
-    Raises InputError if neither says, or the port is none.
+    Raises InputError if neither is known, or the port is not valid.
     """
     if "MASTER_PORT" in environment:
         check_port(f"MASTER_PORT {environment['MASTER_PORT'][:40]!r}", environment["MASTER_PORT"])
@@ -55,7 +56,7 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
     address = environment.get("MASTER_ADDR") or (first_host(hosts) if hosts else None)
     if address is None:
         raise InputError(
-            "nothing says where ranks meet: set MASTER_ADDR and MASTER_PORT, or --init "
+            "no address at which ranks meet: set MASTER_ADDR and MASTER_PORT, or --init "
             "tcp://HOST:PORT"
         )
     job = environment.get("SLURM_JOB_ID", "")
@@ -64,9 +65,9 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_port(what: str, port: str) -> None:
-    """Raise InputError, which begins with `what`, unless `port` is one."""
+    """Raise InputError unless `port` is a port. The message begins with `what`."""
     if not (re.fullmatch(r"\d{1,5}", port, re.ASCII) and 1 <= int(port) <= 65535):
-        raise InputError(f"{what}: a port is 1 to 65535")
+        raise InputError(f"{what}: expected a port from 1 to 65535")
 
 
 def first_host(hosts: str) -> str:

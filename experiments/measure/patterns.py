@@ -1,5 +1,7 @@
-"""Small whole numbers by rank and place, and what a collective makes of them: a chunk that is
-missing, doubled, stale or in the wrong place shows."""
+"""Test data: whole numbers by rank and place, and the result of a collective on them.
+
+A chunk that is missing, doubled, stale or in the wrong place changes the result.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ EXACT = {
     "int32": 2**31,
     "int64": 2**63,
 }
-"""Up to where each dtype holds all whole numbers."""
+"""The number up to which each dtype holds all whole numbers."""
 
 
-class Piece(NamedTuple):
-    """Elements `begin` to `end` (exclusive) of the buffer of `rank`, or of the sum of all
-    buffers."""
+class Chunk(NamedTuple):
+    """Elements `begin` to `end` (exclusive) of a rank's buffer."""
 
     rank: int | None
+    """The rank; None for the sum of all buffers."""
     begin: int
     end: int
 
@@ -57,16 +59,16 @@ class Values:
         ]
         self._sum = np.sum(self._tables, axis=0, dtype=np.float32)
 
-    def of(self, pieces: list[Piece]) -> Numbers:
-        """The pieces, one behind the other."""
-        return np.concatenate([self._piece(*piece) for piece in pieces])
+    def of(self, chunks: list[Chunk]) -> Numbers:
+        """The chunks, in their order."""
+        return np.concatenate([self._chunk(*piece) for piece in chunks])
 
-    def _piece(self, rank: int | None, begin: int, end: int) -> Numbers:
+    def _chunk(self, rank: int | None, begin: int, end: int) -> Numbers:
         table = self._sum if rank is None else self._tables[rank]
         return np.resize(np.roll(table, -(begin % PERIOD)), end - begin)
 
 
-def promise(collective: str, rank: int, ranks: int, elements: int) -> list[Piece]:
+def promise(collective: str, rank: int, ranks: int, elements: int) -> list[Chunk]:
     """What `rank` has after `collective` over buffers of `elements` elements, where the root is
     rank 0.
 
@@ -76,30 +78,30 @@ def promise(collective: str, rank: int, ranks: int, elements: int) -> list[Piece
     return PROMISES[collective](rank, ranks, elements)
 
 
-def chunk(of: int | None, number: int, ranks: int, elements: int) -> Piece:
-    """One chunk of `ranks`."""
+def chunk(rank: int | None, number: int, ranks: int, elements: int) -> Chunk:
+    """One chunk of a buffer that is cut into `ranks` chunks."""
     size = elements // ranks
-    return Piece(of, number * size, (number + 1) * size)
+    return Chunk(rank, number * size, (number + 1) * size)
 
 
-def _gathered(rank: int, ranks: int, elements: int) -> list[Piece]:
-    return [chunk(other, other, ranks, elements) for other in range(ranks)]
+def _gathered(rank: int, ranks: int, elements: int) -> list[Chunk]:
+    return [chunk(source, source, ranks, elements) for source in range(ranks)]
 
 
-def _exchanged(rank: int, ranks: int, elements: int) -> list[Piece]:
-    return [chunk(other, rank, ranks, elements) for other in range(ranks)]
+def _exchanged(rank: int, ranks: int, elements: int) -> list[Chunk]:
+    return [chunk(source, rank, ranks, elements) for source in range(ranks)]
 
 
-PROMISES: dict[str, Callable[[int, int, int], list[Piece]]] = {
-    "all_reduce": lambda rank, ranks, elements: [Piece(None, 0, elements)],
+PROMISES: dict[str, Callable[[int, int, int], list[Chunk]]] = {
+    "all_reduce": lambda rank, ranks, elements: [Chunk(None, 0, elements)],
     "all_gather": _gathered,
     "reduce_scatter": lambda rank, ranks, elements: [chunk(None, rank, ranks, elements)],
-    "broadcast": lambda rank, ranks, elements: [Piece(0, 0, elements)],
-    "reduce": lambda rank, ranks, elements: [] if rank else [Piece(None, 0, elements)],
+    "broadcast": lambda rank, ranks, elements: [Chunk(0, 0, elements)],
+    "reduce": lambda rank, ranks, elements: [] if rank else [Chunk(None, 0, elements)],
     "scatter": lambda rank, ranks, elements: [chunk(0, rank, ranks, elements)],
     "gather": lambda rank, ranks, elements: [] if rank else _gathered(rank, ranks, elements),
     "all_to_all": _exchanged,
-    "send_recv": lambda rank, ranks, elements: [Piece((rank - 1) % ranks, 0, elements)],
+    "send_recv": lambda rank, ranks, elements: [Chunk((rank - 1) % ranks, 0, elements)],
     "barrier": lambda rank, ranks, elements: [],
 }
-"""The library's collectives, and what each leaves behind."""
+"""The library's collectives, and the result of each."""

@@ -1,4 +1,4 @@
-"""What is to be measured: a list of points, made of what the user asks for."""
+"""The points to measure, by the collectives, algorithms and sizes that the user asks for."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ DEVICES = ("cpu", "cuda")
 ITEMS = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """Bytes of an element."""
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
-"""The library's collectives that we call with one buffer for input and output."""
+"""The library's collectives that have one buffer for input and output."""
 START = 120.0
-"""Seconds that the start of a process takes at most."""
+"""The most seconds that the start of a process takes."""
 MEETING = 10.0
-"""Seconds that ranks have at least to meet: they do not start at the same moment."""
+"""The least seconds that ranks have to meet: they do not start at the same moment."""
 LEAST = 3
-"""Repetitions of a point, however long they take."""
+"""The least repetitions of a point, however long they take."""
 _CUT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A collective at a size; `algorithm` is ours, or empty for the library's own. `elements` are
-    those of V."""
+    """A collective at a size."""
 
     collective: str
+    """The collective."""
     algorithm: str
+    """simctl's algorithm; empty for the library's collective."""
     elements: int
+    """Elements of V."""
     size_bytes: int
+    """V in bytes."""
 
     def __str__(self) -> str:
         name = self.algorithm or self.collective
@@ -48,28 +51,39 @@ class Point:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a rank has to know. Times are in seconds; `init` is a URL of torch.distributed."""
+    """All that a rank has to know."""
 
     backend: str
+    """One of `BACKENDS`."""
     device: str
+    """One of `DEVICES`."""
     dtype: str
+    """The type of an element."""
     ranks: int
+    """The number of ranks."""
     init: str
+    """The URL at which torch.distributed lets ranks meet."""
     points: tuple[Point, ...]
+    """The points, in their order."""
     repetitions: int = 100
+    """The most repetitions of a point."""
     warmup: int = 2
+    """Repetitions before the timed ones."""
     budget: float = 1.0
+    """Seconds for the repetitions of a point."""
     timeout: float = 60.0
+    """Seconds that a rank waits for another rank."""
     seed: int = 0
+    """The seed of the test data."""
 
     @property
     def meeting(self) -> float:
-        """Seconds in which all ranks have to come."""
+        """Seconds in which all ranks have to meet."""
         return max(MEETING, self.timeout)
 
     @property
     def patience(self) -> float:
-        """Seconds after which something is wrong if nobody has said a word."""
+        """Seconds after which silent ranks count as failed."""
         return START + self.budget + (self.warmup + LEAST + 1) * self.timeout
 
     def to_json(self) -> str:
@@ -83,12 +97,14 @@ class Plan:
 
 
 def parse_names(text: str) -> list[str]:
-    """Collectives of the library and algorithms of ours, comma-separated. Raises InputError with
-    the nearest name."""
+    """Collectives of the library and simctl's algorithms, separated by commas.
+
+    Raises InputError with the nearest name.
+    """
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in PROMISES:
-            _ours(name)
+            _algorithm(name)
     return names
 
 
@@ -97,8 +113,8 @@ def points(
 ) -> tuple[Point, ...]:
     """What to measure, in order, once each.
 
-    Sizes are in bytes and rounded down to what cuts into whole chunks, to one element a chunk at
-    least. A barrier has the size 0.
+    Sizes are in bytes. They are rounded down to whole chunks, with at least one element a chunk. A
+    barrier has the size 0.
     """
     if ranks < 2 and "send_recv" in names:
         raise InputError(f"send_recv on {ranks} rank: it takes 2 or more")
@@ -112,7 +128,7 @@ def points(
 
 @cache
 def schedule_of(algorithm: str, ranks: int, nbytes: float) -> Schedule:
-    """The schedule of an algorithm of ours."""
+    """The schedule of simctl's algorithm."""
     return algorithms()[algorithm].build(ranks, nbytes)
 
 
@@ -122,7 +138,7 @@ def _points(name: str, sizes: Sequence[float], ranks: int, item: int) -> list[Po
     if name in PROMISES:
         unit = ranks if name in _CUT else 1
         return [_point(name, "", size, unit, item) for size in sizes]
-    collective = _ours(name).collective.name
+    collective = _algorithm(name).collective.name
     units = [granularity(schedule_of(name, ranks, size)) for size in sizes]
     units = [lcm(unit, ranks) if collective in _CUT else unit for unit in units]
     return [
@@ -135,20 +151,19 @@ def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -
     return Point(collective, algorithm, elements, elements * item)
 
 
-def _ours(name: str) -> Algorithm:
-    """The algorithm called `name`. Raises InputError unless its workers can run it by
-    themselves."""
-    known = algorithms()
-    if name not in known:
-        near = get_close_matches(name.lower(), [*PROMISES, *known], n=1, cutoff=0.5)
+def _algorithm(name: str) -> Algorithm:
+    """simctl's algorithm `name`. Raises InputError if it needs servers or switches that reduce."""
+    algorithms_by_name = algorithms()
+    if name not in algorithms_by_name:
+        near = get_close_matches(name.lower(), [*PROMISES, *algorithms_by_name], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(
             f"{name[:40]!r} cannot be measured: {hint}(one of {', '.join(PROMISES)}, or of "
             f"simctl algos)"
         )
-    if known[name].servers or schedule_of(name, 2, 2.0**20).switches:
+    if algorithms_by_name[name].servers or schedule_of(name, 2, 2.0**20).switches:
         raise InputError(
             f"{name} cannot be measured: it needs a server beside its workers, or a switch that "
             f"reduces"
         )
-    return known[name]
+    return algorithms_by_name[name]

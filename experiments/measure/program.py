@@ -1,5 +1,4 @@
-"""What one rank does of a schedule, worked out once: messages to post, messages to wait for,
-elements to move."""
+"""A rank's part of a schedule: messages to send, messages to expect, and additions."""
 
 from __future__ import annotations
 
@@ -19,13 +18,16 @@ from topologies.errors import InputError
 
 
 class Message(NamedTuple):
-    """One end of a transfer, which both ends know as `number`: the elements to send, or where to
-    receive."""
+    """One end of a transfer."""
 
     number: int
+    """The number by which both ends know it."""
     sends: bool
+    """Whether this end sends."""
     peer: int
+    """The rank of the other end."""
     span: Span
+    """The elements to send, or where to receive them."""
 
 
 class Post(NamedTuple):
@@ -41,7 +43,7 @@ class Wait(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Elements to copy to others, or to add to them."""
+    """Elements to copy to other elements, or to add to them."""
 
     source: Span
     target: Span
@@ -59,49 +61,57 @@ class Program(NamedTuple):
 def compile_program(
     schedule: Schedule, rank: int, elements: int, *, tagged: bool = True
 ) -> Program:
-    """What `rank` does of a schedule for a buffer of `elements` elements, a multiple of its
-    granularity.
+    """The part of `rank` in a schedule, for a buffer of `elements` elements.
 
-    Each end of an operation begins when all that it waits for is done, as far as that end takes
-    part in it. Of what is under way, a rank first waits for what its earliest operation needs.
-    Nothing can so block for good, whatever arrives first: let i be the first operation of all that
-    is not done. An end that has not begun it lacks the news of one before i, which is done, and
-    waits for nothing that an operation after i needs first.
+    The elements are a multiple of the schedule's granularity. A rank begins an operation when all
+    predecessors that it takes part in are done. Among operations under way, it first waits for the
+    one that its earliest operation needs.
 
-    Without tags (NCCL) the order tells messages apart: operations equally deep in the schedule are
-    posted together in its order, and are waited for before the next. Raises InputError if the
-    schedule computes, or moves slots to slots of another size.
+    This order cannot block, whatever arrives first. Let i be the first operation of all ranks that
+    is not done. If an end has not begun it, it still waits to learn of an operation before i. That
+    operation is done, and the end waits for nothing that an operation after i needs first.
+
+    Without tags (NCCL), messages are told apart by their order. Operations of the same depth are
+    posted together in the order of the schedule, and all finish before the next depth.
+
+    Raises InputError if the schedule computes, or moves slots to slots of another size.
     """
     if np.any(schedule.kind == COMPUTE):
         raise InputError("a schedule with computations cannot be run: only transfers can")
-    told = with_signals(schedule)
-    writer = _Writer(Layout(told, elements).size)
-    tasks = _tasks(told, rank, Layout(told, elements))
+    full_schedule = with_signals(schedule)
+    writer = _Writer(Layout(full_schedule, elements).size)
+    tasks = _tasks(full_schedule, rank, Layout(full_schedule, elements))
     if tagged:
         _write_by_need(tasks, writer)
     else:
-        _write_by_depth(tasks, told, writer)
+        _write_by_depth(tasks, full_schedule, writer)
     return Program(tuple(writer.instructions), writer.size)
 
 
 @dataclass
 class _Task:
-    """A rank's part of an operation: `peer` is None if it is local. `needed` are the operations
-    that wait for it."""
+    """A rank's part of an operation."""
 
     number: int
+    """The operation."""
     sends: bool
+    """Whether this rank sends."""
     peer: int | None
+    """The rank of the other end; None if the operation is local."""
     source: Span
+    """The elements to read."""
     target: Span
+    """The elements to write."""
     adds: bool
+    """Whether it adds instead of copying."""
     waits: int = 0
+    """Predecessors that are not done."""
     needed: list[int] = field(default_factory=list)
+    """Operations that wait for it."""
 
 
 class _Writer:
-    """Writes instructions, and finds place for what is received to be added: a place that is free
-    again is reused."""
+    """Writes instructions, and reserves inboxes for elements that are received to be added."""
 
     def __init__(self, slots: int) -> None:
         self.instructions: list[Post | Wait | Move] = []
@@ -143,7 +153,7 @@ class _Writer:
 
 
 def _tasks(schedule: Schedule, rank: int, layout: Layout) -> dict[int, _Task]:
-    """What `rank` takes part in, by number, in order."""
+    """The operations of `rank` by number, in their order."""
     tasks: dict[int, _Task] = {}
     for number in np.flatnonzero((schedule.rank == rank) | (schedule.peer == rank)).tolist():
         sender, receiver = int(schedule.rank[number]), int(schedule.peer[number])
@@ -158,15 +168,15 @@ def _tasks(schedule: Schedule, rank: int, layout: Layout) -> dict[int, _Task]:
         task = tasks[number] = _Task(
             number, sender == rank, peer, *spans, bool(schedule.reduces[number])
         )
-        for before in schedule.predecessors(number).tolist():
-            if before in tasks:
-                tasks[before].needed.append(number)
+        for predecessor in schedule.predecessors(number).tolist():
+            if predecessor in tasks:
+                tasks[predecessor].needed.append(number)
                 task.waits += 1
     return tasks
 
 
 def _write_by_need(tasks: dict[int, _Task], writer: _Writer) -> None:
-    """Begin all that can begin, receives first; then wait for what the earliest operation needs."""
+    """Begin all tasks that can begin, receives first; then wait for what the earliest one needs."""
     ready = [task for task in tasks.values() if not task.waits]
     under_way: list[tuple[float, int]] = []
     while ready or under_way:
@@ -174,19 +184,19 @@ def _write_by_need(tasks: dict[int, _Task], writer: _Writer) -> None:
         for task in ready:
             if task.peer is not None:
                 heappush(under_way, (min(task.needed, default=np.inf), task.number))
-        done = [task for task in ready if task.peer is None]
-        for task in done:
+        finished = [task for task in ready if task.peer is None]
+        for task in finished:
             writer.move(task)
-        if not done:
-            done = [tasks[heappop(under_way)[1]]]
-            writer.wait(done[0])
-        ready = _released(tasks, done)
+        if not finished:
+            finished = [tasks[heappop(under_way)[1]]]
+            writer.wait(finished[0])
+        ready = _released(tasks, finished)
 
 
-def _released(tasks: dict[int, _Task], done: Iterable[_Task]) -> list[_Task]:
-    """What can begin now that `done` are done."""
+def _released(tasks: dict[int, _Task], finished: Iterable[_Task]) -> list[_Task]:
+    """The tasks that can begin after `finished`."""
     released = []
-    for number in (number for task in done for number in task.needed):
+    for number in (number for task in finished for number in task.needed):
         tasks[number].waits -= 1
         if not tasks[number].waits:
             released.append(tasks[number])
@@ -194,7 +204,7 @@ def _released(tasks: dict[int, _Task], done: Iterable[_Task]) -> list[_Task]:
 
 
 def _write_by_depth(tasks: dict[int, _Task], schedule: Schedule, writer: _Writer) -> None:
-    """All messages as deep as each other, then what is local and as deep."""
+    """Post all messages of one depth, then do the local tasks of that depth."""
     depth = kernel(dependencies.chain, len(schedule))(
         schedule.remote.astype(np.int8), schedule.indptr, schedule.indices
     )

@@ -1,5 +1,4 @@
-"""What every rank does, whoever started it: join the others, go through the points, tell what comes
-out."""
+"""What every rank does: join the other ranks, measure the points, and report the results."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ from topologies.errors import InputError
 
 
 class Reporter(Protocol):
-    """Who listens to a rank."""
+    """Listens to a rank."""
 
     def at(self, point: Point) -> None:
-        """The rank begins with a point."""
+        """The rank begins a point."""
 
     def row(self, row: ResultRow, /) -> object:
         """A point is measured: called at rank 0 only."""
@@ -41,30 +40,32 @@ def find_device(plan: Plan, local: int) -> torch.device:
     """
     if plan.backend == "mpi" and not dist.is_mpi_available():
         raise InputError(
-            "backend mpi: this torch was built without MPI (from pip it always is), take gloo or "
-            "nccl"
+            "backend mpi: this torch was built without MPI (as all torch from pip), take --backend "
+            "gloo or nccl"
         )
     if plan.backend == "nccl" and not dist.is_nccl_available():
-        raise InputError("backend nccl: this torch was built without NCCL, take gloo")
+        raise InputError("backend nccl: this torch was built without NCCL, take --backend gloo")
     if plan.device == "cpu":
         return torch.device("cpu")
-    there = torch.cuda.device_count()
-    if not there:
+    count = torch.cuda.device_count()
+    if not count:
         raise InputError(
             f"backend {plan.backend} on cuda: torch sees no GPU here, take --backend gloo "
             f"--device cpu"
         )
-    if plan.backend == "nccl" and local >= there:
+    if plan.backend == "nccl" and local >= count:
         raise InputError(
-            f"backend nccl: a GPU for each rank, and torch sees {there} here: take fewer ranks, "
-            f"or gloo"
+            f"backend nccl: each rank needs a GPU, and torch sees {count} here: take fewer ranks, "
+            f"or --backend gloo"
         )
-    return torch.device("cuda", local % there)
+    return torch.device("cuda", local % count)
 
 
 def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, int]:
-    """Meet the others; the store that all share, and the number of machines. Raises InputError if
-    some do not come."""
+    """Meet the other ranks; returns the shared store and the number of machines.
+
+    Raises InputError if ranks are missing.
+    """
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
     start = timedelta(seconds=plan.meeting)
@@ -113,7 +114,7 @@ def site_of(plan: Plan, place: Place, device: torch.device) -> Site:
 
 
 def _meet(store: Any, place: Place, timeout: timedelta) -> list[str]:
-    """Wait until all ranks are here; their hosts."""
+    """Wait until all ranks are here; returns their hosts."""
     store.set(f"here/{place.rank}", platform.node())
     names = [f"here/{rank}" for rank in range(place.ranks)]
     store.wait(names, timeout)

@@ -1,4 +1,4 @@
-"""What was measured, a row a point, and the file that it is kept in."""
+"""The results: a row for each point, and the CSV file that holds them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ Key = tuple[str, str, int, int, str, str, str]
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A line of the CSV. Times are in microseconds, over the repetitions, each that of its slowest
-    rank.
+    """A line of the CSV. A time is that of the slowest rank, in microseconds.
 
     `time_us` is their median, `cv` their standard deviation over their mean. `wrong` counts the
     wrong elements of all ranks and all repetitions, warm-up included.
@@ -54,7 +53,7 @@ class ResultRow:
 
     @property
     def key(self) -> Key:
-        """What makes a second measurement of it needless."""
+        """What tells rows apart: a second row with this key is not needed."""
         size = self.collective, self.algorithm, self.ranks, self.size_bytes
         return *size, self.backend, self.device.partition(" ")[0], self.dtype
 
@@ -94,8 +93,7 @@ def row_of(
 
 
 class Record:
-    """The rows so far; each new one is on the disk, if there is a file, before the next point is
-    measured."""
+    """The rows so far. A new row is written to the file, if any, before the next point."""
 
     def __init__(self, path: Path | None, rows: Sequence[ResultRow] = ()) -> None:
         self.path, self.rows = path, list(rows)
@@ -103,11 +101,11 @@ class Record:
 
     @property
     def meta(self) -> Path | None:
-        """Where it is kept how the rows were measured."""
+        """The file that says how the rows were measured."""
         return self.path.with_name(f"{self.path.name}{output.META}") if self.path else None
 
     def add(self, row: ResultRow) -> None:
-        """Keep a row, and with the first new one what it is `about`."""
+        """Add a row; with the first one also the file that says how rows were measured."""
         self.rows.append(row)
         if self.meta and self.about:
             output.write(self.meta, self.about)
@@ -117,8 +115,10 @@ class Record:
 
 
 def read_rows(path: Path) -> list[ResultRow]:
-    """The rows of a file that a run has left. Raises InputError if it is something else, or
-    damaged."""
+    """The rows of a file that an earlier run wrote.
+
+    Raises InputError if the file is damaged or of another kind.
+    """
     try:
         lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
     except csv.Error as error:
@@ -168,9 +168,8 @@ def _time(name: str) -> output.Cell:
 
 
 def cells(rows: Sequence[ResultRow]) -> dict[str, output.Cell]:
-    """The columns of a table of rows: where several devices or element types are in it, these
-    too."""
-    apart = [
+    """The columns of a table of rows, with backend, device and dtype if these vary."""
+    varying = [
         name
         for name in ("backend", "device", "dtype")
         if len({getattr(row, name) for row in rows}) > 1
@@ -178,7 +177,7 @@ def cells(rows: Sequence[ResultRow]) -> dict[str, output.Cell]:
     return (
         CELLS
         | {"size": _size(in_binary(row.size_bytes for row in rows))}
-        | {name: _word(name) for name in apart}
+        | {name: _word(name) for name in varying}
     )
 
 

@@ -1,4 +1,4 @@
-"""How long a case takes, as often as the budget allows."""
+"""Times a case as often as the budget allows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from experiments.measure.result_rows import Times
 
 
 def sample(case: Case, site: Site, plan: Plan) -> tuple[Times, int]:
-    """Seconds that each repetition took at each rank, shape (ranks, repetitions), and wrong
-    elements of all ranks.
+    """Seconds of each repetition at each rank, shape (ranks, repetitions), and wrong elements.
 
-    Before each repetition the buffers are made anew and all ranks meet in a barrier; each then
-    times its own call. The number of repetitions is such that they fit into the budget, with all
-    that is around them, judged by the last of the warm-up.
+    Before each repetition the buffers are reset and all ranks meet in a barrier. Each rank then
+    times its own call. The last repetition of the warm-up tells how many fit into the budget.
     """
     once = _timed(case, site)
     wrong, cycle = 0, 0.0
@@ -86,7 +84,7 @@ def _in_all(value: int, site: Site) -> int:
 
 
 def _from_all(seconds: Times, site: Site) -> Times:
-    own = torch.from_numpy(seconds).to(site.device)
-    every = [torch.empty_like(own) for _ in range(site.ranks)]
-    dist.all_gather(every, own)
-    return np.stack([column.cpu().numpy() for column in every])
+    times = torch.from_numpy(seconds).to(site.device)
+    columns = [torch.empty_like(times) for _ in range(site.ranks)]
+    dist.all_gather(columns, times)
+    return np.stack([column.cpu().numpy() for column in columns])

@@ -1,4 +1,4 @@
-"""What a machine has to be told of the order that a schedule takes for granted."""
+"""Adds messages that tell a rank when an operation between other ranks is done."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from topologies.topology import Ints
 
 
 class Token(NamedTuple):
-    """A message of `rank` to `peer`, due before operation `before`: that the operations `done` are
-    done."""
+    """A message that says that operations are done."""
 
     before: int
+    """The operation that waits for it."""
     rank: int
+    """The sender."""
     peer: int
+    """The receiver."""
     done: tuple[int, ...]
+    """The operations that are done."""
 
 
 def with_signals(schedule: Schedule) -> Schedule:
-    """The same schedule with a control message wherever an operation waits for one between other
-    ranks.
+    """The schedule, with a message wherever an operation waits for one between other ranks.
 
-    A rank knows of the operations that it takes part in. Data alone never make others matter; a
-    barrier does.
+    A rank knows only the operations that it takes part in. Barriers wait for others, transfers of
+    data do not.
     """
     operation = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.indptr))
     far = _far(schedule, operation, schedule.indices)
@@ -47,30 +49,32 @@ def with_signals(schedule: Schedule) -> Schedule:
 
 
 def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bool_]:
-    """Which operations share no rank with the one before them."""
-    here, there = (
+    """Whether each operation shares no rank with its predecessor."""
+    ranks, ranks_before = (
         (schedule.rank[operation], schedule.peer[operation]),
         (schedule.rank[before], schedule.peer[before]),
     )
-    return np.asarray(np.all([a != b for a in here for b in there], axis=0))
+    return np.asarray(np.all([a != b for a in ranks for b in ranks_before], axis=0))
 
 
 def _tokens(
     schedule: Schedule, operation: Ints, before: Ints
 ) -> tuple[list[Token], list[tuple[int, int]]]:
-    """The messages, one for all operations that wait alike, and pairs (operation, message that it
-    waits for)."""
+    """The messages, and pairs of an operation and the message that it waits for.
+
+    Operations that wait for the same share a message.
+    """
     waits: dict[tuple[int, int], list[int]] = {}
     for i, q in zip(operation.tolist(), before.tolist(), strict=True):
         waits.setdefault((i, int(schedule.peer[q])), []).append(q)
     numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
     tokens: list[Token] = []
     needs = []
-    for (i, knows), done in waits.items():
-        told = int(schedule.rank[i])
-        number = numbers.setdefault((knows, told, tuple(done)), len(tokens))
+    for (i, sender), operations in waits.items():
+        receiver = int(schedule.rank[i])
+        number = numbers.setdefault((sender, receiver, tuple(operations)), len(tokens))
         if number == len(tokens):
-            tokens.append(Token(i, knows, told, tuple(done)))
+            tokens.append(Token(i, sender, receiver, tuple(operations)))
         needs.append((i, number))
     return tokens, needs
 

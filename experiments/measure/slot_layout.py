@@ -1,4 +1,4 @@
-"""Where the slots of a schedule lie in an array of elements."""
+"""Places the slots of a schedule in an array of elements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FINEST = 2**16
 
 
 class Span(NamedTuple):
-    """Elements from `begin` on, up to but without `end`."""
+    """The elements from `begin` to `end` (exclusive)."""
 
     begin: int
     end: int
 
 
 def granularity(schedule: Schedule) -> int:
-    """The least number of elements that the slots of a schedule cut into whole ones.
+    """The least number of elements that the slots of a schedule divide.
 
     Raises InputError if that is above 2^16 for one slot: shares like 1/3 and 0.15 are fine, 1/π is
     not.

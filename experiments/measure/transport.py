@@ -16,22 +16,21 @@ _POSTS = {True: dist.isend, False: dist.irecv}
 
 
 def transport_for(backend: str, device: torch.device) -> Tagged:
-    """What carries messages between tensors on `device`: gloo's cannot leave the memory of a GPU,
-    NCCL has no tags."""
+    """The transport between tensors on `device`. gloo cannot read GPU memory; NCCL has no tags."""
     if backend == "nccl":
         return Ordered()
     return Tagged() if device.type == "cpu" else Staged()
 
 
 class Tagged:
-    """Each message is told apart by its number."""
+    """Messages with tags: the number of a message is its tag."""
 
     tagged = True
     copy = staticmethod(torch.Tensor.copy_)
     add = staticmethod(torch.Tensor.add_)
 
     def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """What posts the messages, one by one."""
+        """A call that posts the messages one by one."""
         posts = [self._post(parcel) for parcel in parcels]
         return lambda: [post() for post in posts]
 
@@ -41,7 +40,7 @@ class Tagged:
 
 
 class Staged(Tagged):
-    """By tag, through buffers in the memory of the host."""
+    """Messages with tags, through buffers in the memory of the host."""
 
     def _post(self, parcel: Parcel) -> Callable[[], Handle]:
         message, elements = parcel
@@ -59,13 +58,12 @@ class Staged(Tagged):
 
 
 class Ordered(Tagged):
-    """Without tags: messages between two ranks go in order, and those posted together at the same
-    time."""
+    """Messages without tags: those between two ranks keep their order, and a batch goes at once."""
 
     tagged = False
 
     def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """What posts the messages as one batch."""
+        """A call that posts the messages as one batch."""
         batch = [
             dist.P2POp(_POSTS[message.sends], elements, message.peer)
             for message, elements in parcels
@@ -74,7 +72,7 @@ class Ordered(Tagged):
 
 
 class _Unpacked:
-    """A message that is received by the host, for the GPU."""
+    """A message for the GPU that the host receives."""
 
     def __init__(self, work: Any, elements: torch.Tensor, host: torch.Tensor) -> None:
         self._work, self._elements, self._host = work, elements, host
@@ -85,7 +83,7 @@ class _Unpacked:
 
 
 class _All:
-    """Messages that are waited for together, once."""
+    """A batch of messages: a rank waits for all of them at once."""
 
     def __init__(self, works: Sequence[Any]) -> None:
         self._works = list(works)

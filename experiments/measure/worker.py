@@ -1,5 +1,4 @@
-"""A rank that `simctl measure --nproc` starts: it talks to its parent through a pipe, and ends when
-that ends."""
+"""A rank that `simctl measure --nproc` starts: it reports through a pipe to its parent."""
 
 from __future__ import annotations
 
@@ -23,19 +22,19 @@ Event = dict[str, Any]
 
 
 class Parent:
-    """The reporter at a worker: each event is a dictionary with one key that says what it is."""
+    """Reports to the parent. Each event is a dictionary with one key, the kind of event."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self.point = "at the start"
 
     def at(self, point: Point) -> None:
-        """Tell where this rank is."""
+        """Send where this rank is."""
         self.point = f"in {point}"
         self.tell({"at": self.point})
 
     def row(self, row: ResultRow) -> None:
-        """Tell what was measured."""
+        """Send a measured row."""
         self.tell({"row": asdict(row)})
 
     def tell(self, event: Event) -> None:
@@ -73,6 +72,6 @@ def _measure(plan: Plan, place: Place, parent: Parent) -> None:
 
 
 def _end_with_parent() -> None:
-    """Its end of our standard input closes when it ends, however that may be."""
+    """End when standard input closes: the parent holds its other end."""
     os.read(sys.stdin.fileno(), 1)
     os._exit(0)

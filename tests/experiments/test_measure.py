@@ -115,9 +115,9 @@ def test_a_failure_keeps_what_was_measured(
         (Request(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
         (
             Request(nproc="2", init="tcp://host:99999"),
-            "init 'tcp://host:99999': a port is 1 to 65535",
+            "init 'tcp://host:99999': expected a port from 1 to 65535",
         ),
-        (Request(nproc="2", init="tcp://host:0"), "a port is 1 to 65535"),
+        (Request(nproc="2", init="tcp://host:0"), "expected a port from 1 to 65535"),
         (
             Request(nproc="2", init="file:///simctl-no-such-folder/x"),
             "cannot write '/simctl-no-such-folder/x'",
@@ -242,7 +242,7 @@ def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr(command, "GRACE", 0.0)
-    with pytest.raises(InputError, match="where ranks meet"):
+    with pytest.raises(InputError, match="at which ranks meet"):
         run(Request(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
     assert run(Request(sizes="64M"), None, False, "table") == 2
     with pytest.raises(InputError, match="leave it out"):

@@ -1,4 +1,4 @@
-"""Which rank a process is, and where ranks meet."""
+"""Which rank a process is, and at which ranks meet."""
 
 import pytest
 

@@ -10,8 +10,8 @@ from experiments.measure.patterns import (
     EXACT,
     PERIOD,
     PROMISES,
+    Chunk,
     Numbers,
-    Piece,
     Values,
     largest,
     promise,
@@ -23,7 +23,7 @@ SIMULATED = {algorithm.collective.name: algorithm.collective for algorithm in al
 
 
 def buffers(values: Values, ranks: int, elements: int) -> Numbers:
-    return np.stack([values.of([Piece(rank, 0, elements)]) for rank in range(ranks)])
+    return np.stack([values.of([Chunk(rank, 0, elements)]) for rank in range(ranks)])
 
 
 @pytest.mark.parametrize("name", sorted(set(SIMULATED) & set(PROMISES)))
@@ -35,7 +35,7 @@ def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, se
         buffers(values, ranks, elements).astype(np.uint64)
     )
     for rank in range(ranks):
-        expected = values.of([Piece(rank, 0, 0), *promise(name, rank, ranks, elements)])
+        expected = values.of([Chunk(rank, 0, 0), *promise(name, rank, ranks, elements)])
         np.testing.assert_array_equal(after[rank][promised[rank]], expected)
 
 
@@ -61,7 +61,7 @@ def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObj
     (one, first), (other, second) = data.draw(who), data.draw(who)
     assume((one, first) != (other, second))
     pieces = [
-        values.of([Piece(rank, k * size, (k + 1) * size)])
+        values.of([Chunk(rank, k * size, (k + 1) * size)])
         for rank, k in ((one, first), (other, second))
     ]
     assert np.count_nonzero(pieces[0] != pieces[1]) > size // 8
@@ -71,7 +71,7 @@ def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObj
 def test_sums_are_exact(dtype: str) -> None:
     ranks = min(EXACT[dtype] // 2, 100)
     assert 2 <= largest(ranks, dtype) <= EXACT[dtype] // ranks
-    total = Values(ranks, dtype).of([Piece(None, 0, PERIOD)])
+    total = Values(ranks, dtype).of([Chunk(None, 0, PERIOD)])
     assert total.max() <= EXACT[dtype]
     assert total.min() >= ranks
 
