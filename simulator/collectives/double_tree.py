@@ -86,10 +86,8 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
     place = np.empty_like(order)
     place[order] = np.arange(len(order)) - first[node[order]]
     before = order[first[node] + (place - 1) % size[node]]
-    above, channel = (
-        np.tile(two_trees(len(size)), (channels, 1)),
-        np.arange(2 * channels)[:, None] // 2,
-    )
+    above = np.tile(two_trees(len(size)), (channels, 1))
+    channel = np.arange(2 * channels)[:, None] // 2
     head = order[first + channel % size]
     joined = np.where(above < 0, -1, np.take_along_axis(head, np.maximum(above, 0), axis=1))
     behind = (place - channel) % size[node]

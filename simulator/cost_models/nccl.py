@@ -238,10 +238,8 @@ def latency(job: Job, algorithm: str, protocol: str) -> float:
 def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
     """Bytes/s of V, without the correction of trees."""
     have, column = job.channels, min(job.nodes, 3) - 1
-    row, bus = (
-        GENERATIONS.index(have.generation),
-        have.count * (have.node if job.nodes <= 2 else have.network),
-    )
+    row = GENERATIONS.index(have.generation)
+    bus = have.count * (have.node if job.nodes <= 2 else have.network)
     if algorithm == "tree":
         bus = min(0.92 * bus, have.count * MOST["tree", "Simple"][row][column] * GBPS)
     if protocol == "LL":

@@ -257,10 +257,8 @@ class _Run:
         self.builder = self.servers.builder()
         self.factors = setting.conditions.factors(setting.steps, setting.ranks)
         self.cycles: dict[bytes, _Cycle] = {}
-        share, worker = (
-            self.servers.share,
-            np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares),
-        )
+        share = self.servers.share
+        worker = np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares)
         self.asked = self.servers.ask(self.builder, worker, share.ravel()).reshape(share.shape)
         self.applied = np.full_like(self.asked, -1)
         self.ends: list[Ints] = []
@@ -320,10 +318,8 @@ class _Run:
     def _update(self, cycle: _Cycle, first: int) -> None:
         """Note what the updates of a cycle are made from, and when."""
         workers, share = cycle.workers, self.servers.share[:, cycle.workers]
-        pulled, applied = (
-            first + cycle.pulled.reshape(share.shape),
-            first + cycle.applied.reshape(share.shape),
-        )
+        pulled = first + cycle.pulled.reshape(share.shape)
+        applied = first + cycle.applied.reshape(share.shape)
         one = np.argmin(share, axis=0), np.arange(len(workers))
         self.updates.append(Updates(workers, pulled[one], applied[one]))
         self.applied[:, workers] = applied

@@ -163,12 +163,10 @@ class _Steps:
     def __init__(
         self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region
     ) -> None:
-        self.options, self.trainer, self.replicate, self.reduce = (
-            options,
-            trainer,
-            replicate,
-            reduce,
-        )
+        self.options = options
+        self.trainer = trainer
+        self.replicate = replicate
+        self.reduce = reduce
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
         self.begun = self._moment("begin", np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
@@ -176,10 +174,8 @@ class _Steps:
     def step(self, attempt: Attempt) -> None:
         """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails,
         forward and restart."""
-        trainer, inputs = (
-            self.trainer,
-            self.trainer.setting.conditions.has_input(attempt.step, len(self.workers)),
-        )
+        trainer = self.trainer
+        inputs = self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
         others = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
             "scatter inputs", others if self.options.scatter else [], self.model.inputs

@@ -131,11 +131,9 @@ class DDP(Strategy):
 
     def size(self, model: Model, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of a bucket has `large` of them."""
-        ranks, layers, normed = (
-            setting.ranks,
-            len(model.layers),
-            sum(layer.channels > 0 for layer in model.layers),
-        )
+        ranks = setting.ranks
+        layers = len(model.layers)
+        normed = sum(layer.channels > 0 for layer in model.layers)
         ends = 2 * ranks
         small, gather = (
             next(estimates(find(name), setting.topology, ranks)).operations + ends
@@ -163,10 +161,8 @@ class DDP(Strategy):
     def _held(self, model: Model, ranks: int) -> Held:
         """A replica at every worker. Besides what is sent, a worker holds the whole gradients under
         compression, and their copies outside of the buckets unless they are views of these."""
-        replica, gradients = (
-            model.parameters * (1 + model.state) + model.buffers,
-            model.gradients * self.compress,
-        )
+        replica = model.parameters * (1 + model.state) + model.buffers
+        gradients = model.gradients * self.compress
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
         return Held(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 

@@ -135,11 +135,9 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
     main = np.flatnonzero(
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
-    result, start, finish = (
-        np.zeros((3, plan.workers)),
-        timeline.start.clip(max=end),
-        timeline.finish.clip(max=end),
-    )
+    result = np.zeros((3, plan.workers))
+    start = timeline.start.clip(max=end)
+    finish = timeline.finish.clip(max=end)
     for rank in range(plan.workers):
         own = main[schedule.rank[main] == rank]
         span = plan.spans.rank == rank

@@ -278,11 +278,9 @@ class _Steps:
     def _exchange(self, number: int, unit: Unit, ready: Ints, slower: Floats) -> _Exchanged:
         """Push, sum, update and pull a unit whose gradients are `ready`."""
         builder, places, hosts = self.builder, self.places, self.places.hosts
-        slot, kept, own = (
-            places.shard(number, places.server),
-            places.kept(number),
-            places.shard(number, hosts),
-        )
+        slot = places.shard(number, places.server)
+        kept = places.kept(number)
+        own = places.shard(number, hosts)
         share = unit.parameters / self.model.parameters / len(hosts)
         pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
         builder.phase(f"update {unit.name}")

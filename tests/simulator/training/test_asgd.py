@@ -135,10 +135,8 @@ def test_all_shares_are_waited_for(server: str) -> None:
     schedule, phases = plan.schedule, plan.schedule.phases
     of = {phase: schedule.phase == phases.index(phase) for phase in phases}
     shape = 5, schedule.buffer, 4
-    pulled, pushed = (
-        timeline.finish[is_pull(plan)].reshape(shape),
-        timeline.start[of["push"]].reshape(shape),
-    )
+    pulled = timeline.finish[is_pull(plan)].reshape(shape)
+    pushed = timeline.start[of["push"]].reshape(shape)
     assert np.all(timeline.start[of["forward"]].reshape(5, 4) == pulled.max(axis=1))
     assert np.all(timeline.finish[of["backward"]].reshape(5, 4) <= pushed.min(axis=1))
     assert np.all(

@@ -176,10 +176,8 @@ def test_on_a_stream_a_rank_enters_a_collective_when_it_has_left_the_one_before(
     for rank in range(4):
         for lane in range(1, 1 + streams):
             mine = (plan.spans.rank == rank) & (plan.spans.lane == lane)
-            entered, left = (
-                timeline.start[plan.spans.first[mine]],
-                timeline.finish[plan.spans.last[mine]],
-            )
+            entered = timeline.start[plan.spans.first[mine]]
+            left = timeline.finish[plan.spans.last[mine]]
             assert len(entered) == 4 // streams
             assert np.all(entered[1:] >= left[:-1])
 
@@ -298,10 +296,8 @@ def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
     plan, timeline, _ = ran(quiet(prepare=3.0, streams=2), 3, steps=2, slower={1: 2.0})
     schedule = plan.schedule
     names = np.array(schedule.phases)[schedule.phase]
-    prepared, optimized = (
-        np.flatnonzero(names == "prepare data"),
-        np.flatnonzero(names == "optimizer"),
-    )
+    prepared = np.flatnonzero(names == "prepare data")
+    optimized = np.flatnonzero(names == "optimizer")
     assert schedule.rank[prepared].tolist() == [0, 0]
     assert {plan.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
     assert timeline.start[prepared].tolist() == [
