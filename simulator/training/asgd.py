@@ -16,7 +16,6 @@ from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
 from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
-from simulator.training.options import option
 from simulator.training.plan import (
     COMMUNICATION,
     RESTART,
@@ -28,7 +27,7 @@ from simulator.training.plan import (
     no_spans,
 )
 from simulator.training.size import Size
-from simulator.training.strategy import Strategy
+from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints

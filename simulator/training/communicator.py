@@ -15,9 +15,10 @@ from topologies.topology import Topology
 
 
 class Communicator:
-    """Large all-reduces run `algorithm`, small ones `small`; `ranks` workers on `topology`, to
-    which an algorithm that is made for the machine adds the switches that take part. One worker
-    alone has nothing to say."""
+    """The collectives of `ranks` workers on `topology`, to which the algorithm may add switches.
+
+    Large all-reduces run `algorithm`, small all-reduces run `small`. A single worker sends nothing.
+    """
 
     def __init__(
         self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree"
@@ -74,23 +75,28 @@ def find_all_reduce(name: str) -> Algorithm:
 
 
 class Region(NamedTuple):
-    """A collective with the slots that it works on: its buffer from `slot` on, its scratch from
-    `scratch` on."""
+    """A collective and its slots within a larger schedule."""
 
     schedule: Schedule
     slot: int
+    """The first slot of its buffer."""
     scratch: int
+    """The first slot of its scratch."""
 
 
 class Layout(NamedTuple):
-    """The slots of a rank as shares of the `nbytes` of its buffer, and the collectives in their
-    places."""
+    """The slots of a rank, and the collectives in them."""
 
     nbytes: float
+    """Bytes of the buffer."""
     buffer: list[float]
+    """Sizes of the slots of the buffer, as shares of `nbytes`."""
     scratch: list[float]
+    """Sizes of the other slots, as shares of `nbytes`."""
     buckets: list[Region]
+    """The collectives of the buffer, one behind the other."""
     aside: dict[str, Region]
+    """The collectives in the other slots, by name."""
 
 
 def builder_of(placed: Layout, communicator: Communicator) -> ScheduleBuilder:

@@ -15,25 +15,30 @@ from topologies.topology import Floats
 
 
 class Attempt(NamedTuple):
-    """A step as it is run: `lost` where it will be run again, since a worker `fails` in it or after
-    it."""
+    """A step as it is run."""
 
     step: int
+    """Its number, from 0 on."""
     lost: bool = False
+    """Whether it will be run again, because a worker fails in it or after it."""
     fails: bool = False
+    """Whether a worker fails in it."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """`rank` fails in step `step`, counted from 0, after its forward. Others notice `timeout`
-    seconds later; all restart in `restart` seconds and go on from the last checkpoint, of which
-    there is one every `checkpoint` steps."""
+    """A worker fails after the forward of a step. All workers restart, and go on from the last
+    checkpoint."""
 
     rank: int
     step: int
+    """Counted from 0."""
     restart: float
+    """Seconds of a restart."""
     timeout: float = 0.0
+    """Seconds until the others notice the failure."""
     checkpoint: int = 1
+    """Steps from one checkpoint to the next."""
 
     def __post_init__(self) -> None:
         if min(self.rank, self.step) < 0 or self.checkpoint < 1:
@@ -50,18 +55,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Computations of rank r take `slower[r]` times as long (1 where it is not named), and in every
-    step a factor of mean 1 on top: lognormal with `sigma`, or drawn from `observed` times (any
-    unit: they are divided by their mean). The same `seed` draws the same factors. A rank in
-    `batches` has input for so many steps only.
+    """What makes ranks and steps differ.
+
+    A computation takes the time of the model, times the factor of its rank, times a random factor
+    of its rank and step. The random factors have mean 1.
     """
 
     slower: Mapping[int, float] = field(default_factory=dict)
+    """The factor of a rank, by rank; 1 for others."""
     sigma: float = 0.0
+    """Random factors are lognormal with this sigma; 0: they are 1."""
     observed: tuple[float, ...] = ()
+    """Random factors are drawn from these times, in any unit, over their mean."""
     seed: int = 0
+    """The same seed draws the same factors."""
     failure: Failure | None = None
     batches: Mapping[int, int] = field(default_factory=dict)
+    """How many steps a rank has input for, by rank; all for others."""
 
     def __post_init__(self) -> None:
         for rank, factor in self.slower.items():

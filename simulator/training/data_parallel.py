@@ -19,10 +19,9 @@ from simulator.schedules.schedule import Schedule
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Stored
 from simulator.training.size import MOST_OPERATIONS, Size
-from simulator.training.strategy import Strategy
+from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.rings import find_rings

@@ -23,10 +23,9 @@ from simulator.training.communicator import (
 )
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
-from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, Held, Plan, Setting
 from simulator.training.size import Size, estimates
-from simulator.training.strategy import Strategy
+from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.topology import Ints

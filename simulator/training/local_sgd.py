@@ -11,10 +11,9 @@ from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.training.communicator import Communicator, builder_of, find_all_reduce, layout
 from simulator.training.model import Model
-from simulator.training.options import option
 from simulator.training.plan import Plan, Setting
 from simulator.training.size import Size, estimates
-from simulator.training.strategy import Strategy
+from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 

@@ -18,13 +18,15 @@ ROUNDING = 1e-12
 
 
 class Window(NamedTuple):
-    """What of a run is counted: from the start until operation `last` finishes, `end` seconds
-    later. These are `steps` steps, and `samples` samples that are not lost."""
+    """The part of a run that is counted, from its start on."""
 
     end: float
+    """Seconds."""
     last: int
+    """The operation with which it ends."""
     steps: float
     samples: float
+    """Samples that no failure loses."""
 
     @property
     def step(self) -> float:
@@ -34,21 +36,21 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Of the workers within the `window`, all times in seconds. `steps[k]` is how long the k-th
-    step took, lost ones included; where updates have no fixed order, how long the k-th p updates
-    took. `exposed[r]` and `hidden[r]` are the times for which rank r communicated while its main
-    lane was idle, and while it computed. `staleness` counts, for each update of the run, the
-    updates that were applied between what its worker read and itself.
-    """
+    """What the workers did within the window. Times are in seconds, and have a row a worker."""
 
     window: Window
     steps: Floats
+    """Seconds of each step, or of every p updates where updates have no fixed order."""
     computing: Floats
     restarting: Floats
     exposed: Floats
+    """The time of communication while the main lane was idle."""
     hidden: Floats
+    """The time of communication while the main lane computed."""
     bubbles: Bubbles
     staleness: Ints
+    """For each update: how many other updates were applied after its worker read the
+    parameters."""
 
     @property
     def step(self) -> float:

@@ -28,24 +28,28 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """`forward` and `backward` are seconds for one batch on one device. The `activation` bytes are
-    kept from the one to the other. Parameters are in the order in which the layer registers them;
-    their gradients are there when its backward ends, in the order of `arrival`, which lists them by
-    number (by default the last first, as of a linear layer). `buffers` are bytes of state that is
-    no parameter (running statistics); a batch norm has `channels`. Where ranks differ, `forwards`
-    and `backwards` are the seconds of rank 0, 1, ..., and the others are means.
-    """
+    """A layer, with its times for one batch on one device."""
 
     name: str
     forward: float
+    """Seconds; the mean if ranks differ."""
     backward: float
+    """Seconds; the mean if ranks differ."""
     activation: float = 0.0
+    """Bytes that are kept from the forward to the backward."""
     tensors: tuple[Tensor, ...] = ()
+    """The parameters, in the order in which the layer registers them."""
     buffers: float = 0.0
+    """Bytes of state that is no parameter, such as running statistics."""
     channels: int = 0
+    """Channels of a batch norm."""
     arrival: tuple[int, ...] = ()
+    """The numbers of the parameters in the order in which their gradients arrive, all when the
+    backward ends. Empty: the last first, as in a linear layer."""
     forwards: tuple[float, ...] = ()
+    """Seconds at rank 0, 1, ...; empty if all ranks are alike."""
     backwards: tuple[float, ...] = ()
+    """Seconds at rank 0, 1, ...; empty if all ranks are alike."""
 
     def forward_of(self, ranks: int) -> Floats:
         """Seconds of the forward at each of `ranks` ranks."""
@@ -68,30 +72,35 @@ class Layer:
 
 @dataclass(frozen=True)
 class Model:
-    """Layers in the order in which they run, for a batch of `batch` samples a device.
-
-    `registration` lists the layers in the order in which the module registers them (by default, the
-    order in which they run). Parameters are held as `dtype`, gradients travel as `gradient_dtype`.
-    The optimizer takes `optimizer` seconds and keeps `state` bytes a byte of parameters. `inputs`
-    and `outputs` are bytes of a batch and of what the last layer returns; `memory_bandwidth`
-    (bytes/s) is the device's. `source` says where the numbers are from. Where ranks differ, each of
-    their times is given for as many ranks, those of the optimizer as `optimizers`.
-    """
+    """A model, with its times on one device. If ranks differ, all times have as many ranks."""
 
     name: str
     batch: int
+    """Samples of a device in a step."""
     layers: tuple[Layer, ...]
+    """The layers in the order in which they run."""
     dtype: str = "fp32"
+    """Of the parameters."""
     gradient_dtype: str = "fp32"
+    """Of the gradients as they travel."""
     optimizer: float = 0.0
+    """Seconds of an update; the mean if ranks differ."""
     state: float = 1.0
+    """Bytes of optimizer state for each byte of parameters."""
     inputs: float = 0.0
+    """Bytes of a batch."""
     outputs: float = 0.0
+    """Bytes that the last layer returns for a batch."""
     memory_bandwidth: float = inf
+    """Of the device, bytes/s."""
     device: str = "unknown"
     source: str = "unknown"
+    """Where the numbers are from."""
     registration: tuple[int, ...] = field(default=())
+    """The numbers of the layers in the order in which the module registers them; empty: the order
+    in which they run."""
     optimizers: tuple[float, ...] = ()
+    """Seconds at rank 0, 1, ...; empty if all ranks are alike."""
 
     def __post_init__(self) -> None:
         if not self.layers:

@@ -23,13 +23,14 @@ RESTART = "restart"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Where and how long to train: `ranks` workers (and the servers behind them) on a machine, for
-    `steps` steps."""
+    """Where and how long to train."""
 
     topology: Topology
     ranks: int
+    """Workers. Servers are the devices after them."""
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
+    """Stragglers, noise, a failure, and ranks with less input."""
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
@@ -55,67 +56,76 @@ class Setting:
 
 
 class Spans(NamedTuple):
-    """Communications as a rank sees them, one row each: from the start of operation `first` to the
-    finish of `last`, on `lane` of `rank`, called as the phase of `first`."""
+    """Communications as a rank sees them, one row each."""
 
     rank: Ints
     lane: Ints
     first: Ints
+    """The operation with whose start the communication begins. Its phase names the
+    communication."""
     last: Ints
+    """The operation with whose finish the communication ends."""
 
 
 class Held(NamedTuple):
-    """Bytes that each rank holds all the time and that are in no slot, and how many of all these
-    are distinct."""
+    """Bytes outside of slots that are held all the time."""
 
     ranks: Floats
+    """Bytes of each rank."""
     distinct: float
+    """How many of all these bytes are no duplicates."""
 
 
 class Stored(NamedTuple):
-    """Bytes in no slot that appear (or, negative, vanish) at a rank when an operation finishes. All
-    are distinct."""
+    """Bytes outside of slots that are held for a while, one row a change. None are duplicates."""
 
     operation: Ints
+    """The operation with whose finish the bytes appear or vanish."""
     rank: Ints
     nbytes: Floats
+    """Bytes that appear; below 0: that vanish."""
 
 
 class Updates(NamedTuple):
-    """Updates of shared parameters, one row each: computed by `worker` from what it read when
-    operation `pulled` started (-1: from the initial parameters), and applied when operation
-    `served` finished."""
+    """Updates of shared parameters, one row each."""
 
     worker: Ints
+    """The worker that computed the update."""
     pulled: Ints
+    """The operation with whose start the worker read the parameters; -1: the initial ones."""
     served: Ints
+    """The operation with whose finish the update was applied."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """`ends[k, r]` is the last operation of the k-th step that rank r runs; `useful[k]` is false
-    where the step is lost to a failure. `numbers[k]` is its number from 0 on: a step that is
-    repeated after a failure keeps its number. Step k handles `samples[k]` samples, all ranks
-    together. `lanes` names the lanes of a rank; `words` says what was chosen. `held` is in no slot:
-    by default parameters, buffers and optimizer state of every worker; neither is what is `stored`
-    for a while. While a rank communicates, its computations take `slowdown` of their time longer.
-    """
+    """A training run as a schedule. Steps are counted as they run: after a failure some come
+    again."""
 
     model: Model
     schedule: Schedule
     topology: Topology
     workers: int
     lanes: tuple[str, ...]
+    """The names of the lanes of a rank."""
     ends: Ints
+    """The last operation of each step at each worker, shape (steps, workers)."""
     numbers: Ints
+    """The number of each step, from 0 on. A step that is repeated keeps its number."""
     useful: Ints
+    """Whether each step counts: not if a failure loses its result."""
     samples: Ints
+    """Samples of each step, all workers together."""
     spans: Spans
     updates: Updates | None = None
+    """The updates, if the strategy applies them in no fixed order."""
     held: Held | None = None
+    """None: every worker holds parameters, buffers and optimizer state."""
     stored: Stored | None = None
     words: tuple[str, ...] = ()
+    """What the strategy chose, for people."""
     slowdown: float = 0.0
+    """How much longer a computation takes while its rank communicates, as a share of its time."""
 
     @property
     def steps(self) -> int:

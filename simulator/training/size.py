@@ -20,12 +20,14 @@ PIECES = 16
 
 
 class Size(NamedTuple):
-    """Operations of each step, and those that come once. Other numbers of steps have the same where
-    `every` divides them, and no more of those that come once."""
+    """How many operations a run has."""
 
     step: float
+    """Operations of a step, on average."""
     once: float = 0.0
+    """Operations that do not depend on the number of steps."""
     every: int = 1
+    """The average holds for numbers of steps that this divides; others have no more."""
 
 
 def check_size(size: Size, steps: int, repeated: int = 0) -> None:
@@ -49,11 +51,12 @@ def check_size(size: Size, steps: int, repeated: int = 0) -> None:
 
 
 class Estimate(NamedTuple):
-    """Operations of a collective that is not built yet, from below; `exact` if they are neither
-    more nor fewer."""
+    """How many operations a collective has that is not built yet."""
 
     operations: float
+    """This many or more."""
     exact: bool
+    """Whether it has exactly as many."""
 
 
 def estimates(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Estimate]:

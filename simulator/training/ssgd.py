@@ -17,10 +17,9 @@ from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
-from simulator.training.options import option
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
 from simulator.training.size import Size
-from simulator.training.strategy import Strategy
+from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer, columns
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
