@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import output
 from experiments.measurements import Curve, read
-from experiments.simulations.sweep import Rules
+from experiments.simulations.rules import Rules
 from experiments.simulations.validation import validate
 from simulator.collectives import Algorithm, algorithms, find
 from topologies.errors import InputError

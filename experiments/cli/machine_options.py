@@ -15,7 +15,7 @@ from topologies.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from experiments.simulations.sweep import Rules
+    from experiments.simulations.rules import Rules
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
@@ -146,7 +146,7 @@ class RuleOptions:
     @property
     def rules(self) -> Rules:
         """The rules for `simulate`."""
-        from experiments.simulations.sweep import Rules
+        from experiments.simulations.rules import Rules
 
         if self.store_and_forward and self.sharing is SharingName.fair:
             raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")

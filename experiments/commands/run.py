@@ -10,8 +10,10 @@ from typing import cast
 import numpy as np
 
 from experiments import output
+from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
-from experiments.simulations.sweep import DEFAULT, Case, Row, Rules, judge
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.sweep import SweepRow, judge
 from experiments.terms import footnote
 from experiments.waits import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
@@ -97,12 +99,12 @@ def _picture(
     return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
-def _title(row: Row, machine: Blueprint) -> str:
+def _title(row: SweepRow, machine: Blueprint) -> str:
     what = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
     return f"{what} on {machine.text}: {format_seconds(row.time_s)}"
 
 
-def _bytes(nbytes: float, row: Row) -> str:
+def _bytes(nbytes: float, row: SweepRow) -> str:
     """In the units that V is written in."""
     return format_bytes(nbytes, in_binary([row.size_B]))
 
@@ -123,7 +125,7 @@ def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
 
 
 def _text(
-    row: Row,
+    row: SweepRow,
     title: str,
     report: Mapping[str, object],
     path: list[Segment],
@@ -151,7 +153,7 @@ def _text(
     return "\n\n".join(blocks)
 
 
-def _summary(row: Row) -> list[list[str]]:
+def _summary(row: SweepRow) -> list[list[str]]:
     difference = (
         "equal to the formula"
         if abs(row.difference) <= 1e-9
@@ -200,12 +202,12 @@ def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
     ]
 
 
-def _medium(medium: dict[str, output.Value], row: Row) -> list[str]:
+def _medium(medium: dict[str, output.Value], row: SweepRow) -> list[str]:
     busy, nbytes = cast(float, medium["busy"]), cast(float, medium["bytes_B"])
     return [f"  {medium['medium']}", f"{busy:.1%} busy", _bytes(nbytes, row)]
 
 
-def _worth(row: Row, path: list[Segment]) -> list[list[str]]:
+def _worth(row: SweepRow, path: list[Segment]) -> list[list[str]]:
     """What half of each parameter saves; for β and γ that is twice the speed."""
     lines = []
     for part, seconds in worth(path).items():

@@ -13,7 +13,8 @@ from experiments import output
 from experiments.commands.sweep_table import columns, explanation
 from experiments.simulations import workload
 from experiments.simulations.ineffective_labels import ineffective_labels
-from experiments.simulations.sweep import DEFAULT, Missing, Row, Rules, sweep
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.sweep import MissingPoint, SweepRow, sweep
 from experiments.streaming import Csv, Say, Table
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
@@ -71,7 +72,7 @@ def run(request: Request, show: Show) -> int:
     _announce(request)
     progress = output.Progress("numbers of ranks simulated")
     say = _say(progress, kept=bool(show.out or show.plot))
-    print_row, missing, rows = _printer(request, show, say), list[Missing](), list[Row]()
+    print_row, missing, rows = _printer(request, show, say), list[MissingPoint](), list[SweepRow]()
     for row in _rows(request, progress, missing.append):
         rows.append(row)
         print_row(row)
@@ -88,8 +89,8 @@ def run(request: Request, show: Show) -> int:
 
 
 def _rows(
-    request: Request, progress: output.Progress, missing: Callable[[Missing], None]
-) -> Iterator[Row]:
+    request: Request, progress: output.Progress, missing: Callable[[MissingPoint], None]
+) -> Iterator[SweepRow]:
     return sweep(
         request.algorithms,
         request.ranks,
@@ -102,13 +103,13 @@ def _rows(
     )
 
 
-def _ineffective(request: Request, rows: Sequence[Row]) -> Iterator[str]:
+def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
     for algorithm in request.algorithms:
         ranks = dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name)
         yield from ineffective_labels(request.profile, [algorithm], ranks)
 
 
-def _keep(request: Request, show: Show, rows: Sequence[Row]) -> None:
+def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
     """Write the table and the plot."""
     if show.out:
         profile = {"profile": request.profile.name} if request.profile else {}
@@ -120,7 +121,7 @@ def _keep(request: Request, show: Show, rows: Sequence[Row]) -> None:
         output.write(show.plot, sweep_figure(rows, show.metric, show.plot.suffix[1:]))
 
 
-def _printer(request: Request, show: Show, say: Say) -> Callable[[Row], None]:
+def _printer(request: Request, show: Show, say: Say) -> Callable[[SweepRow], None]:
     """What prints a row as soon as it is there: json is printed at the end."""
     if show.how == "json":
         return lambda row: None
@@ -181,7 +182,7 @@ def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, i
     return tell
 
 
-def _verdict(rows: Sequence[Row], missing: Sequence[Missing]) -> int:
+def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:
     """The exit code, explained on stderr."""
     wrong = [point for point in missing if point.wrong]
     _name("skipped", [point for point in missing if not point.wrong])
@@ -193,7 +194,7 @@ def _verdict(rows: Sequence[Row], missing: Sequence[Missing]) -> int:
     return 1 if failed else 2 if wrong else 0
 
 
-def _name(what: str, points: Sequence[Missing]) -> None:
+def _name(what: str, points: Sequence[MissingPoint]) -> None:
     reasons: dict[tuple[str, str], list[int]] = {}
     for point in points:
         reasons.setdefault((point.algorithm, point.why), []).append(point.ranks)

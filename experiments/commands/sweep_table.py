@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.simulations.sweep import Row
+from experiments.simulations.sweep import SweepRow
 from experiments.streaming import Column, width_of
 from experiments.terms import footnote
 from simulator.collectives import Algorithm
@@ -26,12 +26,12 @@ def columns(
     *,
     profiled: bool,
     wide: bool,
-) -> list[Column[Row]]:
+) -> list[Column[SweepRow]]:
     """The columns with widths that hold every row to come."""
     which = _which(algorithms, ranks, sizes)
     if wide:
         return [*which, *_times(wide), *_all(algorithms, ranks, sizes), *_verdict(profiled, wide)]
-    busbw = Column[Row]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
+    busbw = Column[SweepRow]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
     narrow = [*which, *_times(wide), busbw, *_verdict(profiled, wide)]
     for heading in DISPENSABLE:
         if width_of(narrow) > WIDEST:
@@ -39,7 +39,7 @@ def columns(
     return narrow
 
 
-def explanation(rows: Sequence[Row], *, wide: bool) -> str:
+def explanation(rows: Sequence[SweepRow], *, wide: bool) -> str:
     """What the words of the table mean, and the reasons of verdicts that the narrow table leaves
     out."""
     reasons: dict[str, dict[str, list[str]]] = {}
@@ -62,7 +62,7 @@ def _shortened(text: str) -> str:
 
 def _which(
     algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float]
-) -> list[Column[Row]]:
+) -> list[Column[SweepRow]]:
     """What is simulated."""
     binary = in_binary(sizes)
     names = max(len(algorithm.name) for algorithm in algorithms)
@@ -74,7 +74,7 @@ def _which(
     ]
 
 
-def _times(wide: bool) -> list[Column[Row]]:
+def _times(wide: bool) -> list[Column[SweepRow]]:
     first, group = ("simulated", "time") if wide else ("time", "")
     return [
         Column(first, lambda row: format_seconds(row.time_s), TIME, group),
@@ -86,7 +86,7 @@ def _times(wide: bool) -> list[Column[Row]]:
 
 def _all(
     algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float]
-) -> list[Column[Row]]:
+) -> list[Column[SweepRow]]:
     """The columns that only the wide table has."""
     binary, most = in_binary(sizes), max(ranks)
     steps = max(algorithm.cost.steps(p) for algorithm in algorithms for p in ranks)
@@ -110,15 +110,15 @@ def _all(
     ]
 
 
-def _verdict(profiled: bool, wide: bool) -> list[Column[Row]]:
-    protocol = Column[Row]("protocol", lambda row: row.protocol, words=True)
-    verdict = Column[Row](
+def _verdict(profiled: bool, wide: bool) -> list[Column[SweepRow]]:
+    protocol = Column[SweepRow]("protocol", lambda row: row.protocol, words=True)
+    verdict = Column[SweepRow](
         "verdict", lambda row: str(row.verdict) if wide else row.verdict.word, words=True
     )
     return [protocol, verdict] if profiled else [verdict]
 
 
-def _difference(row: Row) -> str:
+def _difference(row: SweepRow) -> str:
     """The difference from the formula, where the formula is claimed."""
     if not row.verdict.claimed:
         return "-"

@@ -11,7 +11,7 @@ import numpy as np
 from experiments import output
 from experiments.calibration import Interval
 from experiments.measurements import Curve, Measurements, read
-from experiments.simulations.sweep import DEFAULT, Rules
+from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.validation import Validation, validate
 from simulator.collectives import Algorithm, algorithms
 from topologies.catalogue import BANDWIDTH, LATENCY, Blueprint

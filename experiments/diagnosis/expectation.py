@@ -10,7 +10,9 @@ import numpy as np
 from experiments.calibration.libraries import library
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
-from experiments.simulations.sweep import DEFAULT, Case, Machine, Rules
+from experiments.simulations.case import Case
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.sweep import MachineBuilder
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms
@@ -60,7 +62,7 @@ class Expected:
 
 Expectation = Callable[[Curve, Floats], Expected | None]
 """From a curve and its sizes in bytes to what the machine should give, if that is known."""
-Machines = Callable[[Curve], Machine]
+Machines = Callable[[Curve], MachineBuilder]
 """From a curve to the machine with its ranks on their nodes."""
 
 
@@ -137,7 +139,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
 
 
 def _profiled(
-    names: tuple[str, ...], curve: Curve, machine: Machine, profile: Profile
+    names: tuple[str, ...], curve: Curve, machine: MachineBuilder, profile: Profile
 ) -> Iterator[Case]:
     """The cases of the algorithms that the machine can run."""
     for name in names:
@@ -154,7 +156,7 @@ def _fastest(cases: list[Case], nbytes: float) -> tuple[str, Run]:
     return min(runs, key=lambda named: named[1].seconds)
 
 
-def _cases(curve: Curve, ranks: int, machine: Machine, rules: Rules) -> Iterator[Case]:
+def _cases(curve: Curve, ranks: int, machine: MachineBuilder, rules: Rules) -> Iterator[Case]:
     for algorithm in _candidates(curve):
         topology = machine(ranks, algorithm.servers)
         try:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
-from experiments.simulations.sweep import Row
+from experiments.simulations.sweep import SweepRow
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Colour = tuple[float, float, float, float]
 
 
-def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
+def sweep_figure(rows: Sequence[SweepRow], metric: str, kind: str) -> bytes:
     """Time or busbw against the number of ranks: simulated points, the formula's line, the bound's
     dashes."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
@@ -56,15 +56,15 @@ def sweep_figure(rows: Sequence[Row], metric: str, kind: str) -> bytes:
     return to_bytes(figure, kind)
 
 
-def _curves(rows: Sequence[Row], several: bool) -> dict[str, list[Row]]:
-    curves: dict[str, list[Row]] = {}
+def _curves(rows: Sequence[SweepRow], several: bool) -> dict[str, list[SweepRow]]:
+    curves: dict[str, list[SweepRow]] = {}
     for row in rows:
         label = f"{row.algorithm}, {format_bytes(row.size_B)}" if several else row.algorithm
         curves.setdefault(label, []).append(row)
     return curves
 
 
-def _sweep_curve(axes: Axes, label: str, rows: list[Row], metric: str, colour: Colour) -> None:
+def _sweep_curve(axes: Axes, label: str, rows: list[SweepRow], metric: str, colour: Colour) -> None:
     rows = sorted(rows, key=lambda row: row.ranks)
     p = [row.ranks for row in rows]
     factor = [1.0 if metric == "time" else row.busbw_Bps * row.time_s for row in rows]

@@ -11,7 +11,7 @@ from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
-    from experiments.simulations.validation import Point, Validation
+    from experiments.simulations.validation import ComparedPoint, Validation
 
 
 def validation_figure(validation: Validation, kind: str) -> bytes:
@@ -47,9 +47,9 @@ def validation_figure(validation: Validation, kind: str) -> bytes:
     return to_bytes(figure, kind)
 
 
-def _roles(validation: Validation) -> dict[str, list[Point]]:
+def _roles(validation: Validation) -> dict[str, list[ComparedPoint]]:
     """The points by what they were to the fit."""
-    roles: dict[str, list[Point]] = {}
+    roles: dict[str, list[ComparedPoint]] = {}
     for point in validation.points:
         role = (
             "measured, fitted"

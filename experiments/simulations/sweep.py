@@ -1,188 +1,124 @@
-"""Sweeps: every algorithm at every number of ranks and size, simulated, proven and held against
-formula and bound."""
+"""Sweeps: every algorithm at every rank count and size, simulated, proven, and compared with the
+formula and the bound."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from experiments.output import Record
-from experiments.simulations import workload
+from experiments.simulations.case import Case
+from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm
-from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
-from simulator.engines import Engine, Routed, run, simulate
 from simulator.profile import Profile, Run
-from simulator.schedules import semantics
-from simulator.schedules.schedule import Schedule
-from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
 
-Machine = Callable[[int, int], Topology]
+MachineBuilder = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
 
 
-class Missing(NamedTuple):
-    """A point without a row: why, and whether the algorithm cannot run on such a machine or the
-    input is `wrong`."""
+class MissingPoint(NamedTuple):
+    """A point without a row."""
 
     algorithm: str
     ranks: int
     why: str
+    """What is in the way."""
     wrong: bool
+    """Whether the input is wrong, instead of an algorithm that cannot run on the machine."""
 
     def __str__(self) -> str:
         return f"{self.algorithm}, {self.ranks} ranks: {self.why}"
 
 
-class Rules(NamedTuple):
-    """How :func:`simulator.engines.simulate` is asked to simulate."""
-
-    engine: Engine = "auto"
-    sharing: Literal["fifo", "fair"] = "fifo"
-    store_and_forward: bool = False
-
-    @property
-    def apart(self) -> str:
-        """Which rule no closed form assumes, or nothing."""
-        return (
-            "fair sharing"
-            if self.sharing == "fair"
-            else "store-and-forward"
-            if self.store_and_forward
-            else ""
-        )
-
-    def run(self, routed: Routed) -> Timeline:
-        """Simulate a schedule whose routes are found."""
-        return run(
-            routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward
-        )
-
-    def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
-        """Simulate by these rules."""
-        return simulate(
-            schedule,
-            topology,
-            self.engine,
-            sharing=self.sharing,
-            store_and_forward=self.store_and_forward,
-        )
-
-
-DEFAULT = Rules()
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One point of a sweep, units in the names. A formula that is not claimed on the machine is
-    still shown.
-
-    Under a profile `protocol` was the fastest, and time, formula and bound include the `launch_s`
-    before it.
-    """
+class SweepRow:
+    """One point of a sweep: what the simulation and the formula say. Units are in the names."""
 
     algorithm: str
     ranks: int
     size_B: float
     time_s: float
+    """The simulated time, with `launch_s`."""
     formula_s: float
+    """The time of the formula, with `launch_s`, also where the formula is not claimed."""
     difference: float
+    """How far the simulated time is from the formula's, as a share of that."""
     bound_s: float
+    """The best lower bound, with what every algorithm takes before its first message."""
     over_bound: float
+    """The simulated time as a multiple of the bound."""
     bound: str
+    """Which bound it is."""
     algbw_Bps: float
     busbw_Bps: float
     steps: int
     steps_formula: int
     volume_B: float
+    """The bytes that all ranks send."""
     volume_formula_B: float
     peak_B: float
+    """The memory of the fullest rank."""
     peak_formula_B: float
     redundant_B: float
+    """The peak amount of duplicate data over all ranks."""
     redundant_formula_B: float
     verdict: Verdict
     protocol: str = ""
+    """The fastest protocol of the profile, if there is one."""
     launch_s: float = 0.0
+    """What the profile adds before the first message."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
         return asdict(self) | {"verdict": str(self.verdict)}
 
 
-@dataclass
-class Case:
-    """One algorithm at one number of ranks on one machine, built and proven once for all sizes.
+def to_frame(rows: Iterable[SweepRow]) -> pd.DataFrame:
+    """A table with a row for each point, its columns named as in the csv of `simctl sweep`."""
+    import pandas as pd
 
-    An algorithm that is made for the machine chooses here: `chosen` says what, in words. With a
-    `profile` every one of its protocols is simulated.
-    """
-
-    algorithm: Algorithm
-    ranks: int
-    topology: Topology
-    rules: Rules = DEFAULT
-    profile: Profile | None = None
-    schedule: Schedule = field(init=False)
-    cost: CostModel = field(init=False)
-    chosen: tuple[str, ...] = field(init=False, default=())
-    wrong: str = field(init=False, default="")
-
-    def __post_init__(self) -> None:
-        workload.check_schedule(self.algorithm, self.ranks)
-        fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
-        self.schedule, self.topology, self.cost, self.chosen = fitted
-        servers = self.topology.placement[self.ranks :][: self.algorithm.servers]
-        self.chosen += tuple(f"server: {self.topology.device_names[device]}" for device in servers)
-        try:
-            semantics.check(self.schedule, self.algorithm.collective)
-        except semantics.WrongResult as error:
-            self.wrong = str(error)
-
-    def simulate(self, nbytes: float) -> Timeline:
-        """Simulate one size, without what software adds before the first operation."""
-        return self.run(nbytes).timeline
-
-    def run(self, nbytes: float) -> Run:
-        """Simulate one size; under a profile, by its fastest protocol."""
-        schedule = self.schedule.scaled(nbytes)
-        if self.profile is None:
-            return Run("", self.rules.simulate(schedule, self.topology), {})
-        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)
+    return pd.DataFrame([row.record() for row in rows], columns=[f.name for f in fields(SweepRow)])
 
 
 def sweep(
     algorithms: Sequence[Algorithm],
     ranks: Sequence[int],
     sizes: Sequence[float],
-    machine: Machine,
+    machine: MachineBuilder,
     rules: Rules = DEFAULT,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    missing: Callable[[Missing], None] | None = None,
+    missing: Callable[[MissingPoint], None] | None = None,
     profile: Profile | None = None,
-) -> Iterator[Row]:
+) -> Iterator[SweepRow]:
     """A row for each algorithm, number of ranks and size in bytes, in that order, as soon as it is
-    there.
+    simulated.
 
-    What has no row costs only itself: `missing` is told. Without `missing` that is an error.
+    `missing` gets the points that cannot be simulated. Without it, the first of them is an error.
     """
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
     for done, (algorithm, p) in enumerate(work):
         progress(done, len(work))
         for found in _points(algorithm, p, sizes, machine, rules, profile):
-            if isinstance(found, Row):
+            if isinstance(found, SweepRow):
                 yield found
             elif missing is None:
                 raise InputError(found.why)
@@ -195,39 +131,39 @@ def _points(
     algorithm: Algorithm,
     p: int,
     sizes: Sequence[float],
-    machine: Machine,
+    machine: MachineBuilder,
     rules: Rules,
     profile: Profile | None,
-) -> Iterator[Row | Missing]:
+) -> Iterator[SweepRow | MissingPoint]:
     """A row for each size, or why there is none."""
     topology = _tried(algorithm, p, lambda: machine(p, algorithm.servers))
-    if isinstance(topology, Missing):
+    if isinstance(topology, MissingPoint):
         yield topology
         return
     case = _tried(algorithm, p, lambda: Case(algorithm, p, topology, rules, profile))
-    if isinstance(case, Missing):
+    if isinstance(case, MissingPoint):
         yield case._replace(wrong=case.wrong and algorithm.fit is None and algorithm.defined(p))
         return
     for nbytes in sizes:
         yield _tried(algorithm, p, partial(_row, case, nbytes))
 
 
-def _row(case: Case, nbytes: float) -> Row:
+def _row(case: Case, nbytes: float) -> SweepRow:
     return judge(case, case.run(nbytes))
 
 
-def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | Missing:
+def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:
     try:
         return make()
     except InputError as error:
-        return Missing(algorithm.name, p, str(error), wrong=True)
+        return MissingPoint(algorithm.name, p, str(error), wrong=True)
     except MemoryError:
-        return Missing(
+        return MissingPoint(
             algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True
         )
 
 
-def judge(case: Case, run: Run) -> Row:
+def judge(case: Case, run: Run) -> SweepRow:
     """A simulated point beside formula and bound."""
     timeline = run.timeline
     schedule, cost, p = timeline.schedule, case.cost, case.ranks
@@ -237,7 +173,7 @@ def judge(case: Case, run: Run) -> Row:
     held = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
-    row = Row(
+    row = SweepRow(
         algorithm=case.algorithm.name,
         ranks=p,
         size_B=nbytes,
@@ -264,9 +200,9 @@ def judge(case: Case, run: Run) -> Row:
     return replace(row, verdict=_verdict(row, case, fabric))
 
 
-def _verdict(row: Row, case: Case, fabric: Fabric) -> Verdict:
+def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
     cost = case.cost
-    assumption = case.rules.apart or cost.holds(fabric)
+    assumption = case.rules.unassumed or cost.holds(fabric)
     memory_claimed = not assumption and fabric.ports in cost.memory_ports
     failures = tuple(
         name

@@ -1,5 +1,4 @@
-"""Measured beside simulated: a curve's points, those that a fit has seen and those that it has
-not."""
+"""A measured curve and its simulation: points that a fit has seen, and points that it has not."""
 
 from __future__ import annotations
 
@@ -13,7 +12,8 @@ import numpy as np
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
-from experiments.simulations.sweep import Case, Rules
+from experiments.simulations.case import Case
+from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -24,15 +24,18 @@ machine."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """One size: `error` is predicted / measured - 1; `fitted` says whether the fit has seen it."""
+class ComparedPoint:
+    """One size of a curve, measured and simulated."""
 
     size_B: float
     measured_s: float
     predicted_s: float
     error: float
+    """predicted / measured - 1."""
     fitted: bool
+    """Whether the fit has seen the point."""
     wrong: bool
+    """Whether the measured result was wrong."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Validation:
     collective: str
     algorithm: str
     ranks: int
-    points: tuple[Point, ...]
+    points: tuple[ComparedPoint, ...]
     fit: Fit | None
     notes: tuple[str, ...]
 
@@ -103,6 +106,8 @@ def _every_other(points: tuple[Measured, ...]) -> list[int]:
     return [k for k, point in enumerate(points) if not point.wrong][::2]
 
 
-def _point(point: Measured, predicted: float, fitted: bool) -> Point:
+def _point(point: Measured, predicted: float, fitted: bool) -> ComparedPoint:
     error = predicted / point.time_s - 1
-    return Point(float(point.size), point.time_s, predicted, error, fitted, bool(point.wrong))
+    return ComparedPoint(
+        float(point.size), point.time_s, predicted, error, fitted, bool(point.wrong)
+    )

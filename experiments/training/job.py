@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from experiments.simulations.sweep import DEFAULT, Rules
+from experiments.simulations.rules import DEFAULT, Rules
 from simulator.analysis.critical_path import Segment, critical_path, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits

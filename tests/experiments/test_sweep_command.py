@@ -16,7 +16,7 @@ from experiments.cli.values import parse_ranks
 from experiments.commands import sweep as command
 from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
-from experiments.simulations.sweep import Row, sweep
+from experiments.simulations.sweep import SweepRow, sweep
 from experiments.simulations.verdict import Verdict
 from simulator.collectives import algorithms, find
 
@@ -34,7 +34,7 @@ def test_a_row_is_printed_before_the_next_is_simulated(
 ) -> None:
     printed: list[list[str]] = []
 
-    def watched(*arguments: object, **options: object) -> Iterator[Row]:
+    def watched(*arguments: object, **options: object) -> Iterator[SweepRow]:
         for row in sweep(*arguments, **options):  # type: ignore[arg-type]
             yield row
             printed.append(capsys.readouterr().out.splitlines())

@@ -6,7 +6,7 @@ import pytest
 from experiments.diagnosis.expectation import Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
-from experiments.simulations.sweep import Machine
+from experiments.simulations.sweep import MachineBuilder
 from topologies.catalogue import find as find_machine
 from topologies.topology import Topology
 
@@ -16,7 +16,7 @@ SIZES = np.geomspace(4.0, 2.0**28, 8)
 def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int) -> Expected | None:
     profile = find(name)
 
-    def machine(curve: Curve) -> Machine:
+    def machine(curve: Curve) -> MachineBuilder:
         return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
 
     points = tuple(Point(int(size), 1.0) for size in SIZES)

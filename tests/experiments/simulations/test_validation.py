@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.measurements import Curve, Point, read
-from experiments.simulations.sweep import Rules
+from experiments.simulations.rules import Rules
 from experiments.simulations.validation import Validation, validate
 from simulator.collectives import find
 from topologies.errors import InputError

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.simulations import workload
-from experiments.simulations.sweep import Case
+from experiments.simulations.case import Case
 from refusals import refusal
 from simulator.collectives import algorithms, find
 from topologies.catalogue import find as find_machine

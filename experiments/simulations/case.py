@@ -1,0 +1,55 @@
+"""One algorithm at one number of ranks on one machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from experiments.simulations import workload
+from experiments.simulations.rules import DEFAULT, Rules
+from simulator.collectives import Algorithm
+from simulator.cost_models import CostModel
+from simulator.profile import Profile, Run
+from simulator.schedules import semantics
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
+from topologies.topology import Topology
+
+
+@dataclass
+class Case:
+    """One algorithm at one number of ranks on one machine, built and proven once for all sizes."""
+
+    algorithm: Algorithm
+    ranks: int
+    topology: Topology
+    rules: Rules = DEFAULT
+    profile: Profile | None = None
+    """A calibrated library: every one of its protocols is simulated."""
+    schedule: Schedule = field(init=False)
+    cost: CostModel = field(init=False)
+    chosen: tuple[str, ...] = field(init=False, default=())
+    """What an algorithm that is made for the machine chose there, in words."""
+    wrong: str = field(init=False, default="")
+    """What is wrong with the result, if anything is."""
+
+    def __post_init__(self) -> None:
+        workload.check_schedule(self.algorithm, self.ranks)
+        fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
+        self.schedule, self.topology, self.cost, self.chosen = fitted
+        servers = self.topology.placement[self.ranks :][: self.algorithm.servers]
+        self.chosen += tuple(f"server: {self.topology.device_names[device]}" for device in servers)
+        try:
+            semantics.check(self.schedule, self.algorithm.collective)
+        except semantics.WrongResult as error:
+            self.wrong = str(error)
+
+    def simulate(self, nbytes: float) -> Timeline:
+        """Simulate one size, without what software adds before the first operation."""
+        return self.run(nbytes).timeline
+
+    def run(self, nbytes: float) -> Run:
+        """Simulate one size; under a profile, by its fastest protocol."""
+        schedule = self.schedule.scaled(nbytes)
+        if self.profile is None:
+            return Run("", self.rules.simulate(schedule, self.topology), {})
+        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)

@@ -1,0 +1,50 @@
+"""The rules of a simulation."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from simulator.engines import Engine, Routed, run, simulate
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
+from topologies.topology import Topology
+
+
+class Rules(NamedTuple):
+    """How to simulate."""
+
+    engine: Engine = "auto"
+    sharing: Literal["fifo", "fair"] = "fifo"
+    """Whether the messages on a link take turns, or share it fairly."""
+    store_and_forward: bool = False
+    """Whether switches forward whole messages."""
+
+    @property
+    def unassumed(self) -> str:
+        """The rule that no formula assumes, or nothing."""
+        return (
+            "fair sharing"
+            if self.sharing == "fair"
+            else "store-and-forward"
+            if self.store_and_forward
+            else ""
+        )
+
+    def run(self, routed: Routed) -> Timeline:
+        """Simulate a schedule whose routes are known."""
+        return run(
+            routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward
+        )
+
+    def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
+        """Simulate by these rules."""
+        return simulate(
+            schedule,
+            topology,
+            self.engine,
+            sharing=self.sharing,
+            store_and_forward=self.store_and_forward,
+        )
+
+
+DEFAULT = Rules()
