@@ -33,8 +33,8 @@ from experiments.measurements.setups import contradictions, setups
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
-APART = ("F99",)
-"""Families whose curves are each of a machine of its own."""
+APART = "single logs"
+"""The family whose curves are each of another machine."""
 WORST = 3
 COLUMNS = ("sizes", "ranks", "plateau")
 JUDGED = ("model", "discrepancy", "line", "nccl")
@@ -48,13 +48,6 @@ class Group(NamedTuple):
     name: str
     library: Library
     curves: tuple[Curve, ...]
-
-    @property
-    def title(self) -> str:
-        """The name, with the words that the index has for the family instead of its number."""
-        number, _, rest = self.name.partition(" ")
-        _, _, words = self.curves[0].family.partition(" ")
-        return f"{words if number in self.curves[0].family else number}: {rest}"
 
 
 class Judged(NamedTuple):
@@ -132,7 +125,7 @@ def _judged(everything: Sequence[Group]) -> Iterator[Judged]:
 def _record(one: Judged) -> output.Record:
     errors = one.errors()
     record: dict[str, output.Value] = {
-        "group": one.group.title,
+        "group": one.group.name,
         "curves": len(one.points.curves),
         "points": len(one.points),
         "fit_s": one.seconds,
@@ -145,7 +138,7 @@ def _record(one: Judged) -> output.Record:
 
 def _pair_record(one: TwoPoints) -> output.Record:
     return {
-        "group": one.group.title,
+        "group": one.group.name,
         "collective": one.collective,
         "points": one.points,
         "with_links": one.with_links,
@@ -159,14 +152,15 @@ def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
     curves = read_all([folder]).curves
     names = sorted({curve.family for curve in curves})
     for family in names:
-        if families and not any(family.split()[0] == wanted for wanted in families):
+        number, _, words = family.partition(" ")
+        if families and number not in families:
             continue
         chosen = [curve for curve in curves if curve.family == family]
-        if family.split()[0] in APART:
+        if words == APART:
             for curve in chosen:
                 yield from _by_library(Path(curve.source).stem, [curve])
         else:
-            yield from _by_library(family, chosen)
+            yield from _by_library(words, chosen)
 
 
 def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
@@ -180,7 +174,7 @@ def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
         key = library.name, bool(curve.algorithm)
         found.setdefault(key, (library, []))[1].append(curve)
     for (kind, forced), (library, members) in found.items():
-        called = f"{name.split()[0]} {kind}{' forced' if forced else ''}"
+        called = f"{name}: {kind}{' forced' if forced else ''}"
         parts = {"": members} if forced else setups(members, list(contradictions(members)))
         for part, alike in parts.items():
             yield Group(f"{called} {part}".strip(), library, tuple(alike))

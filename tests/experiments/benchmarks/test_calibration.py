@@ -23,18 +23,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """X01: H100 with NCCL's choice, X02: an unknown GPU, X03: Open MPI."""
     made, lines = tmp_path_factory.mktemp("measured"), []
     for family, device, library, algorithm in (
-        ("X01", "H100", "NCCL 2.30", ""),
-        ("X02", "Radeon", "NCCL 2.30", ""),
-        ("X03", "CPU ranks", "Open MPI 5", "ring"),
+        ("X01 one", "H100", "NCCL 2.30", ""),
+        ("X02 two", "Radeon", "NCCL 2.30", ""),
+        ("X03 three", "CPU ranks", "Open MPI 5", "ring"),
     ):
         for ranks in (8, 16):
             job = Job("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
-            name = f"{family.lower()}_ar_p{ranks}"
+            name = f"{family[:3].lower()}_ar_p{ranks}"
             rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
             (made / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
             lines.append(
-                f"{name},{family} "
-                f"made,all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}"
+                f"{name},{family},all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}"
             )
     (made / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
     return made
@@ -42,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
     assert len(read_all([folder]).curves) == 6
-    names = ["X01 NCCL", "X02 NCCL", "X03 MPI forced"]
+    names = ["one: NCCL", "two: NCCL", "three: MPI forced"]
     assert [one.name for one in groups(folder)] == names
     assert [one.name for one in groups(folder, ["X03", "X01"])] == [names[0], names[2]]
     assert [len(one.curves) for one in groups(folder)] == [2, 2, 2]
@@ -64,8 +63,8 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
     header, *rows = table(folder).split("\n\n")[0].splitlines()
     assert header.count("NCCL's own") == 3
     cells = {row.split()[0]: row.split()[-12:] for row in rows}
-    assert cells["X01"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
-    assert cells["X02"] == cells["X03"] == ["1.0%", "2.0%", "3.0%", "-"] * 3
+    assert cells["one:"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
+    assert cells["two:"] == cells["three:"] == ["1.0%", "2.0%", "3.0%", "-"] * 3
 
 
 def test_the_page_is_written_from_the_files_of_a_run(
@@ -75,11 +74,11 @@ def test_the_page_is_written_from_the_files_of_a_run(
     table(folder, out=tmp_path)
     text = "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$pairs"
     (tmp_path / "page.txt").write_text(text)
-    (tmp_path / "groups.csv").write_text('group,runs,use\nmade: NCCL,"Made, NCCL",tuned\n')
+    (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
     page = calibration_page.page(tmp_path)
     assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 2.0% | 3.0% | 0.0% |" in page
-    assert "| made: MPI forced | not used | 2 | 18 | 1.0% | 2.0% | 3.0% |  |" in page
-    assert "| not used | sizes | 1 | 1.0% | 3.0% | 1 of 1 |" in page
+    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 2.0% | 3.0% |  |" in page
+    assert "| not used | sizes | 2 | 1.0% | 3.0% | 2 of 2 |" in page
 
 
 def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_
         with (tmp_path / "index.csv").open("a") as index:
             index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
     (pair,) = calibration._few(tmp_path, list(groups(tmp_path, ["X01"])))
-    assert (pair.group.name, pair.collective, pair.points) == ("X01 NCCL", "all_reduce", 16)
+    assert (pair.group.name, pair.collective, pair.points) == ("one: NCCL", "all_reduce", 16)
     assert 0 < pair.with_links < 1
     assert 0 < pair.without_links < 1
     (links,) = calibration._links(next(groups(tmp_path, ["X01"])), read_all([tmp_path]).curves)
