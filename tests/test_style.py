@@ -6,7 +6,6 @@ OPEN = (
     "topologies/_kernels.py: shortest",
     "simulator/kernels/copies.py: lifetimes",
     "simulator/kernels/execution.py: execute",
-    "simulator/kernels/queues.py: idle",
 )
 """Functions that are still to be made simpler."""
 

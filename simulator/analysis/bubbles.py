@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.analysis.contention import contended, contended_share
+from simulator.analysis.contention import contended, history
 from simulator.kernels import queues
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
@@ -55,19 +55,16 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     drain begins where that ends. On the way of a transfer count the queues before the hops that its
     last bytes noticed; under fair sharing what other ranks cause comes first.
     """
-    schedule, routed, topology = timeline.schedule, timeline.routed, timeline.routed.topology
+    schedule = timeline.schedule
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
     computing = np.isin(np.arange(schedule.ranks), schedule.rank[main])
-    seconds, waits, free = kernel(queues.idle, len(schedule))(
-        end, main, np.where(computing, last_operations(timeline), -1), schedule.rank, schedule.kind,
-        schedule.nbytes, schedule.indptr, schedule.indices, timeline.ready, timeline.finish,
-        timeline.node_start, timeline.sent, contended_share(timeline), routed.route,
-        routed.route_indptr, routed.route_links, topology.latency, topology.link_indptr,
-        topology.link_media, topology.medium_bandwidth, topology.medium_gap, routed.node_indptr,
-        schedule.ranks, timeline.sharing == "fair", timeline.store_and_forward,
-    )  # fmt: skip
-    rank, node, since, until = waits
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    seconds, queue, free = kernel(queues.idle, len(schedule))(
+        history(timeline), main, last, float(end)
+    )
+    rank, node = np.ascontiguousarray(queue.places.T)
+    since, until = np.ascontiguousarray(queue.times.T)
     contention = np.minimum(until - since, contended(timeline, node, since, until))
     seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, schedule.ranks)
     seconds[:, CONTENTION] += np.bincount(rank, contention, schedule.ranks)

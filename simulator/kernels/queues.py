@@ -1,134 +1,207 @@
 """What operations wait for: contention, and the causes of bubbles."""
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 import numpy as np
 
+from simulator.kernels.records import Csr, Floats, History, Index, Ints, Network, Routes, Times
+
 TRANSFER = 1
+TRANSFERS, CONTENTION, COMPUTATIONS = range(3)
+"""What fills a gap, besides queues."""
 _NONE = -1
+_FIRST = 64
+"""Queues for which there is room at first."""
+_EDGES = 6
+"""Edges of an operation at most, besides two for each hop."""
 
 
-def contended(nodes, since, until, sender, node_start, node_cause):
+class Queues(NamedTuple):
+    """The queues that fill gaps."""
+
+    places: Ints
+    """The rank whose gap it is and the node that waits, shape (queues, 2)."""
+    times: Floats
+    """Since when it waits and until when, shape (queues, 2)."""
+    used: Ints
+    """The number of queues, shape (1,)."""
+
+
+def contended(
+    nodes: Ints, since: Floats, until: Floats, sender: Ints, start: Floats, cause: Ints
+) -> Floats:
     """For how long, from `since` to `until`, each of `nodes` waited for nodes of other senders."""
     seconds = np.zeros(len(nodes))
     for k in range(len(nodes)):
-        released, occupant = node_start[nodes[k]], node_cause[nodes[k]]
+        released, occupant = start[nodes[k]], cause[nodes[k]]
         while occupant >= 0 and released > since[k]:
             if sender[occupant] != sender[nodes[k]]:
-                seconds[k] += max(
-                    0.0, min(released, until[k]) - max(since[k], node_start[occupant])
-                )
-            released, occupant = node_start[occupant], node_cause[occupant]
+                seconds[k] += max(0.0, min(released, until[k]) - max(since[k], start[occupant]))
+            released, occupant = start[occupant], cause[occupant]
     return seconds
 
 
-def idle(
-    end, main, last, rank, kind, nbytes, indptr, indices, ready, finish, node_start, sent, others,
-    route, route_indptr, route_links, latency, link_indptr, link_media, bandwidth, gap,
-    node_indptr, ranks, fair, store_and_forward,
-):  # fmt: skip
+def idle(history: History, main: Ints, last: Ints, end: float) -> tuple[Floats, Queues, Floats]:
     """What fills the gaps before the computations `main`, in order of their start, of each rank,
     and the gap between its final computation and the end of its operation `last`, or -1. All of it
     counts up to `end`.
 
-    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues, a
-    row each: the rank whose gap it is, the node that waits, since when and until when; and when
-    each rank has nothing left to do.
-
-    The `edge`s of an operation are the times at which it passes from queueing to the wire and back,
-    from ready on: on the way of the bytes that arrived last, then at its work at the end of the
-    route. A computation has two.
+    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues;
+    and when each rank has nothing left to do.
     """
-    seconds, free = np.zeros((ranks, 3)), np.zeros(ranks)
-    edge = np.empty(2 * len(route_links) + 6)
-    queues = [(0, 0, 0.0, 0.0)]
-    queues.clear()
-
-    def latest(i):
-        """The predecessor that finished last."""
-        before = indices[indptr[i]]
-        for p in range(indptr[i] + 1, indptr[i + 1]):
-            if finish[indices[p]] > finish[before]:
-                before = indices[p]
-        return before
-
-    def explain(worker, i, begin):
-        """Add what operation i did from `begin` on."""
-        first = node_indptr[i]
-        hops = route_indptr[route[i] + 1] - route_indptr[route[i]] if kind[i] == TRANSFER else 0
-        links = route_links[route_indptr[route[i]] : route_indptr[route[i]] + hops]
-        edge[0], arrival, edges = ready[i], -1.0, 1
-        if fair and hops > 0:
-            alone, delay = 0.0, 0.0
-            for hop in range(hops):
-                delay += latency[links[hop]]
-                for m in range(link_indptr[links[hop]], link_indptr[links[hop] + 1]):
-                    times = 0
-                    for other in range(hops):
-                        for n in range(link_indptr[links[other]], link_indptr[links[other] + 1]):
-                            times += link_media[n] == link_media[m]
-                    alone = max(alone, times * nbytes[i] / bandwidth[link_media[m]])
-            arrival, took = sent[i] + delay, sent[i] - node_start[first]
-            waited = took - min(took, alone)
-            edge[1], edge[2], edge[3] = (
-                ready[i],
-                node_start[first],
-                node_start[first] + waited * others[i],
-            )
-            edges = 4
-        elif hops > 0:
-            head = ready[i]
-            for hop in range(hops):
-                held = 0.0
-                for m in range(link_indptr[links[hop]], link_indptr[links[hop] + 1]):
-                    held = max(held, gap[link_media[m]] + nbytes[i] / bandwidth[link_media[m]])
-                edge[2 * hop], edge[2 * hop + 1] = head, node_start[first + hop]
-                if node_start[first + hop] + held > arrival:
-                    arrival, edges = node_start[first + hop] + held, 2 * hop + 2
-                arrival += latency[links[hop]]
-                head = (
-                    node_start[first + hop]
-                    + (held if store_and_forward else 0.0)
-                    + latency[links[hop]]
-                )
-        merging = _NONE
-        if kind[i] == TRANSFER and node_indptr[i + 1] - first > hops:
-            if hops > 0:
-                edge[edges] = arrival
-                edges += 1
-            edge[edges] = node_start[node_indptr[i + 1] - 1]
-            merging = edges
-            edges += 1
-        edge[edges] = finish[i]
-        for e in range(edges, 0, -1):
-            since, until = max(edge[e - 1], begin), min(edge[e], end)
-            if until <= since:
-                continue
-            if kind[i] != TRANSFER:
-                seconds[worker, 2] += until - since
-            elif e % 2 == 0:
-                seconds[worker, 0] += until - since
-            elif fair and e != merging:
-                seconds[worker, 1] += until - since
-            else:
-                node = node_indptr[i + 1] - 1 if e == merging else first + e // 2
-                queues.append((int(worker), int(node), float(since), float(until)))
-
-    for k in range(len(main)):
-        i, worker = main[k], rank[main[k]]
+    rank, predecessors, routes = (
+        history.work.operations.rank,
+        history.work.predecessors,
+        history.work.routes,
+    )
+    ready, finish = history.times.ready, history.times.finish
+    seconds, free = np.zeros((len(last), 3)), np.zeros(len(last))
+    edge = np.empty(2 * len(routes.links) + _EDGES)
+    queues = Queues(np.empty((_FIRST, 2), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
+    for k in range(len(main) + len(last)):
+        computes = k < len(main)
+        i = main[k] if computes else last[k - len(main)]
+        worker = rank[i] if computes else k - len(main)
         begin = free[worker]
+        if i < 0 or (not computes and finish[i] <= begin):
+            continue
         free[worker] = max(begin, finish[i])
-        while ready[i] > begin:
-            i = latest(i)
-            explain(worker, i, begin)
-    for worker in range(ranks):
-        i, begin = last[worker], free[worker]
-        if i >= 0 and finish[i] > begin:
-            free[worker] = finish[i]
-            explain(worker, i, begin)
-            while ready[i] > begin:
-                i = latest(i)
-                explain(worker, i, begin)
-    workers, nodes = np.empty(len(queues), np.int32), np.empty(len(queues), np.int32)
-    begins, ends = np.empty(len(queues)), np.empty(len(queues))
-    for k in range(len(queues)):
-        workers[k], nodes[k], begins[k], ends[k] = queues[k]
-    return seconds, (workers, nodes, begins, ends), free
+        while not computes or ready[i] > begin:
+            if computes:
+                i = latest(predecessors, finish, i)
+            computes = True
+            used, more = queues.used[0], routes.nodes[i + 1] - routes.nodes[i] + _EDGES
+            if used + more > len(queues.times):
+                places = np.empty((2 * used + more, 2), np.int32)
+                times = np.empty((len(places), 2))
+                places[:used], times[:used] = queues.places[:used], queues.times[:used]
+                queues = Queues(places, times, queues.used)
+            explain(history, edge, seconds, queues, worker, i, (begin, end))
+    used = queues.used[0]
+    return seconds, Queues(queues.places[:used], queues.times[:used], queues.used), free
+
+
+def explain(
+    history: History,
+    edge: Floats,
+    seconds: Floats,
+    queues: Queues,
+    worker: Index,
+    i: Index,
+    gap: tuple[float, float],
+) -> None:
+    """Add what an operation did in the gap of a rank, from when until when."""
+    edges, merging = edges_of(history, i, edge)
+    nodes = history.work.routes.nodes
+    for e in range(edges, 0, -1):
+        since, until = max(edge[e - 1], gap[0]), min(edge[e], gap[1])
+        if until <= since:
+            continue
+        if history.work.operations.kind[i] != TRANSFER:
+            seconds[worker, COMPUTATIONS] += until - since
+        elif e % 2 == 0:
+            seconds[worker, TRANSFERS] += until - since
+        elif history.fair and e != merging:
+            seconds[worker, CONTENTION] += until - since
+        else:
+            row = queues.used[0]
+            queues.places[row, 0] = worker
+            queues.places[row, 1] = nodes[i + 1] - 1 if e == merging else nodes[i] + e // 2
+            queues.times[row, 0], queues.times[row, 1] = since, until
+            queues.used[0] += 1
+
+
+def edges_of(history: History, i: Index, edge: Floats) -> tuple[int, int]:
+    """Fill in the times at which an operation passes from queueing to the wire and back, from ready
+    on: on the way of the bytes that arrived last, then at its work at the end of the route. A
+    computation has two.
+
+    Returns the number of the last edge, and that of the edge at which the work at the end begins,
+    or -1.
+    """
+    operations, _, routes, network, _ = history.work
+    times, nbytes = history.times, operations.nbytes[i]
+    first, transfers = routes.nodes[i], operations.kind[i] == TRANSFER
+    hops = routes.indptr[routes.route[i] + 1] - routes.indptr[routes.route[i]] if transfers else 0
+    edge[0], arrival, edges, merging = times.ready[i], -1.0, 1, _NONE
+    if history.fair and hops > 0:
+        arrival = flow_edges(routes, network, times, nbytes, history.others[i], i, edge)
+        edges = 4
+    elif hops > 0:
+        arrival, edges = hop_edges(
+            routes, network, times, nbytes, i, edge, history.store_and_forward
+        )
+    if transfers and routes.nodes[i + 1] - first > hops:
+        if hops > 0:
+            edge[edges] = arrival
+            edges += 1
+        edge[edges] = times.start[routes.nodes[i + 1] - 1]
+        merging = edges
+        edges += 1
+    edge[edges] = times.finish[i]
+    return edges, merging
+
+
+def flow_edges(
+    routes: Routes,
+    network: Network,
+    times: Times,
+    nbytes: float,
+    others: float,
+    i: Index,
+    edge: Floats,
+) -> float:
+    """The edges of a flow: what other ranks cause comes first. Returns when the last byte
+    arrives."""
+    links = routes.links[routes.indptr[routes.route[i]] : routes.indptr[routes.route[i] + 1]]
+    alone, delay = 0.0, 0.0
+    for link in links:
+        delay += network.latency[link]
+        for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
+            crossings = 0
+            for other in links:
+                for n in network.media[network.indptr[other] : network.indptr[other + 1]]:
+                    crossings += n == m
+            alone = max(alone, crossings * nbytes / network.bandwidth[m])
+    start = times.start[routes.nodes[i]]
+    took = times.sent[i] - start
+    waited = took - min(took, alone)
+    edge[1], edge[2], edge[3] = times.ready[i], start, start + waited * others
+    return times.sent[i] + delay
+
+
+def hop_edges(
+    routes: Routes,
+    network: Network,
+    times: Times,
+    nbytes: float,
+    i: Index,
+    edge: Floats,
+    store_and_forward: bool,
+) -> tuple[float, int]:
+    """The edges of a transfer on its hops. Returns when the last byte arrives, and the number of
+    the edge of the bytes that arrived last."""
+    links = routes.links[routes.indptr[routes.route[i]] : routes.indptr[routes.route[i] + 1]]
+    head, arrival, edges = times.ready[i], -1.0, 1
+    for hop in range(len(links)):
+        link, start = links[hop], times.start[routes.nodes[i] + hop]
+        held = 0.0
+        for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
+            held = max(held, network.gap[m] + nbytes / network.bandwidth[m])
+        edge[2 * hop], edge[2 * hop + 1] = head, start
+        if start + held > arrival:
+            arrival, edges = start + held, 2 * hop + 2
+        arrival += network.latency[link]
+        head = start + (held if store_and_forward else 0.0) + network.latency[link]
+    return arrival, edges
+
+
+def latest(predecessors: Csr, finish: Floats, i: Index) -> Index:
+    """The predecessor that finished last."""
+    last = predecessors.indices[predecessors.indptr[i]]
+    for p in range(predecessors.indptr[i] + 1, predecessors.indptr[i + 1]):
+        if finish[predecessors.indices[p]] > finish[last]:
+            last = predecessors.indices[p]
+    return last

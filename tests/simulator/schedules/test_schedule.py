@@ -330,11 +330,7 @@ def calls_of(file: str) -> set[str]:
     return {name for each in functions_of(file).values() for name in each.__code__.co_names}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [module for module in MODULES if module.name != "queues"],
-    ids=lambda module: module.name,
-)
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 def test_kernels_have_no_inner_functions(module: ModuleInfo) -> None:
     """Where there are some, comprehensions too, Numba leaves out what it takes for dead code, such
     as `times.finish[0] = 1`."""
