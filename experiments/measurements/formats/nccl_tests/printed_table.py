@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from experiments.measurements.formats.aligned_text import Span, prefix_pattern, spans
+
 _ALIASES = {
     "bytes": "size",
     "N": "count",
@@ -15,11 +17,8 @@ _ALIASES = {
 _START = re.compile(r"#?[ \t]*\b(?:timestamp[ \t]+)?(?:size|bytes)\b")
 _UNIT = re.compile(r"\([^()]*\)")
 _STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})")
-_TOKEN = re.compile(r"\S+")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _LONGEST_HEADER = 2000
-
-Span = tuple[int, int]
 
 
 def _like(pattern: str) -> Callable[[str], bool]:
@@ -50,26 +49,6 @@ def fits(name: str, token: str) -> bool:
     """Whether `token` can stand in the column `name`; a column nobody knows takes anything."""
     check = _COLUMNS.get(name)
     return check is None or check(token)
-
-
-def spans(text: str) -> list[Span]:
-    """Where each run of non-blank characters begins and ends."""
-    return [match.span() for match in _TOKEN.finditer(text)]
-
-
-def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:
-    """Whether tokens end where their columns end.
-
-    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it
-    then stands right after the two blanks that separate columns, and only such a token may.
-    """
-    shift = previous = 0
-    for (start, end), column in zip(tokens, ends, strict=True):
-        drift = end - column - shift
-        if drift < 0 or (drift > 0 and start - previous > 2):
-            return False
-        shift, previous = shift + drift, end
-    return True
 
 
 @dataclass(frozen=True)
@@ -217,15 +196,6 @@ def _is_table(columns: tuple[str, ...]) -> bool:
     return (
         alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
     )
-
-
-def prefix_pattern(prefix: str) -> re.Pattern[str]:
-    """Digits vary from line to line (time stamps), the rest of a launcher's prefix does not."""
-    parts = re.split(r"([0-9]+)", prefix)
-    varied = "".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts)
-    if prefix[-1:].isdigit():  # or the digits that begin a row would go with it
-        varied = varied.removesuffix("+") + f"{{{len(parts[-2])}}}"
-    return re.compile(varied)
 
 
 def _row(

@@ -12,13 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.measurements.formats.nccl_tests.printed_table import (
-    Header,
-    PrintedRow,
-    aligned,
-    fits,
-    spans,
-)
+from experiments.measurements.formats.aligned_text import aligned, spans
+from experiments.measurements.formats.nccl_tests.printed_table import Header, PrintedRow, fits
 from experiments.measurements.formats.nccl_tests.row_checks import agrees, copies, row_agrees
 
 _FIRST = re.compile(r"[ \t]*[0-9]")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.formats.nccl_tests.printed_table import aligned, prefix_pattern, spans
+from experiments.measurements.formats.aligned_text import aligned, prefix_pattern, spans
 
 _TITLE = re.compile(
     r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
