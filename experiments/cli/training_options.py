@@ -130,19 +130,19 @@ class TrainingOptions:
         return f"{name}:{options + ',' if options else ''}device={device}"
 
     def _job(self, model: str, machine: MachineOptions, rules: RuleOptions) -> Job:
+        from experiments.cli import condition_parser, strategy_parser
         from experiments.models import model_catalogue
-        from experiments.training import condition_options, strategy_options
         from experiments.training.job import Job
 
         name = self.strategy.partition(":")[0]
-        strategy = strategy_options.find(self.strategy)
+        strategy = strategy_parser.find(self.strategy)
         if self.bucket is not None and "bucket=" in self.strategy:
             raise InputError(
                 f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
                 f"of them"
             )
         if self.bucket is not None:
-            strategy = strategy_options.with_option(strategy, name, "bucket", self.bucket)
+            strategy = strategy_parser.with_option(strategy, name, "bucket", self.bucket)
         return Job(
             model_catalogue.find(model),
             name,
@@ -150,8 +150,8 @@ class TrainingOptions:
             machine.blueprint,
             rules.rules,
             self._steps(strategy),
-            condition_options.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
-            condition_options.slow_links(self.slow_link),
+            condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
+            condition_parser.slow_links(self.slow_link),
         )
 
     def _ranks(self, job: Job) -> list[int]:
@@ -168,8 +168,9 @@ class TrainingOptions:
 
     def _variants(self, job: Job, model: str) -> list[tuple[SweptValue, Job]]:
         """The job with each value of `--sweep`."""
+        from experiments.cli.strategy_parser import values
         from experiments.models import model_catalogue
-        from experiments.training.strategy_options import SweptValue, options_of, values, with_value
+        from experiments.training.strategy_options import SweptValue, options_of, with_value
 
         if self.sweep is None:
             return []
@@ -215,7 +216,7 @@ def _all_workers(job: Job) -> int:
 
 
 def _listed(text: str) -> list[str]:
-    from experiments.training.strategy_options import split
+    from experiments.cli.strategy_parser import split
     from topologies.units import parse_counts
 
     return [str(count) for count in parse_counts(text)] if ".." in text else split(text)

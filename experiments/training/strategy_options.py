@@ -1,58 +1,11 @@
-"""Parse strategies with options, like "ddp:bucket=25MiB,overlap=no"."""
+"""The options of a training strategy."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import Field, fields, replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple, cast
 
-from simulator.training import FILES, Strategy
-from simulator.training import find as find_class
-from topologies.errors import InputError
-from topologies.units import (
-    format_bytes,
-    parse_bandwidth,
-    parse_bytes,
-    parse_counts,
-    parse_number,
-    parse_seconds,
-    parse_sizes,
-    parse_whole,
-    parse_yes,
-)
-
-Parser = Callable[[str], object]
-
-
-def find(text: str) -> Strategy:
-    """The strategy for NAME or NAME:key=value,...
-
-    Raises InputError for an unknown strategy or option, and lists those that exist.
-    """
-    name, _, options = text.partition(":")
-    strategy = find_class(name)()
-    keys: set[str] = set()
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise InputError(f"{text}: {key} has no value: write {name}:{key}=value")
-        if key in keys:
-            raise InputError(f"{text}: {key} is given twice")
-        keys.add(key)
-        strategy = with_option(strategy, name, key, value)
-    return strategy
-
-
-def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:
-    """The strategy, called `name`, with another `value` of option `key`."""
-    return with_value(strategy, key, _parsed(strategy, name, key, value))
-
-
-def with_value(strategy: Strategy, key: str, value: object) -> Strategy:
-    """The strategy with one option changed."""
-    return cast(Strategy, replace(cast(Any, strategy), **{key: value}))
+from simulator.training import FILES, Strategy, find
 
 
 def options_of(strategy: Strategy) -> dict[str, Field[Any]]:
@@ -62,7 +15,12 @@ def options_of(strategy: Strategy) -> dict[str, Field[Any]]:
 
 def listed() -> dict[str, Strategy]:
     """Every strategy by name, with its defaults."""
-    return {name: find_class(name)() for name in FILES}
+    return {name: find(name)() for name in FILES}
+
+
+def with_value(strategy: Strategy, key: str, value: object) -> Strategy:
+    """The strategy with one option changed."""
+    return cast(Strategy, replace(cast(Any, strategy), **{key: value}))
 
 
 class SweptValue(NamedTuple):
@@ -74,79 +32,3 @@ class SweptValue(NamedTuple):
     """The value of the option."""
     name: str
     """How tables and pictures show it."""
-
-
-def values(strategy: Strategy, name: str, key: str, text: str) -> list[SweptValue]:
-    """The values of a sweep of option `key`.
-
-    A sweep is a range of sizes like "1MiB..200MiB:x2", a range of whole numbers like "1..8", or a
-    list with commas.
-    """
-    field = _field(strategy, name, key)
-    if ".." not in text:
-        return [_swept(strategy, name, key, part) for part in split(text)]
-    if field.metadata["unit"] == "bytes":
-        zero, _, rest = text.partition(",") if re.match(r"0B?,", text) else ("", "", text)
-        sizes = [SweptValue(f"{size!r}B", size, format_bytes(size)) for size in parse_sizes(rest)]
-        return [*([_swept(strategy, name, key, zero)] if zero else []), *sizes]
-    if isinstance(field.default, int) and not isinstance(field.default, bool):
-        return [SweptValue(str(count), count, str(count)) for count in parse_counts(text)]
-    raise InputError(
-        f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us"
-    )
-
-
-def split(text: str) -> list[str]:
-    """The parts of a comma-separated list, once each."""
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _swept(strategy: Strategy, name: str, key: str, text: str) -> SweptValue:
-    return SweptValue(text, _parsed(strategy, name, key, text), text)
-
-
-def _field(strategy: Strategy, name: str, key: str) -> Field[Any]:
-    known = options_of(strategy)
-    if key not in known:
-        raise InputError(_wrong_option(name, key, strategy))
-    return known[key]
-
-
-def _parsed(strategy: Strategy, name: str, key: str, text: str) -> object:
-    """The value of an option."""
-    field = _field(strategy, name, key)
-    try:
-        return _parser(field)(text)
-    except InputError as error:
-        raise InputError(f"{name}:{key}: {error}") from None
-
-
-def _parser(field: Field[Any]) -> Parser:
-    units: dict[str, Parser] = {"bytes": _size, "seconds": parse_seconds, "bandwidth": _bandwidth}
-    if field.metadata["unit"]:
-        return units[field.metadata["unit"]]
-    plain: dict[type, Parser] = {bool: parse_yes, int: parse_whole, float: parse_number, str: str}
-    return plain[type(field.default)]
-
-
-def _size(text: str) -> float:
-    if text.strip() in ("0", "0B"):
-        return 0.0
-    if re.match(r"\s*-", text):
-        raise InputError(f"{text!r} is negative: write 0 or a size like 25MiB")
-    return parse_bytes(text)
-
-
-def _bandwidth(text: str) -> float:
-    return 0.0 if text.strip() == "0" else parse_bandwidth(text)
-
-
-def _wrong_option(name: str, key: str, strategy: Strategy) -> str:
-    options = options_of(strategy)
-    near = get_close_matches(key, options, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    width = max(map(len, options), default=0)
-    lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in options.items()]
-    return "\n".join(
-        [f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines]
-    )

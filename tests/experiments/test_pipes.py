@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments import profiles
+from experiments.cli.condition_parser import parse
 from experiments.measurements import read as read_measurements
 from experiments.models.kineto_trace import contents as read_trace
-from experiments.training.condition_options import parse
 from refusals import refusal
 from topologies.readers.contents import contents
 from topologies.readers.files import read as read_topology

@@ -55,9 +55,9 @@ def _topology(path: Path) -> None:
 
 
 def _model(path: Path) -> None:
+    from experiments.cli.strategy_parser import find
     from experiments.models.model_files import read
     from experiments.training.job import Job
-    from experiments.training.strategy_options import find
     from topologies.catalogue import find as find_machine
 
     model = read(path)
@@ -76,7 +76,7 @@ def _profile(path: Path) -> None:
 
 
 def _noise(path: Path) -> None:
-    from experiments.training.condition_options import parse
+    from experiments.cli.condition_parser import parse
 
     parse(None, str(path), None, None, 0)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.condition_options import parse, slow_links
+from experiments.cli.condition_parser import parse, slow_links
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.strategy_options import find, options_of, values
+from experiments.cli.strategy_parser import find, values
+from experiments.training.strategy_options import options_of
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
 
