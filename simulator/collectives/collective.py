@@ -161,7 +161,7 @@ def _others(ranks: int) -> float:
     return ranks - 1.0
 
 
-def _one(ranks: int) -> float:
+def _whole(ranks: int) -> float:
     return 1.0
 
 
@@ -174,13 +174,13 @@ def _none(ranks: int) -> float:
 
 
 ALL_REDUCE = Collective(
-    "all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * _others(p), _one, _one
+    "all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * _others(p), _whole, _whole
 )
 REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, _others, _rest, _share)
 ALL_GATHER = Collective("all_gather", _all_gather, _rest, _others, _share, _rest)
-REDUCE = Collective("reduce", _reduce, _one, _others, _one, _none)
-BROADCAST = Collective("broadcast", _broadcast, _one, _others, _none, _one)
+REDUCE = Collective("reduce", _reduce, _whole, _others, _whole, _none)
+BROADCAST = Collective("broadcast", _broadcast, _whole, _others, _none, _whole)
 GATHER = Collective("gather", _gather, _rest, _rest, _share, _none)
 SCATTER = Collective("scatter", _scatter, _rest, _rest, _none, _share)
 ALL_TO_ALL = Collective("all_to_all", _all_to_all, _rest, _others, _rest, _rest)
-SEND_RECV = Collective("send_recv", _send_recv, _one, float, _one, _one)
+SEND_RECV = Collective("send_recv", _send_recv, _whole, float, _whole, _whole)

@@ -116,19 +116,21 @@ def two_trees(nodes: int) -> Numbers:
 
 def _depths(above: Numbers) -> Numbers:
     """Steps to the root of every node in both trees, shape (2, nodes)."""
-    depth, now = np.zeros_like(above), above
-    while (now >= 0).any():
-        depth += now >= 0
-        now = np.where(now < 0, -1, np.take_along_axis(above, np.maximum(now, 0), axis=1))
+    depth, ancestor = np.zeros_like(above), above
+    while (ancestor >= 0).any():
+        depth += ancestor >= 0
+        ancestor = np.where(
+            ancestor < 0, -1, np.take_along_axis(above, np.maximum(ancestor, 0), axis=1)
+        )
     return depth
 
 
 def _nodes(topology: Topology, ranks: int) -> Numbers:
     device = topology.placement[:ranks].astype(np.int64)
-    named = topology.node[device]
-    label = np.where(named < 0, len(topology.node) + device, named)
-    _, seen, inverse = np.unique(label, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(seen))[inverse])
+    number = topology.node[device]
+    label = np.where(number < 0, len(topology.node) + device, number)
+    _, first_rank, inverse = np.unique(label, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first_rank))[inverse])
 
 
 ALGORITHMS = (

@@ -113,8 +113,8 @@ def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
 def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """Every worker's nearest network switch that reduces, and one that joins these."""
     switches = _reducing(topology, network=True)
-    away = _away(topology, switches, ranks)
-    used, leaves = np.unique(_nearest(topology, away), return_inverse=True)
+    latency = _latencies(topology, switches, ranks)
+    used, leaves = np.unique(_nearest(topology, latency), return_inverse=True)
     chosen = switches[used]
     if len(used) > 1:
         chosen = np.append(chosen, _joining(topology, switches, used))
@@ -127,8 +127,8 @@ def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """Groups of workers by the NVSwitch that they share; between groups, one reducing network
     switch for the owners of each chunk where there is one, else rings."""
     switches = _reducing(topology, network=False)
-    away = _away(topology, switches, ranks)
-    used, group = np.unique(away.argmin(axis=1), return_inverse=True)
+    latency = _latencies(topology, switches, ranks)
+    used, group = np.unique(latency.argmin(axis=1), return_inverse=True)
     sizes = np.bincount(group)
     if np.ptp(sizes):
         raise InputError(
@@ -161,36 +161,36 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _away(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.float64]:
+def _latencies(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.float64]:
     """Latency from each worker to each switch, shape (ranks, switches)."""
-    seen = replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)))
-    away = distances(seen, np.arange(ranks, dtype=np.int32))[:, ranks:]
-    if np.isinf(away.min(axis=1)).any():
+    machine = replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)))
+    latency = distances(machine, np.arange(ranks, dtype=np.int32))[:, ranks:]
+    if np.isinf(latency.min(axis=1)).any():
         raise InputError(
-            f"{topology.name}: rank {int(np.isinf(away.min(axis=1)).argmax())} reaches no switch "
-            f"that reduces"
+            f"{topology.name}: rank {int(np.isinf(latency.min(axis=1)).argmax())} reaches no "
+            "switch that reduces"
         )
-    return np.asarray(np.round(away, 15))
+    return np.asarray(np.round(latency, 15))
 
 
-def _nearest(topology: Topology, away: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def _nearest(topology: Topology, latency: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
     """The number of the nearest switch of each worker; of several that of its rail, as its NIC is
     chosen."""
-    equal = away == away.min(axis=1, keepdims=True)
-    place = rails(topology)[: len(away)] % equal.sum(axis=1)
+    equal = latency == latency.min(axis=1, keepdims=True)
+    place = rails(topology)[: len(latency)] % equal.sum(axis=1)
     return np.asarray((np.cumsum(equal, axis=1) > place[:, None]).argmax(axis=1))
 
 
 def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> np.int32:
     """The reducing switch nearest to all those used, and none of them."""
-    seen = replace(topology, placement=switches)
-    away = distances(seen, used.astype(np.int32)).max(axis=0)
-    away[used] = np.inf
-    if not np.isfinite(away.min()):
+    machine = replace(topology, placement=switches)
+    latency = distances(machine, used.astype(np.int32)).max(axis=0)
+    latency[used] = np.inf
+    if not np.isfinite(latency.min()):
         raise InputError(
             f"{topology.name} has no reducing switch above {len(used)} others: put the ranks on one"
         )
-    return np.int32(switches[int(away.argmin())])
+    return np.int32(switches[int(latency.argmin())])
 
 
 def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None:
@@ -199,7 +199,7 @@ def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None
     if not (topology.in_network & (topology.node < 0)).any():
         return None
     switches = _reducing(topology, network=True)
-    nearest = _nearest(topology, _away(topology, switches, ranks))[groups]
+    nearest = _nearest(topology, _latencies(topology, switches, ranks))[groups]
     return None if np.ptp(nearest, axis=0).any() else switches[nearest[0]]
 
 

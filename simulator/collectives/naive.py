@@ -35,9 +35,9 @@ def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
     for root in range(ranks):
         naive.phase(f"root {root}")
         others = np.delete(np.arange(ranks), root)
-        own = naive.copy(root, root, slot=0, target=1, after=barrier)
+        root_copy = naive.copy(root, root, slot=0, target=1, after=barrier)
         barrier = naive.reduce(
-            np.roll(others, -root), root, slot=0, target=1, after=np.union1d(barrier, own)
+            np.roll(others, -root), root, slot=0, target=1, after=np.union1d(barrier, root_copy)
         )
     naive.phase("result")
     naive.copy(np.arange(ranks), np.arange(ranks), slot=1, target=0)

@@ -45,11 +45,11 @@ def observe(routed: Routed) -> Fabric:
     crossed = [links for links in routes if len(links)]
     if not crossed:
         return Fabric(bandwidth=np.inf, reduction=0.0, ports="blocking", uniform=False)
-    seen = [_route(topology, links) for links in crossed]
-    latency, gap, bandwidth = min(seen, key=lambda route: (route[0], -route[2], route[1]))
+    parameters = [_route(topology, links) for links in crossed]
+    latency, gap, bandwidth = min(parameters, key=lambda route: (route[0], -route[2], route[1]))
     costs = {(float(a), float(b)) for a, b in zip(routed.reduction, routed.copy, strict=True)}
     alike = len(crossed) == len(routes) and bool(
-        np.allclose(np.array(seen), seen[0], rtol=1e-12, atol=0)
+        np.allclose(np.array(parameters), parameters[0], rtol=1e-12, atol=0)
     )
     uniform = alike and len(costs) == 1 and next(iter(costs))[1] == 0
     ports = _ports(routed, routes, bandwidth, gap)
@@ -131,7 +131,7 @@ def _ends(routed: Routed) -> npt.NDArray[np.int64]:
 
 def _role(ends: npt.NDArray[np.int64], users: frozenset[int]) -> str:
     """What routes that share a medium have in common: the sender, the receiver, or nothing."""
-    mine = ends[list(users)]
-    if len(set(mine[:, 0])) == 1:
+    pairs = ends[list(users)]
+    if len(set(pairs[:, 0])) == 1:
         return "out"
-    return "in" if len(set(mine[:, 1])) == 1 else ""
+    return "in" if len(set(pairs[:, 1])) == 1 else ""

@@ -194,12 +194,12 @@ def choice(
 
     Raises InputError if nothing is enabled."""
     enabled = [how for how in product(algorithms, protocols) if _enabled(job, *how)]
-    found = [Choice(seconds(job, *how, nbytes), *how) for how in enabled]
-    if not found:
+    choices = [Choice(seconds(job, *how, nbytes), *how) for how in enabled]
+    if not choices:
         raise InputError(
             f"nothing of {', '.join((*algorithms, *protocols))} is enabled for {job.collective}"
         )
-    return min(found, key=lambda one: one.seconds)
+    return min(choices, key=lambda candidate: candidate.seconds)
 
 
 def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
@@ -237,16 +237,16 @@ def latency(job: Job, algorithm: str, protocol: str) -> float:
 
 def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
     """Bytes/s of V, without the correction of trees."""
-    have, column = job.channels, min(job.nodes, 3) - 1
-    row = GENERATIONS.index(have.generation)
-    bus = have.count * (have.node if job.nodes <= 2 else have.network)
+    machine, column = job.channels, min(job.nodes, 3) - 1
+    row = GENERATIONS.index(machine.generation)
+    bus = machine.count * (machine.node if job.nodes <= 2 else machine.network)
     if algorithm == "tree":
-        bus = min(0.92 * bus, have.count * MOST["tree", "Simple"][row][column] * GBPS)
+        bus = min(0.92 * bus, machine.count * MOST["tree", "Simple"][row][column] * GBPS)
     if protocol == "LL":
         bus = min(bus * (0.5 if algorithm == "ring" else 1 / 3.8), _ll_most(job) * GBPS)
     if protocol == "LL128":
         share = 0.92 if algorithm == "ring" else 7 / 9 if job.nodes == 1 else 120 / 128
-        bus = min(share * bus, have.count * MOST[algorithm, protocol][row][column] * GBPS)
+        bus = min(share * bus, machine.count * MOST[algorithm, protocol][row][column] * GBPS)
     return bus * (job.ranks / job.steps if algorithm == "ring" else 0.5)
 
 
@@ -268,8 +268,8 @@ def _one_way(job: Job, protocol: str) -> float:
 
 
 def _ll_most(job: Job) -> float:
-    several = "ampere" if job.channels.cpu == "amd" else "volta"
-    return LL_MOST[job.channels.generation if job.nodes == 1 else several][min(job.nodes, 3) - 1]
+    fallback = "ampere" if job.channels.cpu == "amd" else "volta"
+    return LL_MOST[job.channels.generation if job.nodes == 1 else fallback][min(job.nodes, 3) - 1]
 
 
 def _correction(algorithm: str, protocol: str, nbytes: float) -> float:

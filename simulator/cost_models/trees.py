@@ -177,11 +177,11 @@ def binary_tree_broadcast(pieces: int) -> CostModel:
 def _turns(p: int, second: int) -> list[tuple[int, int]]:
     """How many sends bring a piece down to each rank but 0, a `second` child after so many, and how
     deep it is."""
-    found = [(0, 0)]
+    arrivals = [(0, 0)]
     for rank in range(1, p):
-        turns, depth = found[(rank - 1) // 2]
-        found.append((turns + (1 if rank % 2 else second), depth + 1))
-    return found[1:]
+        turns, depth = arrivals[(rank - 1) // 2]
+        arrivals.append((turns + (1 if rank % 2 else second), depth + 1))
+    return arrivals[1:]
 
 
 def binary_tree_reduce(pieces: int) -> CostModel:

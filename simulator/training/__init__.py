@@ -26,8 +26,8 @@ def find(name: str) -> type[Strategy]:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(f"{name[:80]!r} is no strategy: {hint}there are {', '.join(FILES)}")
     file, strategy = FILES[name]
-    found: type[Strategy] = getattr(import_module(f"simulator.training.{file}"), strategy)
-    return found
+    result: type[Strategy] = getattr(import_module(f"simulator.training.{file}"), strategy)
+    return result
 
 
 __all__ = ["FILES", "Strategy", "find"]

@@ -231,18 +231,18 @@ class _Servers:
 
     def words(self) -> tuple[str, ...]:
         """How long an update takes and why; what staleness is that of."""
-        taken = f"an update takes {format_seconds(self.seconds)}"
+        text = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
             memory = self.options.memory(self.model)
-            taken += (
+            text += (
                 f" at {format_bandwidth(memory)}"
                 if memory < inf
                 else ", since no memory bandwidth is known"
             )
         return (
-            (taken,)
+            (text,)
             if self.shares == 1
-            else (taken, f"staleness is that of 1 of {self.shares} shares")
+            else (text, f"staleness is that of 1 of {self.shares} shares")
         )
 
 
@@ -319,8 +319,8 @@ class _Run:
         workers, share = cycle.workers, self.servers.share[:, cycle.workers]
         pulled = first + cycle.pulled.reshape(share.shape)
         applied = first + cycle.applied.reshape(share.shape)
-        one = np.argmin(share, axis=0), np.arange(len(workers))
-        self.updates.append(Updates(workers, pulled[one], applied[one]))
+        share_0 = np.argmin(share, axis=0), np.arange(len(workers))
+        self.updates.append(Updates(workers, pulled[share_0], applied[share_0]))
         self.applied[:, workers] = applied
         self._span(workers, first + cycle.pushed, first + cycle.pushed)
 

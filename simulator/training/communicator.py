@@ -25,7 +25,7 @@ class Communicator:
     ) -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
-        self._large = self._made(find_all_reduce(algorithm))
+        self._large = self._schedule(find_all_reduce(algorithm))
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
         if find_all_reduce(small).fit is not None or find(small).servers:
@@ -56,7 +56,7 @@ class Communicator:
             self._plain[name] = find(name).build(self.ranks, 1.0)
         return self._plain[name].scaled(nbytes)
 
-    def _made(self, algorithm: Algorithm) -> Schedule:
+    def _schedule(self, algorithm: Algorithm) -> Schedule:
         if self.ranks == 1:
             return ScheduleBuilder(1, 1.0).build()
         schedule, self.topology, _, self.words = algorithm.on(self.topology, self.ranks, 1.0)
@@ -95,24 +95,24 @@ class Layout(NamedTuple):
     """Sizes of the other slots, as shares of `nbytes`."""
     buckets: list[Region]
     """The collectives of the buffer, one behind the other."""
-    aside: dict[str, Region]
+    extra: dict[str, Region]
     """The collectives in the other slots, by name."""
 
 
-def builder_of(placed: Layout, communicator: Communicator) -> ScheduleBuilder:
-    """Of a run whose slots are those of `placed`, with the servers and switches that its all-reduce
+def builder_of(slots: Layout, communicator: Communicator) -> ScheduleBuilder:
+    """A builder for a run with these slots, and with the servers and switches that its all-reduce
     needs."""
     return ScheduleBuilder(
         communicator.ranks,
-        placed.nbytes,
-        slots=placed.buffer,
-        scratch=placed.scratch,
+        slots.nbytes,
+        slots=slots.buffer,
+        scratch=slots.scratch,
         servers=communicator.servers,
         switches=communicator.switches,
     )
 
 
-def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
+def layout(buckets: Sequence[Schedule], extra: dict[str, Schedule]) -> Layout:
     """Put the buckets side by side into the buffer; their scratch and all other collectives come
     behind it."""
     nbytes = sum(bucket.nbytes_total for bucket in buckets)
@@ -124,19 +124,19 @@ def layout(buckets: Sequence[Schedule], aside: dict[str, Schedule]) -> Layout:
         scratch.extend(shares)
         return base + len(scratch) - len(shares)
 
-    placed: list[Region] = []
+    regions: list[Region] = []
     for bucket in buckets:
         shares = (bucket.shares * (bucket.nbytes_total / nbytes)).tolist()
-        placed.append(Region(bucket, len(buffer), behind(shares[bucket.buffer :])))
+        regions.append(Region(bucket, len(buffer), behind(shares[bucket.buffer :])))
         buffer.extend(shares[: bucket.buffer])
     others: dict[str, Region] = {}
-    for name, collective in aside.items():
+    for name, collective in extra.items():
         slot = behind((collective.shares * (collective.nbytes_total / nbytes)).tolist())
         others[name] = Region(collective, slot, slot + collective.buffer)
     return Layout(
         nbytes,
         [float(share) for share in np.array(buffer) / np.sum(buffer)],
         scratch,
-        placed,
+        regions,
         others,
     )

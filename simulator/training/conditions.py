@@ -98,13 +98,13 @@ class Conditions:
 
     def factors(self, steps: int, ranks: int) -> Floats:
         """What the times of each step and rank are multiplied by, shape (steps, ranks)."""
-        for what, named in (
+        for what, by_rank in (
             ("straggler", self.slower),
             ("a rank with fewer batches", self.batches),
         ):
-            if max(named, default=0) >= ranks:
+            if max(by_rank, default=0) >= ranks:
                 raise InputError(
-                    f"{what}: there is no rank {max(named)}, ranks run from 0 to {ranks - 1}"
+                    f"{what}: there is no rank {max(by_rank)}, ranks run from 0 to {ranks - 1}"
                 )
         slower = np.array([self.slower.get(rank, 1.0) for rank in range(ranks)])
         return slower * self._drawn(steps, ranks)

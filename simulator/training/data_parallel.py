@@ -43,8 +43,8 @@ def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
     way.
     """
     builder, slot, chain = _cut(chains, nbytes, chunks)
-    for one, other in zip(chains.T, chains.T[1:], strict=False):
-        builder.copy(one[chain], other[chain], slot=slot, channel=chain)
+    for source, target in zip(chains.T, chains.T[1:], strict=False):
+        builder.copy(source[chain], target[chain], slot=slot, channel=chain)
     return builder.build()
 
 
@@ -52,8 +52,8 @@ def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
     """Everything is added up from the second of each chain to its last, and from there at rank 0:
     in the same time."""
     builder, slot, chain = _cut(chains, nbytes, chunks)
-    for one, other in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
-        builder.reduce(one[chain], other[chain], slot=slot, channel=chain)
+    for source, target in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
+        builder.reduce(source[chain], target[chain], slot=slot, channel=chain)
     return builder.build()
 
 
@@ -156,7 +156,7 @@ class DataParallel(Strategy):
 
 
 class _Steps:
-    """The steps of one run. `begun` is what each worker waits for before it goes on: the end of the
+    """The steps of one run. Each worker waits for `start` before it goes on: the end of the
     step before, of a restart, or the loss."""
 
     def __init__(
@@ -167,7 +167,7 @@ class _Steps:
         self.replicate = replicate
         self.reduce = reduce
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
-        self.begun = self._moment("begin", np.zeros(0, dtype=np.int32))
+        self.start = self._moment("begin", np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
     def step(self, attempt: Attempt) -> None:
@@ -182,7 +182,7 @@ class _Steps:
         self._forward(inputs, trainer.collective("replicate", self.replicate, batch))
         if attempt.fails:
             trainer.restart()
-            self.begun = self._tail
+            self.start = self._tail
             trainer.end(lost=True)
             return
         held = len(others) * self.model.outputs
@@ -220,28 +220,28 @@ class _Steps:
         """The first sends `nbytes` to each of `others`; returns with what each has them, and the
         first has sent all."""
         self.builder.phase(phase)
-        there = self.begun.copy()
-        for other in others:
-            there[[0, other]] = self._copy(0, other, nbytes, there[:1])
-        return there
+        arrival = self.start.copy()
+        for target in others:
+            arrival[[0, target]] = self._copy(0, target, nbytes, arrival[:1])
+        return arrival
 
     def _gather(self, others: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
         self.builder.phase("gather")
         last = self._tail[:1]
-        for other in others:
-            last = self._copy(other, 0, self.model.outputs, np.append(last, self._tail[other]))
-        self.begun = np.repeat(last, len(self.workers))
+        for source in others:
+            last = self._copy(source, 0, self.model.outputs, np.append(last, self._tail[source]))
+        self.start = np.repeat(last, len(self.workers))
 
-    def _copy(self, one: int, other: int, nbytes: float, after: Ints) -> Ints:
-        sent = self.builder.signal(one, other, nbytes=nbytes, after=after)
+    def _copy(self, source: int, target: int, nbytes: float, after: Ints) -> Ints:
+        sent = self.builder.signal(source, target, nbytes=nbytes, after=after)
         both = np.repeat(sent, 2)
-        self.trainer.span(np.array([one, other]), COMMUNICATION, both, both)
+        self.trainer.span(np.array([source, target]), COMMUNICATION, both, both)
         return sent
 
     def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:
-        launched = self.begun
+        launched = self.start
         for layer in self.model.layers:
             launched = self._launch(layer, inputs, launched)
             self.trainer.forward(layer, replicated, launched)
@@ -261,7 +261,7 @@ class _Steps:
         self.builder.phase("optimizer")
         seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
         updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
-        self.begun = np.repeat(updated, len(self.workers))
+        self.start = np.repeat(updated, len(self.workers))
         self.trainer.tail = np.append(updated, reduced[1:])
 
 

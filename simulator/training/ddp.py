@@ -109,13 +109,13 @@ class DDP(Strategy):
         communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
         setting.check_size(self.size(model, setting, len(communicator.all_reduce(1.0))))
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
-        placed = layout(reduced, self._aside(model, setting, communicator))
-        builder = builder_of(placed, communicator)
-        steps = _Steps(self, Trainer(model, setting, builder, before=int(self.startup)), placed)
+        slots = layout(reduced, self._extra(model, setting, communicator))
+        builder = builder_of(slots, communicator)
+        steps = _Steps(self, Trainer(model, setting, builder, before=int(self.startup)), slots)
         if self.startup:
             steps.start(self._first(model))
         for attempt in setting.conditions.attempts(setting.steps):
-            steps.step(buckets, placed.buckets, attempt)
+            steps.step(buckets, slots.buckets, attempt)
         lanes = (
             "compute",
             "communication",
@@ -169,34 +169,34 @@ class DDP(Strategy):
         """The buckets of the first iteration: one of all, unless they are never rebuilt."""
         return initial(model, self.bucket) if self.find_unused else whole(model)
 
-    def _aside(
+    def _extra(
         self, model: Model, setting: Setting, communicator: Communicator
     ) -> dict[str, Schedule]:
         """The other collectives of a run, by what they are for."""
-        aside: dict[str, Schedule] = {}
+        extra: dict[str, Schedule] = {}
         if self.startup:
-            aside["model"] = communicator.broadcast(model.parameters + model.buffers)
+            extra["model"] = communicator.broadcast(model.parameters + model.buffers)
             for number, bucket in enumerate(self._first(model)):
-                aside[f"first {number}"] = communicator.all_reduce(self.wire(bucket.nbytes))
+                extra[f"first {number}"] = communicator.all_reduce(self.wire(bucket.nbytes))
         if self.broadcast_buffers and model.buffers:
-            aside["buffers"] = communicator.broadcast(model.buffers)
+            extra["buffers"] = communicator.broadcast(model.buffers)
         if self.find_unused:
-            aside["used"] = communicator.small(
+            extra["used"] = communicator.small(
                 SCALAR * sum(len(layer.tensors) for layer in model.layers)
             )
         for layer in model.layers if self.sync_batch_norm else ():
             if layer.channels:
                 sums = 2 * layer.channels * SCALAR
-                aside[f"forward {layer.name}"] = communicator.all_gather(
+                extra[f"forward {layer.name}"] = communicator.all_gather(
                     (sums + SCALAR) * setting.ranks
                 )
-                aside[f"backward {layer.name}"] = communicator.small(sums)
+                extra[f"backward {layer.name}"] = communicator.small(sums)
         wanted = {
             "metric": self.metric,
             "barrier": self.prepare > 0,
             "join": bool(setting.conditions.batches),
         }
-        return aside | {
+        return extra | {
             name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted
         }
 
@@ -204,21 +204,21 @@ class DDP(Strategy):
 class _Steps:
     """The steps of one run."""
 
-    def __init__(self, options: DDP, trainer: Trainer, placed: Layout) -> None:
-        self.options, self.trainer, self.placed = options, trainer, placed
+    def __init__(self, options: DDP, trainer: Trainer, slots: Layout) -> None:
+        self.options, self.trainer, self.slots = options, trainer, slots
         self.layers = trainer.model.layers
         self.waits: list[Ints | None] = []
 
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        self.waits.append(self._aside("model", "broadcast model"))
-        regions = [self.placed.aside[f"first {number}"] for number in range(len(buckets))]
+        self.waits.append(self._extra("model", "broadcast model"))
+        regions = [self.slots.extra[f"first {number}"] for number in range(len(buckets))]
         self.step(buckets, regions, Attempt(0))
 
     def step(self, buckets: list[Bucket], regions: list[Region], attempt: Attempt) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
         self.waits.append(self._prepared())
-        self._aside("join", "all-reduce join", self.trainer.tail)
+        self._extra("join", "all-reduce join", self.trainer.tail)
         for batch in range(self.options.accumulate):
             self._forward(first=batch == 0)
             if attempt.fails:
@@ -230,13 +230,13 @@ class _Steps:
             arrived = self._backward()
         self._reduce(buckets, regions, arrived)
         self.trainer.optimize(*self.trainer.streams())
-        metric = self._aside("metric", "all-reduce metric", self.trainer.tail)
+        metric = self._extra("metric", "all-reduce metric", self.trainer.tail)
         self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
         self.waits.append(metric)
 
-    def _aside(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
+    def _extra(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
         """One of the other collectives, if it is wanted."""
-        region = self.placed.aside.get(name)
+        region = self.slots.extra.get(name)
         if region is None:
             return None
         return self.trainer.collective(phase, region, *after, seconds=(self.options.launch, 0.0))
@@ -252,17 +252,17 @@ class _Steps:
         before[0] = self.trainer.builder.compute(
             0, self.options.prepare, lane=host, after=before[:1]
         )[0]
-        return self._aside("barrier", "barrier", before)
+        return self._extra("barrier", "barrier", before)
 
     def _forward(self, *, first: bool) -> None:
         if first:
             self.waits.append(
-                self._aside("buffers", "broadcast buffers", self.trainer.tail, *self.waits)
+                self._extra("buffers", "broadcast buffers", self.trainer.tail, *self.waits)
             )
         for layer in self.layers:
             self.trainer.forward(layer, *self.waits)
             self.waits = [
-                self._aside(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)
+                self._extra(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)
             ]
 
     def _walk(self) -> None:
@@ -276,7 +276,7 @@ class _Steps:
         are there."""
         arrived: list[Ints] = []
         for layer in reversed(self.layers):
-            synced = self._aside(
+            synced = self._extra(
                 f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail
             )
             arrived.append(self.trainer.backward(layer, *self.waits, synced))
@@ -298,7 +298,7 @@ class _Steps:
                 seconds=(self.options.launch + packing, packing),
             )
             entered = self.trainer.entered()
-        self._aside("used", "all-reduce used parameters", self.trainer.tail, entered)
+        self._extra("used", "all-reduce used parameters", self.trainer.tail, entered)
 
     def _packing(self, bucket: Bucket) -> float:
         """Seconds to compress a bucket or to expand it: read it and write half of it, or the

@@ -51,8 +51,8 @@ class LocalSGD(Strategy):
             setting.check_size(self.size(setting, least), exact=exact)
         communicator = Communicator(setting.topology, setting.ranks, self.algo)
         setting.check_size(self.size(setting, len(communicator.all_reduce(1.0))))
-        placed = layout([communicator.all_reduce(model.parameters)], {})
-        builder = builder_of(placed, communicator)
+        slots = layout([communicator.all_reduce(model.parameters)], {})
+        builder = builder_of(slots, communicator)
         trainer, averaged, averages = Trainer(model, setting, builder), None, 0
         for attempt in setting.conditions.attempts(setting.steps):
             trainer.compute("forward", model.forward_of(setting.ranks) * trainer.factor, averaged)
@@ -65,7 +65,7 @@ class LocalSGD(Strategy):
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
                 averaged = trainer.collective(
-                    "all-reduce parameters", placed.buckets[0], trainer.tail
+                    "all-reduce parameters", slots.buckets[0], trainer.tail
                 )
                 averages += 1
             trainer.end(averaged, lost=attempt.lost)

@@ -71,17 +71,17 @@ class Measures:
 
 def measure(plan: Plan, timeline: Timeline) -> Measures:
     """Read `timeline`, the simulation of `plan`, within its :func:`window`."""
-    counted = window(plan, timeline)
-    restarting = _restarting(plan, timeline, counted.end)
-    busy, exposed, hidden = _overlap(plan, timeline, counted.end)
+    part = window(plan, timeline)
+    restarting = _restarting(plan, timeline, part.end)
+    busy, exposed, hidden = _overlap(plan, timeline, part.end)
     return Measures(
-        window=counted,
-        steps=_steps(plan, timeline, counted.end),
+        window=part,
+        steps=_steps(plan, timeline, part.end),
         computing=busy - restarting,
         restarting=restarting,
         exposed=exposed,
         hidden=hidden,
-        bubbles=_idle(plan, timeline, counted.end),
+        bubbles=_idle(plan, timeline, part.end),
         staleness=_staleness(plan, timeline),
     )
 
@@ -99,8 +99,8 @@ def window(plan: Plan, timeline: Timeline) -> Window:
     count = np.bincount(worker)
     ends = np.array([served[worker == rank].max(initial=0.0) for rank in range(len(count))])
     first = int(np.argmin(np.where(count == count.max(), ends, np.inf)))
-    mine = np.flatnonzero(worker == first)
-    last = int(plan.updates.served[mine[np.argmax(served[mine])]])
+    rows = np.flatnonzero(worker == first)
+    last = int(plan.updates.served[rows[np.argmax(served[rows])]])
     updates = int(np.sum(served <= ends[first]))
     return Window(
         float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates)
@@ -141,9 +141,9 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
     start = timeline.start.clip(max=end)
     finish = timeline.finish.clip(max=end)
     for rank in range(plan.workers):
-        own = main[schedule.rank[main] == rank]
+        tasks = main[schedule.rank[main] == rank]
         span = plan.spans.rank == rank
-        computing = union(start[own], finish[own])
+        computing = union(start[tasks], finish[tasks])
         talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
         busy, both = _length(computing), _length(computing) + _length(talking)
         either = _length(union(*np.concatenate((computing, talking), axis=1)))

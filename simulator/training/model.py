@@ -142,12 +142,13 @@ class Model:
             )
 
     def _check_ranks(self, whose: str, **times: tuple[float, ...]) -> None:
-        for what, own in times.items():
-            if len(own) != self.ranks:
+        for what, values in times.items():
+            if len(values) != self.ranks:
                 raise InputError(
-                    f"{whose} has {what} of {len(own)} ranks, and the first layer of {self.ranks}"
+                    f"{whose} has {what} of {len(values)} ranks, and the first layer of "
+                    f"{self.ranks}"
                 )
-            for rank, seconds in enumerate(own):
+            for rank, seconds in enumerate(values):
                 _check(f"{whose}, rank {rank},", what, seconds)
 
     @property
@@ -213,15 +214,15 @@ class Model:
         return self.registration or tuple(range(len(self.layers)))
 
 
-def _each(mean: float, own: tuple[float, ...], ranks: int) -> Floats:
-    if not own:
+def _each(mean: float, values: tuple[float, ...], ranks: int) -> Floats:
+    if not values:
         return np.full(ranks, mean)
-    if len(own) < ranks:
+    if len(values) < ranks:
         raise InputError(
-            f"the model has the times of {len(own)} ranks, {ranks} is too many: take {len(own)} "
-            f"or fewer"
+            f"the model has the times of {len(values)} ranks, {ranks} is too many: take "
+            f"{len(values)} or fewer"
         )
-    return np.array(own[:ranks], dtype=np.float64)
+    return np.array(values[:ranks], dtype=np.float64)
 
 
 def _check(whose: str, what: str, value: float) -> None:

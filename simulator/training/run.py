@@ -54,10 +54,10 @@ def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp]) -> Float
     slower, base = 1 + plan.slowdown, plan.schedule.seconds[main]
     result, rank_of = base.copy(), plan.schedule.rank[main]
     for rank in range(plan.workers):
-        own = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
-        mine = plan.spans.rank == rank
+        section = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
+        of_rank = plan.spans.rank == rank
         begin, end = union(
-            timeline.start[plan.spans.first[mine]], timeline.finish[plan.spans.last[mine]]
+            timeline.start[plan.spans.first[of_rank]], timeline.finish[plan.spans.last[of_rank]]
         )
         if not len(begin):
             continue
@@ -69,7 +69,7 @@ def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp]) -> Float
         far = 1e3 * (1 + timeline.makespan)
         corners, work = np.append(corners, corners[-1] + far), np.append(work, work[-1] + far)
         keep = np.concatenate(([True], np.diff(work) > 0))
-        start = timeline.start[main[own]]
-        done = np.interp(np.interp(start, corners, work) + base[own], work[keep], corners[keep])
-        result[own] = np.where(base[own] > 0, done - start, 0.0)
+        start = timeline.start[main[section]]
+        done = np.interp(np.interp(start, corners, work) + base[section], work[keep], corners[keep])
+        result[section] = np.where(base[section] > 0, done - start, 0.0)
     return result

@@ -64,11 +64,11 @@ def estimates(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[
     if ranks == 1:
         yield Estimate(0.0, True)
         return
-    around, volume = ranks * (ranks - 1.0), algorithm.cost.volume(ranks, 1.0)
-    known = {"ring": 2 * around, "gloo_ring": 8 * around, "ring_all_gather": around, "tree": volume}
+    pairs, volume = ranks * (ranks - 1.0), algorithm.cost.volume(ranks, 1.0)
+    known = {"ring": 2 * pairs, "gloo_ring": 8 * pairs, "ring_all_gather": pairs, "tree": volume}
     if algorithm.name == "rings":
-        yield Estimate(2 * around, False)
-        yield Estimate(2 * around * len(rings_of(topology, ranks).orders), True)
+        yield Estimate(2 * pairs, False)
+        yield Estimate(2 * pairs * len(rings_of(topology, ranks).orders), True)
     else:
         yield Estimate(known.get(algorithm.name, volume), algorithm.name in known)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():

@@ -150,11 +150,11 @@ class SSGD(Strategy):
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
         """Operations of a run in which so many units are pushed and pulled."""
-        ranks, apart = setting.ranks, bool(self.server_kind)
+        ranks, separate = setting.ranks, bool(self.server_kind)
         hosts = ranks if self.server == "sharded" else 1
-        pairs = hosts * (ranks if apart else ranks - 1)
-        unit = 4 * pairs + ranks + hosts * (1 if apart else 3)
-        scatter = (ranks if apart else ranks - 1) * (self.scatter and model.inputs > 0)
+        pairs = hosts * (ranks if separate else ranks - 1)
+        unit = 4 * pairs + ranks + hosts * (1 if separate else 3)
+        scatter = (ranks if separate else ranks - 1) * (self.scatter and model.inputs > 0)
         return Size(
             2 * ranks * len(model.layers) + units * unit + ranks + scatter + (not self.pipelined)
         )
@@ -165,8 +165,8 @@ class SSGD(Strategy):
 
     def updating(self, model: Model) -> float:
         """Seconds in which a server updates all parameters, once the gradients are added up."""
-        touched = 2 * model.parameters * (1 + model.state) + model.gradients
-        return self.update or touched / self._memory(model)
+        traffic = 2 * model.parameters * (1 + model.state) + model.gradients
+        return self.update or traffic / self._memory(model)
 
     def _memory(self, model: Model) -> float:
         return self.server_memory or (
@@ -215,7 +215,7 @@ class _Exchanged(NamedTuple):
 
 
 class _Steps:
-    """The steps of one run. Each worker's next forward of a layer waits for `there[layer]`, the
+    """The steps of one run. Each worker's next forward of a layer waits for `arrivals[layer]`, the
     first for `batch`."""
 
     def __init__(self, options: SSGD, trainer: Trainer, units: list[Unit], places: _Places) -> None:
@@ -224,7 +224,7 @@ class _Steps:
         self.units = {unit.layer: (number, unit) for number, unit in enumerate(units)}
         factors = trainer.setting.conditions.factors(len(trainer.attempts), len(self.workers))
         self.slower = np.pad(factors, ((0, 0), (0, 1)), constant_values=1.0)
-        self.there: dict[int, Ints] = {}
+        self.arrivals: dict[int, Ints] = {}
         self.batch: Ints | None = None
 
     def step(self, number: int, attempt: Attempt) -> None:
@@ -241,16 +241,16 @@ class _Steps:
 
     def _end(self, exchanged: list[_Exchanged], *, lost: bool) -> None:
         self.builder.phase("pull")
-        waits = columns(self.batch, *self.there.values())
+        waits = columns(self.batch, *self.arrivals.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
         for pushed, _, pulled in exchanged:
             for moved in (pushed, pulled):
                 self._span(self.places.worker, self.places.server, moved, moved)
         if not self.options.pipelined:
-            all_have = self.builder.compute(
+            complete = self.builder.compute(
                 self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last
             )
-            self.there[0] = self._at_all(all_have[0])
+            self.arrivals[0] = self._at_all(complete[0])
         self.trainer.end(last, lost=lost)
 
     def _at_all(self, operation: int) -> Ints:
@@ -259,12 +259,12 @@ class _Steps:
 
     def _forward(self, attempt: Attempt) -> None:
         first, *others = self.model.layers
-        done = self.trainer.forward(first, self.batch, self.there.pop(0, None))
+        done = self.trainer.forward(first, self.batch, self.arrivals.pop(0, None))
         self.batch = (
             self._scatter(attempt, done) if self.options.pipelined and not attempt.fails else None
         )
         for number, layer in enumerate(others, 1):
-            self.trainer.forward(layer, self.there.pop(number, None))
+            self.trainer.forward(layer, self.arrivals.pop(number, None))
 
     def _backward(self, slower: Floats) -> list[_Exchanged]:
         exchanged = []
@@ -279,7 +279,7 @@ class _Steps:
         builder, places, hosts = self.builder, self.places, self.places.hosts
         slot = places.shard(number, places.server)
         kept = places.kept(number)
-        own = places.shard(number, hosts)
+        host_slots = places.shard(number, hosts)
         share = unit.parameters / self.model.parameters / len(hosts)
         pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
         builder.phase(f"update {unit.name}")
@@ -288,9 +288,9 @@ class _Steps:
         builder.phase(f"pull {unit.name}")
         pulled = builder.copy(places.server, places.worker, slot=kept, target=slot)
         if not self.options.server_kind:
-            builder.copy(hosts, hosts, slot=kept, target=own)
-        self.there[unit.layer] = builder.compute(
-            self.workers, 0.0, lane=COMMUNICATION, reads=own[0], count=len(hosts)
+            builder.copy(hosts, hosts, slot=kept, target=host_slots)
+        self.arrivals[unit.layer] = builder.compute(
+            self.workers, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
         )
         return _Exchanged(pushed, updated, pulled)
 

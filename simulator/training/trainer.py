@@ -106,9 +106,9 @@ class Trainer:
         builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
         first = builder.compute(self.ranks, seconds[0], writes=region.slot, after=waits, **span)
-        told = _messages_after(region.schedule, first)
+        messages = _messages_after(region.schedule, first)
         builder.inline(
-            region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=told
+            region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=messages
         )
         last = builder.compute(
             self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span
@@ -198,8 +198,8 @@ class Trainer:
 def columns(*operations: Ints | None) -> Ints:
     """Operations to wait for, a row a worker: the `after` of a builder's call. A 2-D array gives
     several columns."""
-    given = [np.atleast_2d(column.T).T for column in operations if column is not None]
-    return np.concatenate(given, axis=1) if given else np.zeros(0, dtype=np.int32)
+    arrays = [np.atleast_2d(column.T).T for column in operations if column is not None]
+    return np.concatenate(arrays, axis=1) if arrays else np.zeros(0, dtype=np.int32)
 
 
 def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
