@@ -1,0 +1,36 @@
+"""Ports that ranks share, and links inside nodes that they pace."""
+
+import numpy as np
+import pytest
+
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Points
+from experiments.calibration.prediction import predict
+from experiments.calibration.table import as_nodes
+from made_up_curves import SIZES, curve
+
+
+def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> None:
+    """1/β per node falls with the ranks there; a shift, in which one rank sends from node to node,
+    is as fast."""
+    mixed = [
+        curve(what, (name,), ranks, 2)
+        for ranks in (4, 8)
+        for what, name in (("all_reduce", "ring"), ("send_recv", "shift"))
+    ]
+    model = Model(Points(mixed), NCCL)
+    own = model.start.copy()
+    own[model.index["network 1/β by ranks a node"]] = -1.0
+    for inner in (model.start, own):
+        model.explore(inner)
+    largest = model.points.size == SIZES[-1]
+    before, after = (model.predict(inner)[largest] for inner in (model.start, own))
+    wide = np.sqrt(2 * 4)
+    assert after / before == pytest.approx([wide / 2, wide, wide / 4, wide], rel=0.02)
+    predicted, profile = model.predict(own), model.profile(own, "one number of nodes", "nodes")
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )

@@ -1,0 +1,56 @@
+"""Sends have channels of their own, and mean the same to a fit and a profile."""
+
+import numpy as np
+import pytest
+
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.model import Model
+from experiments.calibration.observations import Points
+from experiments.calibration.prediction import predict
+from experiments.calibration.table import as_nodes
+from made_up_curves import curve
+
+MIXED = (
+    ("all_reduce", "ring", 8, 2),
+    ("all_reduce", "ring", 6, 3),
+    ("all_reduce", "double_tree", 8, 1),
+    ("all_to_all", "pairwise", 8, 2),
+    ("all_to_all", "pairwise", 4, 4),
+    ("send_recv", "shift", 8, 2),
+    ("send_recv", "shift", 4, 1),
+)
+
+
+def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
+    model = Model(
+        Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL
+    )
+    inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
+    names = {
+        "launch of sends",
+        "α of sends",
+        "node 1/β of sends",
+        "network 1/β of sends",
+        "network 1/β by ranks a node",
+    }
+    assert names <= model.index.keys()
+    model.explore(inner)
+    assert model.explore(inner) < 1e-9
+    predicted, profile = model.predict(inner), model.profile(inner, "made up", "nodes")
+    for k, one in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(
+            predicted[model.points.curve == k], rel=1e-9
+        )
+
+
+def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
+    alone = Model(
+        Points([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL
+    )
+    assert not any("sends" in name for name in alone.index)
+    for library in (NCCL, MPI):
+        both = Model(
+            Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
+        )
+        assert ("α of sends" in both.index) == (library is NCCL)
