@@ -9,10 +9,10 @@ import numpy as np
 
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
+from experiments.calibration.known_paths import Machine, as_nodes
 from experiments.calibration.libraries import FUJITSU, GLOO, LIBRARIES, MPI, NCCL, Library
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series, forced, series
-from experiments.calibration.table import Machine, as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.calibration.effects.protocols import NEGLIGIBLE
+from experiments.calibration.known_paths import Place
 from experiments.calibration.paths import Costs
-from experiments.calibration.table import Place
 from simulator.effects.jobs import Jobs
 from simulator.profile import Profile
 

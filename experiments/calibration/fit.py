@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.node_corrections import NodeCorrections
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags
 from experiments.calibration.slopes import slopes
 from simulator.profile import Profile

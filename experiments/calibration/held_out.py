@@ -114,7 +114,7 @@ def _bytes(algorithm: str, ranks: int) -> float:
 
 def affine(sizes: Floats, seconds: Floats) -> Callable[[Floats], Floats]:
     """The line of least squares of relative errors with α, 1/β ≥ 0."""
-    from experiments.calibration.links import solve
+    from experiments.calibration.link_fit import solve
 
     design = np.stack((np.ones_like(sizes), sizes), axis=1) / seconds[:, None]
     alpha, slope = solve(design, np.ones_like(seconds))

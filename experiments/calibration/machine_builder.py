@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from experiments.calibration.table import as_nodes
+from experiments.calibration.known_paths import as_nodes
 from topologies.catalogue import Blueprint
 from topologies.topology import Topology
 

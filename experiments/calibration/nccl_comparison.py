@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.observations import Flags, Points, Series
-from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.spellings import NCCL_MODEL

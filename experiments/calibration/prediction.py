@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.calibration.libraries import Library
 from experiments.calibration.observations import Series
-from experiments.calibration.times import times
+from experiments.calibration.profile_times import times
 from simulator.collectives import find
 from simulator.profile import Profile
 from topologies.topology import Floats, Topology

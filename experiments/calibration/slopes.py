@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.model import Model
-from experiments.calibration.table import Ints
+from experiments.calibration.known_paths import Ints
+from experiments.calibration.library_model import Model
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
 from topologies.topology import Floats

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.calibration.effects.protocols import Prior
 from experiments.calibration.fit import Fit, explore
 from experiments.calibration.libraries import Library
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points
 from experiments.measurements import Curve
 from topologies.errors import InputError

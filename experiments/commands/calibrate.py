@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from experiments import output
-from experiments.calibration import labels, machines
+from experiments.calibration import label_detection, measured_machines
 from experiments.calibration.calibrate import (
     LEAST,
     LINKED,
@@ -72,7 +72,7 @@ def run(choice: Request, out: Path | None, how: str) -> int:
         raise InputError(
             f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it"
         )
-    machines.check(curves)
+    measured_machines.check(curves)
     chosen = library(choice.library) if choice.library else library_of(curves)
     built = machine_for(machine)
     if links:
@@ -100,14 +100,14 @@ def run(choice: Request, out: Path | None, how: str) -> int:
         else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
     )
     called = choice.name or (out.stem if out else "profile")
-    ignored = labels.of_fit(found.fit)
+    ignored = label_detection.of_fit(found.fit)
     fitted = {one.name for one in measured.curves}
     others = [
         one
         for one in chosen_curves(measurements.curves, choice.only, False)
         if one.source not in fitted
     ]
-    ignored += labels.fallen_back(others, chosen, found.fit.profile, built)
+    ignored += label_detection.fallen_back(others, chosen, found.fit.profile, built)
     for line in (*map(_ignored, ignored), *map(_unlike, outliers(found.fit))):
         output.note(line)
     profile = document(

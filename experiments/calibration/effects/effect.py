@@ -15,9 +15,9 @@ from simulator.profile import Profile
 from topologies.topology import Floats
 
 if TYPE_CHECKING:
+    from experiments.calibration.known_paths import KnownPaths
     from experiments.calibration.libraries import Library
     from experiments.calibration.observations import Points
-    from experiments.calibration.table import Known
 
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
 """Weights of a start: how many residuals of a factor e count as much as a parameter that is off by
@@ -59,7 +59,7 @@ class Data:
     """The measured points."""
     library: Library
     """The library that made them."""
-    paths: Known
+    paths: KnownPaths
     """The simulated paths of their algorithms."""
     gaps: tuple[tuple[str, str], ...]
     """The protocols and kinds of link that have a g. The others have 0."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.libraries import NCCL, Library
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)

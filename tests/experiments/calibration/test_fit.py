@@ -10,7 +10,7 @@ from experiments.calibration.calibrate import calibrate, document, separated
 from experiments.calibration.fit import explore, fit
 from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.nccl_comparison import (
     asked,
     generations,
@@ -21,7 +22,6 @@ from experiments.calibration.nccl_comparison import (
     predict,
 )
 from experiments.calibration.observations import Points, Series
-from experiments.calibration.table import as_nodes
 from experiments.cli import main
 from experiments.commands import judge
 from experiments.measurements import Curve

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve

@@ -10,7 +10,7 @@ import pytest
 from experiments.calibration import effects
 from experiments.calibration.effects.effect import Data, Effect, Parameter
 from experiments.calibration.libraries import LIBRARIES, MPI, NCCL, Library
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from experiments.calibration.slopes import STEP, slopes
 from made_up_curves import curve

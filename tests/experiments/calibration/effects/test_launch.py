@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.libraries import MPI
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from made_up_curves import curve
 

@@ -5,7 +5,7 @@ import pytest
 
 from experiments.calibration.exploration import Exploration
 from experiments.calibration.libraries import MPI
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from made_up_curves import SIZES, curve
 

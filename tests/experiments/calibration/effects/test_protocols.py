@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from made_up_curves import curve
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from experiments.calibration.prediction import predict
-from experiments.calibration.table import as_nodes
 from made_up_curves import curve
 
 MIXED = (

@@ -13,9 +13,9 @@ import numpy as np
 from experiments.calibration.effects.effect import Data, Effect
 from experiments.calibration.effects.protocols import BETWEEN
 from experiments.calibration.exploration import Exploration
+from experiments.calibration.known_paths import ALL, Ints, KnownPaths, Machine, PathTable, as_nodes
 from experiments.calibration.libraries import Library
 from experiments.calibration.observations import Flags, Points
-from experiments.calibration.table import ALL, Ints, Known, Machine, Table, as_nodes
 from simulator.effects.jobs import Index
 from simulator.profile import Profile
 from topologies.topology import Floats
@@ -41,7 +41,7 @@ class Model:
         gaps: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.points, self.library = points, library
-        self.paths = Known(points, library, machine)
+        self.paths = KnownPaths(points, library, machine)
         self.kinds = self.paths.kinds
         several = len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         most = float(points.nodes.max())
@@ -90,7 +90,7 @@ class Model:
             profile = effect.write(profile, values)
         return profile
 
-    def predict(self, inner: Floats, keep: Index = ALL, table: Table | None = None) -> Floats:
+    def predict(self, inner: Floats, keep: Index = ALL, table: PathTable | None = None) -> Floats:
         """Seconds of the points that `keep` chooses, by the paths known so far, and the fastest
         algorithm. `table` is that of these points, by default of all paths known."""
         table = table or self.table(keep)
@@ -98,7 +98,7 @@ class Model:
         fastest = self._paths(profile, size, table).max(axis=3).min(axis=2)
         return np.asarray((fastest + self._shares(profile, size, table)).min(axis=1))
 
-    def table(self, keep: Index = ALL) -> Table:
+    def table(self, keep: Index = ALL) -> PathTable:
         """The paths known of the points that `keep` chooses."""
         table = self.paths.table()
         if self.ran:
@@ -108,7 +108,7 @@ class Model:
             table = replace(table, absent=absent)
         return table.at(keep)
 
-    def choice(self, inner: Floats, keep: Index, table: Table) -> tuple[Ints, Ints, Ints]:
+    def choice(self, inner: Floats, keep: Index, table: PathTable) -> tuple[Ints, Ints, Ints]:
         """The numbers of the algorithm, the protocol and the path in `table` that are the time of
         each point, at these parameters."""
         profile, size = self.profile(inner), self.points.size[keep]
@@ -120,7 +120,7 @@ class Model:
         number = protocol[every, algorithm]
         return algorithm, number, longest[every, algorithm, number]
 
-    def _paths(self, profile: Profile, size: Floats, table: Table) -> Floats:
+    def _paths(self, profile: Profile, size: Floats, table: PathTable) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""
         costs = profile.link_costs(self.paths.jobs, profile.protocols, self.kinds)
         latency, bandwidth, gap = (
@@ -135,7 +135,7 @@ class Model:
                 seconds = seconds + table.gaps[..., k] * gap[..., k, None]
         return np.asarray(seconds)
 
-    def _shares(self, profile: Profile, size: Floats, table: Table) -> Floats:
+    def _shares(self, profile: Profile, size: Floats, table: PathTable) -> Floats:
         """Seconds that no link takes, infinite where an algorithm cannot have run, shape (points,
         algorithms)."""
         jobs = self.paths.jobs.at(table.job)

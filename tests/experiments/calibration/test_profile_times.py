@@ -4,11 +4,11 @@ say."""
 import numpy as np
 import pytest
 
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
-from experiments.calibration.table import as_nodes
-from experiments.calibration.times import times
+from experiments.calibration.profile_times import times
 from simulator.collectives import find
 from simulator.engines import run as simulate
 from simulator.profile import Profile
@@ -47,8 +47,8 @@ def test_few_simulations_say_what_all_say(name: str, monkeypatch: pytest.MonkeyP
         runs.append(routed)
         return simulate(routed)
 
-    monkeypatch.setattr("experiments.calibration.times.run", counted)
-    monkeypatch.setattr("experiments.calibration.times.LARGE", 0)
+    monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
+    monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
     few = times(profile, algorithm, topology, 8, SIZES)
     assert few.keys() == every.keys()
     for size in SIZES:
@@ -64,8 +64,8 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
         runs.append(routed)
         return simulate(routed)
 
-    monkeypatch.setattr("experiments.calibration.times.run", counted)
-    monkeypatch.setattr("experiments.calibration.times.LARGE", 0)
+    monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
+    monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
     found = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
     assert list(found) == SIZES
     assert len(runs) <= 2 + 2 * len(machine().protocols)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.calibration.machines import check, gpu
+from experiments.calibration.measured_machines import check, gpu
 from experiments.measurements import Curve
 from topologies.errors import InputError
 

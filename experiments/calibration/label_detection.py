@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.calibration.fit import Fit
+from experiments.calibration.known_paths import Machine
 from experiments.calibration.libraries import Library
 from experiments.calibration.observations import Series, forced, series
 from experiments.calibration.prediction import Predicted, predict
-from experiments.calibration.table import Machine
 from experiments.measurements import Curve
 from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError

@@ -40,7 +40,7 @@ class Place:
     """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
 
     job: int
-    """Its number in the jobs of `Known`."""
+    """Its number in the jobs of `KnownPaths`."""
     algorithm: str
     nodes: int
     paths: Paths
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class PathTable:
     """The known paths of every point, padded with zeros. The shape is (points, algorithms,
     protocols, paths, kinds), or the first of these."""
 
@@ -65,14 +65,14 @@ class Table:
     excess: Floats
     """The bytes of long exchanges beyond the library's limit: points and algorithms."""
     job: Ints
-    """The number of the job in the jobs of `Known`: points and algorithms."""
+    """The number of the job in the jobs of `KnownPaths`: points and algorithms."""
 
-    def at(self, keep: Index) -> Table:
+    def at(self, keep: Index) -> PathTable:
         """That of the points that `keep` chooses."""
-        return Table(*(getattr(self, column.name)[keep] for column in fields(self)))
+        return PathTable(*(getattr(self, column.name)[keep] for column in fields(self)))
 
 
-class Known:
+class KnownPaths:
     """The paths of every algorithm that may have made a point, by algorithm, ranks and ranks a
     node."""
 
@@ -96,7 +96,7 @@ class Known:
         self.version = 0
         self.beyond = inf
         """The bytes of a message from which on it is a long exchange."""
-        self._table: tuple[int, Table] | None = None
+        self._table: tuple[int, PathTable] | None = None
 
     def _note(self, topology: Topology) -> None:
         """α and 1/β of the kinds of link that have a β."""
@@ -119,14 +119,14 @@ class Known:
             ]
             yield Place(job, name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
-    def table(self) -> Table:
+    def table(self) -> PathTable:
         """All known paths; made anew when there are more."""
         count = self.version
         if self._table is None or self._table[0] != count:
             self._table = count, self._build()
         return self._table[1]
 
-    def _build(self) -> Table:
+    def _build(self) -> PathTable:
         points, kinds = self.points, len(self.kinds)
         most = max(
             len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves
@@ -163,7 +163,7 @@ class Known:
                     paths.exchanged(float(size), self.beyond) for size in points.size[here]
                 ]
             absent[here] = self.absent(c, curve.algorithms, most)
-        return Table(latencies, crossed, gaps, merged, absent, excess, job)
+        return PathTable(latencies, crossed, gaps, merged, absent, excess, job)
 
     def absent(self, c: int, ran: tuple[str, ...], most: int) -> Floats:
         """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`,

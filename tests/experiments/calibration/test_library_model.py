@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.library_model import Model
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
-from experiments.calibration.table import as_nodes
 from made_up_curves import SIZES, curve
 from simulator.collectives import find
 from topologies.catalogue import find as machine

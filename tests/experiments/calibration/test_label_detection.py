@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.calibration import labels
+from experiments.calibration import label_detection
 from experiments.calibration.calibrate import Calibration, document, points
 from experiments.calibration.fit import explore
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL, Library
-from experiments.calibration.model import Model
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import predict
-from experiments.calibration.table import as_nodes
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
@@ -80,7 +80,9 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, not
     found = explore(Model(measured, NCCL))
     fitted = {one.name for one in measured.curves}
     others = [one for one in curves if one.source not in fitted]
-    known = labels.of_fit(found) + labels.fallen_back(others, NCCL, found.profile, as_nodes)
+    known = label_detection.of_fit(found) + label_detection.fallen_back(
+        others, NCCL, found.profile, as_nodes
+    )
     (label,) = known
     assert (label.label.lower(), label.ran, label.ranks, label.nodes) == (
         "nvlstree",
@@ -104,9 +106,9 @@ def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> 
         strange, points=tuple(replace(one, time_s=one.time_s / 2) for one in strange.points)
     )
     few = replace(strange, points=strange.points[:3])
-    assert labels.fallen_back([strange], NCCL, machine(NCCL), as_nodes)
+    assert label_detection.fallen_back([strange], NCCL, machine(NCCL), as_nodes)
     for other in (halved, few, replace(strange, algorithm="ring")):
-        assert labels.fallen_back([other], NCCL, machine(NCCL), as_nodes) == []
+        assert label_detection.fallen_back([other], NCCL, machine(NCCL), as_nodes) == []
 
 
 def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_library() -> None:
@@ -118,7 +120,7 @@ def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_libra
     other = curve(MPI, "recursive_doubling", MPI.algorithms("all_reduce"), 8, words="MPI 2")
     curves = [*told, other]
     found = explore(Model(points(curves, MPI)[0], MPI))
-    (label,) = labels.of_fit(found)
+    (label,) = label_detection.of_fit(found)
     assert label[:2] == ("recursive_doubling", "all_reduce")
     assert (label.ranks, label.nodes, label.library) == (8, 2, "MPI 2")
     profile = document(
