@@ -39,15 +39,17 @@ class LinkCosts(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a library moves data: what a link of each kind costs, and by how much more its α counts
-    in an algorithm, by the algorithm's name and the link's kind."""
+    """How a library moves data."""
 
     name: str
+    """The name of the protocol."""
     links: Mapping[str, Link]
+    """What a link costs, by its kind."""
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The factors on α in single algorithms, by the algorithm's name and the link's kind."""
 
     def factor(self, algorithm: str, kind: str) -> float:
-        """By how much α of links of `kind` is longer in `algorithm`."""
+        """The factor by which α of links of `kind` is longer in `algorithm`."""
         return self.factors.get(algorithm, {}).get(kind, 1.0)
 
     def slowed(self, algorithms: Sequence[str], factor: float) -> Protocol:
@@ -60,49 +62,53 @@ class Protocol:
 
 
 class Ineffective(NamedTuple):
-    """A label that had no effect: runs of a `collective` that were told to take the algorithm
-    `label` took one of `ran` instead. That was on `ranks` ranks and `nodes` nodes, on every number
-    that was measured where these are None, with the `library` in words, any where that is empty."""
+    """A label that had no effect: runs that were told to take one algorithm took another one."""
 
     label: str
+    """The algorithm that the runs were told to take."""
     collective: str
+    """The collective of the runs."""
     ran: tuple[str, ...]
+    """The algorithms that the runs may have taken instead."""
     ranks: int | None = None
+    """The number of ranks. None is every number that was measured."""
     nodes: int | None = None
+    """The number of nodes. None is every number that was measured."""
     library: str = ""
+    """The library in words. Empty is any library."""
 
     def covers(
         self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""
     ) -> bool:
-        """Whether it speaks of runs with such a label; what is not known of them, or not stored,
-        agrees."""
-        mine, theirs = (
-            (self.ranks, self.nodes, self.library or None),
-            (ranks, nodes, library or None),
-        )
+        """Whether the entry is about runs with such a label. What is unknown of the runs, or not
+        stored, agrees."""
+        stored = self.ranks, self.nodes, self.library or None
+        known = ranks, nodes, library or None
         same = all(
-            one is None or other is None or one == other
-            for one, other in zip(mine, theirs, strict=True)
+            value is None or other is None or value == other
+            for value, other in zip(stored, known, strict=True)
         )
         return same and (label.lower(), collective) == (self.label.lower(), self.collective)
 
 
 class Run(NamedTuple):
-    """A collective under a profile: the timeline of the fastest protocol, and seconds of what that
-    leaves out, by name: the call, host memory made ready, and what long exchanges take more."""
+    """A collective under a profile."""
 
     protocol: str
+    """The fastest protocol."""
     timeline: Timeline
+    """The timeline of the fastest protocol."""
     beside: Mapping[str, float]
+    """Seconds that the timeline leaves out, by name."""
 
     @property
     def launch(self) -> float:
-        """Seconds beside the timeline."""
+        """Seconds that the timeline leaves out."""
         return sum(self.beside.values())
 
     @property
     def common(self) -> float:
-        """Those of them that are of the collective, whichever algorithm runs it: they are below any
+        """Seconds of them that every algorithm of the collective takes. They are below any
         bound."""
         return sum(self.beside.get(part, 0.0) for part in COMMON)
 
@@ -114,26 +120,35 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """`machine` is the topology that it was fitted on, as `--topology` takes it. `launch` seconds
-    precede the first operation of a collective, those of some algorithms in `launches`; algorithms
-    write new memory, `scratch` in units of V, and have it registered again, `joined` in units of V
-    and ranks; 1/β counts more in some, by how much is in `slower`, by the algorithm's name and the
-    link's kind. `paced`: over several nodes, links inside them have the β of those between before
-    crowding, where that is less. `ineffective`: labels without effect on its runs."""
+    """What calibration learnt about a machine and a library."""
 
     name: str
+    """The name of the profile."""
     machine: str
+    """The topology that the profile was fitted on, as `--topology` takes it."""
     launch: float
+    """Seconds before the first operation of a collective."""
     protocols: tuple[Protocol, ...]
+    """The protocols. A collective takes the fastest."""
     crowding: Mapping[str, Crowding] = field(default_factory=dict)
+    """How links slow down as a job grows, by their kind."""
     memory: Memory = field(default_factory=Memory)
+    """What memory of the host costs."""
     scratch: Mapping[str, float] = field(default_factory=dict)
+    """The new memory that an algorithm writes, in units of V."""
     paced: bool = False
+    """Whether links inside nodes have at most the β of those between nodes, before crowding, in a
+    job over several nodes."""
     joined: Mapping[str, float] = field(default_factory=dict)
+    """The memory that an algorithm has registered again, in units of V and ranks."""
     slower: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The factors on 1/β in single algorithms, by the algorithm's name and the link's kind."""
     launches: Mapping[str, float] = field(default_factory=dict)
+    """The launch of single algorithms, instead of `launch`."""
     exchanges: Exchanges = field(default_factory=Exchanges)
+    """What long exchanges cost."""
     ineffective: tuple[Ineffective, ...] = ()
+    """Labels without effect on the runs of the profile."""
 
     def apply(
         self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0
@@ -258,10 +273,12 @@ class Profile:
     ) -> Ineffective | None:
         """What is known of a label without effect; None where it had its effect, or nothing is
         known."""
-        found = (
-            one for one in self.ineffective if one.covers(label, collective, ranks, nodes, library)
+        entries = (
+            entry
+            for entry in self.ineffective
+            if entry.covers(label, collective, ranks, nodes, library)
         )
-        return next(found, None)
+        return next(entries, None)
 
 
 def over(routed: Routed, machine: Topology) -> Routed:

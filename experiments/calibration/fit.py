@@ -36,25 +36,32 @@ another so closely."""
 
 
 class Estimate(NamedTuple):
-    """A parameter's value and 95% interval, its start counted as data, and why it is not
-    identified, if it is not."""
+    """What the data say of a parameter. The start counts as data."""
 
     parameter: Parameter
+    """The parameter."""
     value: float
+    """Its value."""
     low: float
+    """The lower end of the 95% interval."""
     high: float
+    """The upper end of the 95% interval."""
     open: str
+    """Why the data do not identify the parameter. Empty if they do."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Where a fit ended: the parameters as the fit counts them, and predicted seconds of all points
-    of its model."""
+    """Where a fit ended."""
 
     model: Model
+    """The model that was fitted."""
     inner: Floats
+    """The parameters, as the fit counts them."""
     kept: Flags
+    """The points that were fitted."""
     short: float
+    """How much the known paths were off at the end, relatively and at most."""
 
     @property
     def predicted(self) -> Floats:

@@ -19,31 +19,37 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One measured curve: `sizes` in bytes and `seconds`, ascending, of a collective over `ranks`
-    ranks on `nodes` nodes, by one of `algorithms`: the one that was forced, or those that the
-    library may have chosen from.
-
-    `elements` is the size of an element in bytes; `others` are what the library may have run in
-    spite of `algorithms`; `protocols` those that it was told to use, none if it chose. `forced` is
-    the algorithm that it was told to take, `ignored` says that this is known to have had no effect,
-    and `instead` is what may have run where it had none: sets of algorithms, of which the library
-    took the fastest. `library` is its name and version in words.
-    """
+    """One measured curve."""
 
     name: str
+    """The file of the curve."""
     collective: str
+    """The collective."""
     algorithms: tuple[str, ...]
+    """The forced algorithm, or those that the library may have chosen from."""
     ranks: int
+    """The number of ranks."""
     nodes: int
+    """The number of nodes that they are in."""
     sizes: Floats
+    """Ascending sizes in bytes."""
     seconds: Floats
+    """The measured time of each size."""
     elements: int = 4
+    """The size of an element in bytes."""
     others: tuple[str, ...] = ()
+    """The algorithms that the library may have run in spite of `algorithms`."""
     protocols: tuple[str, ...] = ()
+    """The protocols that the library was told to use. None if it chose."""
     forced: str = ""
+    """The algorithm that the library was told to take."""
     ignored: bool = False
+    """Whether it is known that `forced` had no effect."""
     instead: tuple[tuple[str, ...], ...] = ()
+    """Sets of algorithms that may have run where `forced` had no effect. The library took the
+    fastest of one set."""
     library: str = ""
+    """The name and version of the library in words."""
 
     @property
     def per_node(self) -> int:

@@ -34,13 +34,16 @@ TOLERANCE = 1e-9
 
 
 class Costs(NamedTuple):
-    """α (seconds), 1/β (s/B) and g (seconds) of each kind of link, in the order of `Paths.kinds`,
-    and γ (s/B)."""
+    """What links and merging cost. Arrays are in the order of `Paths.kinds`."""
 
     latency: Floats
+    """α in seconds."""
     slowness: Floats
+    """1/β in seconds a byte."""
     gap: Floats
+    """g in seconds."""
     reduction: float
+    """γ in seconds a byte."""
 
 
 class Paths:

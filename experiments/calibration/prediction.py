@@ -18,14 +18,18 @@ from topologies.topology import Floats, Topology
 
 
 class Predicted(NamedTuple):
-    """A size in bytes, what was measured and what is predicted in seconds, and by what algorithm
-    and protocol."""
+    """What a profile says of one point."""
 
     size: float
+    """The size in bytes."""
     measured: float
+    """The measured seconds."""
     seconds: float
+    """The predicted seconds."""
     algorithm: str
+    """The fastest algorithm, by the profile."""
     protocol: str
+    """Its fastest protocol."""
 
     @property
     def error(self) -> float:
@@ -34,13 +38,16 @@ class Predicted(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An algorithm on some ranks and nodes, by the protocols that a run was told to use, none if it
-    chose."""
+    """A simulation that several curves may need."""
 
     algorithm: str
+    """The algorithm."""
     ranks: int
+    """The number of ranks."""
     nodes: int
+    """The number of nodes."""
     protocols: tuple[str, ...]
+    """The protocols that the run was told to use. None if it chose."""
 
 
 def predict(

@@ -30,14 +30,18 @@ critical path."""
 
 
 class Counts(NamedTuple):
-    """A critical path: how often it has α of each link and g of each medium, bytes in units of V
-    over each medium, and merged and copied by each rank."""
+    """A critical path. Bytes are in units of V."""
 
     latency: Floats
+    """How often the path has α of each link."""
     gap: Floats
+    """How often the path has g of each medium."""
     crossed: Floats
+    """The bytes over each medium."""
     merged: Floats
+    """The bytes that each rank merges."""
     copied: Floats
+    """The bytes that each rank copies."""
 
     def seconds(self, routed: Routed, nbytes: float) -> float:
         """How long it takes with V = `nbytes` on a machine."""
