@@ -14,6 +14,7 @@ from experiments.calibration.effects.host_memory import HostMemory
 from experiments.calibration.effects.launch import Launch
 from experiments.calibration.effects.long_exchanges import LongExchanges
 from experiments.calibration.effects.node_corrections import NodeCorrections
+from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
 from experiments.calibration.effects.protocols import Prior, Protocols
 from experiments.calibration.effects.rings import Rings
@@ -155,6 +156,7 @@ def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
         Protocols,
         partial(Rings, protocol="rendezvous"),
         partial(HostMemory, **known),
+        partial(PinnedMemory, algorithms=_SCRATCH.keys()),
         partial(LongExchanges, beyond=2.0**22),
         *_HOST,
     )

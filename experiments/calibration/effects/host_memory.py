@@ -47,8 +47,6 @@ class HostMemory(Effect):
             yield "back", Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
         if any(self.joined.keys() >= names for names in forced):
             yield "registered", Parameter("memory registered again", 1 / 40e9, "s/B", LIKELY)
-        if any(self.scratch.keys() >= names for names in forced):
-            yield "pinned", Parameter("memory pinned", 1e-4, "s", LIKELY)
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The rates, and what each algorithm allocates."""
