@@ -17,6 +17,7 @@ from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
 from experiments.calibration.effects.protocols import Prior, Protocols
+from experiments.calibration.effects.registered_memory import RegisteredMemory
 from experiments.calibration.effects.rings import Rings
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
@@ -150,12 +151,12 @@ _SCRATCH = {
 
 def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
     """The effects of MPI, with what is known of its `memory`."""
-    known = {"scratch": _SCRATCH, "joined": {"ring_reduce_scatter": 0.5}} | memory
     return (
         partial(Launch, start=1.0 * US),
         Protocols,
         partial(Rings, protocol="rendezvous"),
-        partial(HostMemory, **known),
+        partial(HostMemory, **{"scratch": _SCRATCH} | memory),
+        partial(RegisteredMemory, joined={"ring_reduce_scatter": 0.5}),
         partial(PinnedMemory, algorithms=_SCRATCH.keys()),
         partial(LongExchanges, beyond=2.0**22),
         *_HOST,

@@ -26,14 +26,13 @@ class HostMemory(Effect):
         data: Data,
         *,
         scratch: Mapping[str, float] | None = None,
-        joined: Mapping[str, float] | None = None,
         mapped: float = 2.0**25,
         trimmed: float = 2.0**19,
     ) -> None:
-        """`scratch`: the memory that an algorithm allocates in each call, in units of V.
-        `joined`: the part of it that is registered again, in units of V and ranks. `mapped` and
-        `trimmed`: the sizes in bytes from which the allocator maps a block, and gives some back."""
-        self.scratch, self.joined = dict(scratch or {}), dict(joined or {})
+        """`scratch`: the memory that an algorithm allocates in each call, in units of V. `mapped`
+        and `trimmed`: the sizes in bytes from which the allocator maps a block, and gives some
+        back."""
+        self.scratch = dict(scratch or {})
         self.memory = Memory(mapped=mapped, trimmed=trimmed)
         self.rates = dict(self._rates(data))
         self.parameters = tuple(self.rates.values())
@@ -42,14 +41,11 @@ class HostMemory(Effect):
         """The parameters that the data show, by the field of Memory."""
         for name, (parameter, start, weight) in RATES.items():
             yield name, Parameter(parameter, start, "s/B", weight)
-        forced = [set(curve.algorithms) for curve in data.points.curves]
         if any(self.scratch.get(name, 0.0) > 1 for name in data.paths.jobs.names):
             yield "back", Parameter("memory given back", 1 / 4e9, "s/B", LIKELY)
-        if any(self.joined.keys() >= names for names in forced):
-            yield "registered", Parameter("memory registered again", 1 / 40e9, "s/B", LIKELY)
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The rates, and what each algorithm allocates."""
         rates = {name: values[parameter.name] for name, parameter in self.rates.items()}
         memory = self.memory._replace(**rates)
-        return replace(profile, memory=memory, scratch=self.scratch, joined=self.joined)
+        return replace(profile, memory=memory, scratch=self.scratch)
