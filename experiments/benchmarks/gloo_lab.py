@@ -1,7 +1,7 @@
-"""Predicted beside measured operations of gloo: `python -m experiments.benchmarks gloo [FILE.csv]`.
+"""Predicted and measured operations of gloo: `python -m experiments.benchmarks gloo [FILE.csv]`.
 
 On links of known rate and delay one number is fitted: the software that a message meets on its way.
-What it is fitted to is never what a prediction is held against: more ranks, or the sizes between.
+Predictions are compared only with rows that were not fitted: more ranks, or sizes in between.
 """
 
 from __future__ import annotations
@@ -30,43 +30,49 @@ from topologies.units import format_bytes, format_seconds
 
 COMMITTED = Path("examples/lab/gloo.csv")
 PAYLOAD = 1448 / 1514
-"""Of an Ethernet frame of 1500 bytes: what TCP carries of it."""
+"""The share of an Ethernet frame of 1500 bytes that TCP carries as data."""
 QUIET = 0.05
-"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not
-judged."""
+"""Rows with a coefficient of variation (standard deviation over mean) above this are ignored."""
 MOST_RANKS = 64
 COLUMNS = ("collective", "ranks", "size_bytes", "time_us", "cv", "rate_bps", "delay_s")
 SLOWEST = 1e-3
-"""Seconds of software a message at the most."""
+"""At most so many seconds of software for a message."""
 
 
 class Row(NamedTuple):
-    """A measured operation of `nbytes`, gloo's own or `algorithm` over isend and irecv: `rate` in
-    bit/s, one-way `delay` and median `measured` in seconds, and the coefficient of variation."""
+    """A measured operation."""
 
     collective: str
     algorithm: str
+    """The algorithm over isend and irecv, "" for gloo's own operation."""
     ranks: int
     nbytes: float
     rate: float
+    """Bits per second of a link."""
     delay: float
+    """Seconds of a link, one way."""
     measured: float
+    """Median seconds."""
     variation: float
+    """The coefficient of variation of the times."""
 
     @property
-    def what(self) -> str:
-        """The name of what was run."""
+    def operation(self) -> str:
+        """The name of the algorithm or of gloo's operation."""
         return self.algorithm or self.collective
 
 
 class Rules(NamedTuple):
-    """What a prediction takes into account: how flows share a link, that ready signals take time,
-    that segments have at most 1 MiB, that frames have headers."""
+    """The effects that a prediction includes."""
 
     sharing: Sharing = "fair"
+    """How flows share a link."""
     signals: bool = True
+    """Whether signals that a receiver is ready take time."""
     segmented: bool = True
+    """Whether segments have at most 1 MiB."""
     headers: bool = True
+    """Whether frames have headers."""
 
 
 RULES = Rules()
@@ -77,20 +83,24 @@ WITHOUT = {
     "one flow after the other": Rules(sharing="fifo"),
     "no headers": Rules(headers=False),
 }
-"""The rules, and all but one of them."""
+"""All rules, and all rules but one."""
 
 
 def lab(
     ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD
 ) -> Topology:
-    """A switch with links of `rate` bit/s; `delay` and `software` seconds one way between two
-    ranks."""
+    """A switch with links of `rate` bit/s.
+
+    A message from rank to rank takes `delay` and `software` seconds besides its bytes.
+    """
     return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a sweep in our columns, or in the older ones of the first lab (p, median_s).
-    Raises InputError."""
+    """The rows of a sweep, in our columns or in those of the first lab (p, median_s).
+
+    Raises InputError if the file is no such sweep.
+    """
     try:
         lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
         return [_row(line) for line in lines]
@@ -104,10 +114,10 @@ def read(path: Path) -> list[Row]:
 
 def _row(line: dict[str, str]) -> Row:
     name, old = line["collective"], "median_s" in line
-    known = GLOO_LAB.get(name, "") if old else line.get("algorithm", "")
+    algorithm = GLOO_LAB.get(name, "") if old else line.get("algorithm", "")
     row = Row(
-        collective="all_reduce" if known else name,
-        algorithm=known and find(known).name,
+        collective="all_reduce" if algorithm else name,
+        algorithm=algorithm and find(algorithm).name,
         ranks=int(line["p" if old else "ranks"]),
         nbytes=float(line["size_bytes"]),
         rate=float(line["rate_bps"]),
@@ -127,9 +137,11 @@ def _row(line: dict[str, str]) -> Row:
 
 
 def quiet(rows: Iterable[Row]) -> list[Row]:
-    """The rows to be judged: they vary little, and there is a schedule of what was run."""
+    """The rows with little variation, of operations that have a schedule."""
     return [
-        row for row in rows if row.variation < QUIET and (row.algorithm or row.collective in _OWN)
+        row
+        for row in rows
+        if row.variation < QUIET and (row.algorithm or row.collective in _OPERATIONS)
     ]
 
 
@@ -148,7 +160,7 @@ def _in_segments(build: Callable[..., Schedule]) -> Callable[[int, float], Sched
     return lambda ranks, nbytes: build(ranks, nbytes, segments=segments(ranks, nbytes))
 
 
-_OWN: dict[str, Callable[[int, float], Schedule]] = {
+_OPERATIONS: dict[str, Callable[[int, float], Schedule]] = {
     "all_reduce": _in_segments(gloo_ring_all_reduce),
     "reduce_scatter": _in_segments(gloo_ring_all_reduce),
     "reduce": _in_segments(gloo_ring_reduce),
@@ -159,8 +171,8 @@ _OWN: dict[str, Callable[[int, float], Schedule]] = {
     "sendrecv": _straight(back=False),
     "pingpong": _straight(back=True),
 }
-"""Gloo's own operations; in the older sweeps also a message from rank 0 to rank 1, and one there
-and back."""
+"""Gloo's own operations. The older sweeps also have a message from rank 0 to rank 1, and a message
+with its answer."""
 _TWO_SEGMENTS = {
     "all_reduce": gloo_ring_all_reduce,
     "reduce_scatter": gloo_ring_all_reduce,
@@ -170,12 +182,12 @@ _TWO_SEGMENTS = {
 
 @cache
 def schedule(collective: str, algorithm: str, ranks: int, nbytes: float, rules: Rules) -> Schedule:
-    """What gloo, or a program over isend and irecv, does."""
+    """The schedule of gloo's operation, or of a program over isend and irecv."""
     if algorithm:
         built = rendezvous(find(algorithm).build(ranks, nbytes))
     else:
-        own = _OWN if rules.segmented else _OWN | _TWO_SEGMENTS
-        built = own[collective](ranks, nbytes)
+        operations = _OPERATIONS if rules.segmented else _OPERATIONS | _TWO_SEGMENTS
+        built = operations[collective](ranks, nbytes)
     if rules.signals:
         return built
     return replace(built, rank=np.where(built.source < 0, built.peer, built.rank))
@@ -189,32 +201,37 @@ def predict(row: Row, software: float, rules: Rules = RULES) -> float:
 
 
 def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
-    """The software seconds a message with the least squares of the relative `errors`."""
+    """Seconds of software for a message, by least squares of the relative `errors`."""
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(
+    result = minimize_scalar(
         lambda software: float(np.square(errors(software)).sum()),
         bounds=(0.0, SLOWEST),
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return float(found.x)
+    return float(result.x)
 
 
 def errors(rows: Iterable[Row], software: float, rules: Rules = RULES) -> list[float]:
-    """Predicted over measured - 1, of each row."""
+    """Predicted over measured time - 1, for each row."""
     return [predict(row, software, rules) / row.measured - 1 for row in rows]
 
 
 def by_ranks(rows: Sequence[Row]) -> list[bool]:
-    """Which rows are fitted if the largest number of ranks is not seen; all if there is but one."""
+    """Whether each row is fitted if the largest number of ranks is held out.
+
+    All rows are fitted if there is only one number of ranks.
+    """
     counts = {row.ranks for row in rows}
     return [len(counts) == 1 or row.ranks < max(counts) for row in rows]
 
 
 def by_sizes(rows: Sequence[Row]) -> list[bool]:
-    """Which rows are fitted if every second size is not seen; the sizes of three ranks are a little
-    below."""
+    """Whether each row is fitted if every second size is held out.
+
+    Sizes are rounded to powers of two, since those of three ranks are a little lower.
+    """
     sizes = sorted({round(np.log2(row.nbytes)) for row in rows})
     return [sizes.index(round(np.log2(row.nbytes))) % 2 == 0 for row in rows]
 
@@ -222,30 +239,31 @@ def by_sizes(rows: Sequence[Row]) -> list[bool]:
 def held_out(
     rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES
 ) -> tuple[float, list[Row], list[float]]:
-    """The software seconds fitted to some rows; the other rows, and their errors."""
+    """Seconds of software from the fitted rows, and the held-out rows with their errors."""
     seen = [row for row, mark in zip(rows, fitted, strict=True) if mark]
     unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
-    software = fit_software(lambda each: errors(seen, each, rules))
+    software = fit_software(lambda seconds: errors(seen, seconds, rules))
     return software, unseen, errors(unseen, software, rules)
 
 
 def table(path: Path) -> str:
-    """Held-out errors of gloo's own operations, of programs over isend and irecv, and without each
-    of the rules."""
+    """Held-out errors of gloo's operations and of programs over isend and irecv.
+
+    Each table has a line without each of the rules.
+    """
     rows = read(path)
     judged = quiet(rows)
-    own, written = (
-        [row for row in judged if bool(row.algorithm) == hand] for hand in (False, True)
-    )
+    operations = [row for row in judged if not row.algorithm]
+    programs = [row for row in judged if row.algorithm]
     loud = sum(row.variation >= QUIET for row in rows)
     parts = [
         f"{path.name}: {len(rows)} rows, {len(judged)} judged; {loud} vary by {QUIET:.0%} or "
         f"more, of "
         f"{len(rows) - loud - len(judged)} there is no schedule"
     ]
-    for title, some in (("gloo's own operations", own), ("over isend and irecv", written)):
-        if some:
-            parts += [_protocols(title, some), _operations(some)]
+    for title, group in (("gloo's own operations", operations), ("over isend and irecv", programs)):
+        if group:
+            parts += [_protocols(title, group), _operations(group)]
     return "\n\n".join(parts)
 
 
@@ -262,37 +280,36 @@ def _protocols(title: str, rows: Sequence[Row]) -> str:
     for name, rules in WITHOUT.items():
         cells = [name]
         for fitted in (by_ranks(rows), by_sizes(rows)):
-            software, _, found = held_out(rows, fitted, rules)
-            cells += [format_seconds(round(software, 6)), _spread(found)]
+            software, _, unseen = held_out(rows, fitted, rules)
+            cells += [format_seconds(round(software, 6)), _spread(unseen)]
         lines.append(cells)
     return output.align(lines)
 
 
 def _operations(rows: Sequence[Row]) -> str:
-    """The errors of each operation, with the constant that the smaller numbers of ranks give."""
+    """The errors of each operation, with the software seconds fitted to fewer ranks."""
     software = held_out(rows, by_ranks(rows))[0]
     lines = [["operation", "rows", "error", "", "worst", "ranks", "size", "rate", "delay"]]
-    for what in dict.fromkeys(row.what for row in rows):
-        some = [row for row in rows if row.what == what]
-        found = errors(some, software)
-        worst, row = max(zip(found, some, strict=True), key=lambda pair: abs(pair[0]))
+    for operation in dict.fromkeys(row.operation for row in rows):
+        group = [row for row in rows if row.operation == operation]
+        off = errors(group, software)
+        worst, row = max(zip(off, group, strict=True), key=lambda pair: abs(pair[0]))
         place = [
             str(row.ranks),
             format_bytes(row.nbytes),
             f"{row.rate / 1e6:g}Mbit/s",
             format_seconds(row.delay),
         ]
-        median = f"{np.median(np.abs(found)):.1%}"
-        lines.append(
-            [what, str(len(some)), median, f"{np.median(found):+.1%}", f"{worst:+.1%}", *place]
-        )
+        median = [f"{np.median(np.abs(off)):.1%}", f"{np.median(off):+.1%}"]
+        lines.append([operation, str(len(group)), *median, f"{worst:+.1%}", *place])
     return output.align(lines)
 
 
-def _spread(found: Sequence[float]) -> str:
-    if not found:
+def _spread(off: Sequence[float]) -> str:
+    """Median, mean and worst of some errors."""
+    if not off:
         return "none"
     return (
-        f"{np.median(np.abs(found)):.1%}, mean {np.mean(np.abs(found)):.1%}, worst "
-        f"{max(map(abs, found)):.1%}"
+        f"{np.median(np.abs(off)):.1%}, mean {np.mean(np.abs(off)):.1%}, worst "
+        f"{max(map(abs, off)):.1%}"
     )

@@ -1,7 +1,7 @@
-"""Predicted beside measured training: `python -m experiments.benchmarks training FOLDER`.
+"""Predicted and measured training: `python -m experiments.benchmarks training FOLDER`.
 
 DDP over gloo on links of known rate and delay, whose layers sleep; ResNet-50 under Horovod on nodes
-whose all-reduces were measured. What a prediction is fitted to is never what it is held against.
+whose all-reduces were measured. Predictions are compared only with runs that were not fitted.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ from topologies.units import format_bytes, format_seconds
 
 MIB = 2.0**20
 NOISY = 0.25
-"""Rows whose times vary by more than this (standard deviation over mean) are not fitted and not
-judged."""
+"""Rows with a coefficient of variation (standard deviation over mean) above this are ignored."""
 FITTED_RANKS = (2, 3)
 
 
 class Reduced(NamedTuple):
-    """A measured all-reduce of `nbytes`: `rate` in bit/s, one-way `delay` and median `measured` in
-    seconds, and the coefficient of variation."""
+    """A measured all-reduce."""
 
     ranks: int
     nbytes: float
     rate: float
+    """Bits per second of a link."""
     delay: float
+    """Seconds of a link, one way."""
     measured: float
+    """Median seconds."""
     variation: float
+    """The coefficient of variation of the times."""
 
     @property
     def role(self) -> str:
-        """What the row is for."""
+        """Whether the row is "fitted", "unseen", or ignored as "noisy"."""
         return (
             "noisy"
             if self.variation > NOISY
@@ -63,29 +65,35 @@ class Reduced(NamedTuple):
 
 
 class Slept(NamedTuple):
-    """A measured step of a DDP whose `layers` of `nbytes` sleep `forward` and `backward` seconds
-    each; 0 `buckets`: under no_sync. It took `measured` seconds, `measured_forward` of them until
-    the backward."""
+    """A measured step of a DDP whose layers sleep."""
 
     ranks: int
     rate: float
+    """Bits per second of a link."""
     delay: float
+    """Seconds of a link, one way."""
     layers: int
     nbytes: float
+    """Bytes of a layer's parameters."""
     forward: float
+    """Seconds that the forward of a layer sleeps."""
     backward: float
+    """Seconds that the backward of a layer sleeps."""
     buckets: int
+    """The number of buckets, 0 under no_sync."""
     measured_forward: float
+    """Seconds until the backward begins."""
     measured: float
+    """Seconds of the step."""
 
     @property
     def role(self) -> str:
-        """What the row is for: sleep is fitted where nothing is communicated."""
+        """Whether the row is "fitted" (steps without communication) or "unseen"."""
         return "unseen" if self.buckets else "fitted"
 
 
 class Overhead(NamedTuple):
-    """By how many seconds a layer's forward and backward are longer than it was told to sleep."""
+    """Seconds by which a layer's forward and backward are longer than their sleep."""
 
     forward: float = 0.0
     backward: float = 0.0
@@ -133,7 +141,7 @@ def reduced(row: Reduced, software: float) -> float:
 
 
 def calibrate(rows: Iterable[Reduced]) -> float:
-    """Software seconds a one-way hop, from the rows to be fitted."""
+    """Seconds of software for a message, from the fitted rows."""
     fitted = [row for row in rows if row.role == "fitted"]
     return fit_software(
         lambda software: [reduced(row, software) / row.measured - 1 for row in fitted]
@@ -141,7 +149,7 @@ def calibrate(rows: Iterable[Reduced]) -> float:
 
 
 def overhead(rows: Iterable[Slept]) -> Overhead:
-    """The medians over the steps without communication."""
+    """The median overhead of the steps without communication."""
     quiet = [row for row in rows if row.role == "fitted"]
     backward = [(row.measured - row.measured_forward) / row.layers - row.backward for row in quiet]
     forward = [row.measured_forward / row.layers - row.forward for row in quiet]
@@ -149,7 +157,7 @@ def overhead(rows: Iterable[Slept]) -> Overhead:
 
 
 def slept(row: Slept, software: float, extra: Overhead) -> float:
-    """Predicted seconds of a step of a DDP over gloo, which runs two collectives at a time."""
+    """Predicted seconds of a step of DDP over gloo, which runs two collectives at a time."""
     model = Model(
         name="sleeping layers",
         batch=1,
@@ -181,29 +189,31 @@ def step(model: Model, topology: Topology, ddp: DDP) -> float:
 
 
 FUSION = 64 * MIB
-"""Horovod's fusion buffer by default at the time."""
+"""The default size of Horovod's fusion buffer at that time."""
 LARGE = MIB
-"""Bytes from which on curves are fitted: buckets are larger, and what is smaller goes by other
-protocols."""
+"""Curves are fitted from this size on. Buckets are larger; smaller messages use other protocols."""
 IMAGES, EPOCHS = 1_281_167, 90
 
 
 class Nodes(NamedTuple):
-    """A measured training run on `nodes` nodes of `gpus` GPUs in all: seconds a step, and how much
-    longer that is than on one node."""
+    """A measured training run."""
 
     nodes: int
     gpus: int
+    """GPUs of all nodes."""
     step: float
+    """Seconds of a step."""
     loss: float
+    """The share by which a step is longer than on one node."""
 
 
 class Loss(NamedTuple):
-    """Predicted: the share by which a step is longer than on one node, and the exposed
-    communication in seconds."""
+    """A predicted training run."""
 
     loss: float
+    """The share by which a step is longer than on one node."""
     exposed: float
+    """Seconds of exposed communication."""
 
 
 def runs(path: Path) -> list[Nodes]:
@@ -223,10 +233,9 @@ def runs(path: Path) -> list[Nodes]:
 
 
 def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
-    """α and β of a ring through a switch from the sizes of an all-reduce curve from `least` bytes
-    on.
+    """α and β of a ring through a switch, from the sizes of a curve from `least` bytes on.
 
-    Trees and halvings fit as well: they take a constant and a slope, too.
+    Other algorithms would fit as well, since each takes a constant and a slope.
     """
     points = [point for point in read(path).curves[0].points if point.size >= least]
     sizes, seconds = [float(point.size) for point in points], [point.time_s for point in points]
@@ -241,11 +250,11 @@ def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
 def losses(
     measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION
 ) -> list[Loss]:
-    """What more nodes cost ResNet-50 by communication that the backward does not hide.
+    """Predicted losses of ResNet-50 on more nodes, by exposed communication.
 
-    The measured step on one node, less what is exposed there, is what a GPU computes; layers share
-    it as the architecture says. Buckets are cut as DDP does: closed by the tensor that reaches
-    `bucket` bytes.
+    The time of computing is the measured step on one node without its exposed communication; each
+    layer has its estimated share of it. Buckets are as in DDP: the tensor that reaches `bucket`
+    bytes closes a bucket.
     """
     horovod, model = (
         DDP(bucket=bucket, broadcast_buffers=False),
@@ -271,8 +280,10 @@ def _slower(model: Model, factor: float) -> Model:
 
 
 def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
-    """Steps of ResNet-50 with each size of bucket, on V100s with a NIC of 100 Gbit/s each, as
-    shares of computing."""
+    """The step of ResNet-50 over its computing time, for each size of bucket.
+
+    The machine has V100s with a NIC of 100 Gbit/s each.
+    """
     model = find_model("resnet50:batch=32,device=v100,dtype=amp")
     machine = star(ranks, bandwidth=10e9, latency=3e-6)
     return [step(model, machine, DDP(bucket=bucket)) / model.compute for bucket in buckets]
@@ -289,7 +300,9 @@ def _lab_tables(folder: Path) -> str:
     first = [["all-reduce", "ranks", "rate", "delay", "measured", "predicted", "error", ""]]
     for row in sweep:
         time = reduced(row, software)
-        first.append([format_bytes(row.nbytes), *_links(row), *_held(row.measured, time), row.role])
+        first.append(
+            [format_bytes(row.nbytes), *_links(row), *_times(row.measured, time), row.role]
+        )
     second = [
         [
             "buckets",
@@ -306,10 +319,10 @@ def _lab_tables(folder: Path) -> str:
         ]
     ]
     for slow in steps:
-        fitted, told = slept(slow, software, extra), slept(slow, software, Overhead())
-        cells = [*_held(slow.measured, fitted), *_held(slow.measured, told)[1:], slow.role]
+        fitted, nominal = slept(slow, software, extra), slept(slow, software, Overhead())
+        cells = [*_times(slow.measured, fitted), *_times(slow.measured, nominal)[1:], slow.role]
         second.append([str(slow.buckets), *_links(slow), format_seconds(slow.backward), *cells])
-    found = (
+    summary = (
         f"{format_seconds(software)} of software a hop; a layer sleeps "
         f"{format_seconds(extra.forward)} longer forward "
         f"and {format_seconds(extra.backward)} longer backward than told"
@@ -326,23 +339,23 @@ def _lab_tables(folder: Path) -> str:
             [(row.role, slept(row, software, Overhead()) / row.measured - 1) for row in steps],
         ),
     ]
-    return "\n\n".join((output.align(first), output.align(second), "\n".join((found, *errors))))
+    return "\n\n".join((output.align(first), output.align(second), "\n".join((summary, *errors))))
 
 
 def _links(row: Reduced | Slept) -> list[str]:
     return [str(row.ranks), f"{row.rate / 1e6:g}Mbit/s", format_seconds(row.delay)]
 
 
-def _held(measured: float, predicted: float) -> list[str]:
+def _times(measured: float, predicted: float) -> list[str]:
     return [format_seconds(measured), format_seconds(predicted), f"{predicted / measured - 1:+.1%}"]
 
 
-def _summary(what: str, errors: Iterable[tuple[str, float]]) -> str:
+def _summary(name: str, errors: Iterable[tuple[str, float]]) -> str:
     by_role: dict[str, list[float]] = {}
     for role, error in errors:
         by_role.setdefault(role, []).append(abs(error))
     parts = [f"{role} {np.median(e):.1%}, worst {max(e):.1%}" for role, e in by_role.items()]
-    return f"|error| of {what}: median {'; '.join(parts)}"
+    return f"|error| of {name}: median {'; '.join(parts)}"
 
 
 def _horovod_tables(folder: Path) -> str:
@@ -363,16 +376,12 @@ def _horovod_tables(folder: Path) -> str:
             [nodes, str(run.gpus), format_seconds(run.step), *shares, format_seconds(loss.exposed)]
         )
     sizes = (10 * MIB, 25 * MIB, FUSION, 128 * MIB)
-    other = [["curves fitted from", *(f"bucket {format_bytes(size)}" for size in sizes)]]
-    for least, found in by_least.items():
-        lost = [losses(measured, found, size) for size in sizes]
-        other.append(
-            [
-                format_bytes(least),
-                *(" ".join(f"{loss.loss:.2%}" for loss in each[1:]) for each in lost),
-            ]
-        )
-    return f"{output.align(rows)}\n\n{output.align(other)}"
+    by_bucket = [["curves fitted from", *(f"bucket {format_bytes(size)}" for size in sizes)]]
+    for least, curves in by_least.items():
+        predicted = [losses(measured, curves, size)[1:] for size in sizes]
+        cells = [" ".join(f"{loss.loss:.2%}" for loss in row) for row in predicted]
+        by_bucket.append([format_bytes(least), *cells])
+    return f"{output.align(rows)}\n\n{output.align(by_bucket)}"
 
 
 def _bucket_table() -> str:

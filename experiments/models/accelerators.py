@@ -1,8 +1,9 @@
-"""Devices that train, and what share of what they can do training reaches.
+"""Devices for training, and the shares of their peaks that training reaches.
 
-Peaks are dense, without sparsity, in FLOP/s; a multiply-add is two. Figures of vendors' datasheets
-are those that github.com/stas00/ml-engineering lists (compute/accelerator), unless marked as
-recalled. No share is fitted to a run on several devices, by which communication is judged.
+Peaks are dense (without sparsity), in FLOP/s; a multiply-add counts as two. Datasheet figures are
+those in github.com/stas00/ml-engineering (compute/accelerator). Figures marked "recalled" are from
+memory; we have not checked them. No share is fitted to a run on several devices, because such runs
+judge the communication.
 """
 
 from __future__ import annotations
@@ -18,37 +19,41 @@ GIGA = 1e9
 
 
 class Accelerator(NamedTuple):
-    """`memory` in bytes, `bandwidth` of it in bytes/s, `peak` in FLOP/s by dtype, where it has
-    instructions for it.
-
-    Its libraries reach `tuned` times the usual share of its peak.
-    """
+    """A device for training."""
 
     memory: float
+    """Bytes of its memory."""
     bandwidth: float
+    """Bytes/s of its memory."""
     peak: Mapping[str, float]
+    """FLOP/s in each dtype that it has instructions for."""
     source: str
+    """The source of the figures."""
     tuned: float = 1.0
+    """Its libraries reach this multiple of the usual shares of a peak."""
 
 
 class Share(NamedTuple):
-    """A share of a peak, and why that much."""
+    """A share of a peak."""
 
     value: float
     why: str
+    """The measurements or the assumption behind the value."""
 
 
 class Precision(NamedTuple):
-    """How a model is trained: multiplications in the first of `math` that the device has, `width`
-    bytes an activation, parameters and optimizer state `held` and gradients `reduced` in their
-    dtypes. A weight that is used, and its gradient, move `cast` bytes each to be converted.
-    """
+    """The dtypes in which a model is trained."""
 
     math: tuple[str, ...]
+    """The dtypes of multiplications; the device takes the first that it has."""
     width: float
+    """Bytes of an activation."""
     held: str
+    """The dtype of parameters and optimizer state."""
     reduced: str
+    """The dtype of gradients."""
     cast: float = 0.0
+    """Bytes that the conversion of a weight moves, and that of its gradient."""
 
 
 def _peak(**tera: float) -> dict[str, float]:
@@ -117,8 +122,8 @@ PRECISIONS: dict[str, Precision] = {
     "bf16": Precision(("bf16",), 2, "bf16", "bf16"),
     "fp8": Precision(("fp8",), 2, "bf16", "bf16", cast=3),
 }
-"""What `dtype` can be. amp multiplies in 16 bits and keeps parameters and gradients in fp32; fp8
-multiplies in 8 bits and keeps all in bf16."""
+"""The values of the option `dtype`. amp multiplies in 16 bits and keeps parameters and gradients in
+fp32. fp8 multiplies in 8 bits and keeps everything else in bf16."""
 
 _LARGE = "large ones reach 74% (transformers-benchmarks, A100)"
 _STEP = (
@@ -172,16 +177,17 @@ SHARES: dict[str, dict[str, Share]] = {
         "fp8": Share(0.2, "stays in bf16, whose peak is half of fp8's"),
     },
 }
-"""Share of the peak that each kind of multiplication reaches in training, by the dtype it
-multiplies in. FLOPs are those of the definition; Winograd's algorithm, for 3x3 with a stride of 1,
-needs up to 2.25 times fewer, hence a share above 1."""
+"""The share of the peak that each kind of multiplication reaches in training, by its dtype.
+
+FLOPs are those of the definition. Winograd's algorithm, for 3x3 with a stride of 1, needs up to
+2.25 times fewer: its share is above 1."""
 
 MEMORY = Share(
     0.8,
     "recalled: copies reach 80% to 92% of a GPU's memory bandwidth; kernels of PyTorch are at "
     "the lower end",
 )
-"""Share of the memory bandwidth that element-wise work, norms and the optimizer reach."""
+"""The share of the memory bandwidth that element-wise work, norms and the optimizer reach."""
 
 
 def accelerator(name: str) -> Accelerator:
@@ -194,14 +200,14 @@ def accelerator(name: str) -> Accelerator:
 
 
 def multiplies(device: str, dtype: str, kinds: Iterable[str]) -> str:
-    """The dtype in which `device` multiplies where a model with multiplications of `kinds` is
+    """The dtype in which `device` multiplies if a model with these `kinds` of multiplications is
     trained in `dtype`.
 
-    Raises InputError with the dtypes that it can be trained in if this is none of them.
+    Raises InputError, with the possible dtypes, if the model cannot be trained in this one.
     """
-    known = set(accelerator(device).peak).intersection(*(SHARES[kind] for kind in kinds))
+    usable = set(accelerator(device).peak).intersection(*(SHARES[kind] for kind in kinds))
     able = {
-        name: [math for math in precision.math if math in known]
+        name: [math for math in precision.math if math in usable]
         for name, precision in PRECISIONS.items()
     }
     if not able.get(dtype):
@@ -216,7 +222,7 @@ def share(device: str, kind: str, math: str) -> float:
 
 
 def bandwidth(device: str) -> float:
-    """Bytes/s that memory-bound work reaches."""
+    """Bytes/s that memory-bound work on `device` reaches."""
     return accelerator(device).bandwidth * MEMORY.value
 
 
@@ -232,4 +238,4 @@ DEVICES = {
     "nvl72": "b200",
     "mi300x": "mi300x",
 }
-"""What a machine's GPUs are, or come next to."""
+"""The device of each machine in the catalogue, or the most similar one."""

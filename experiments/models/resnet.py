@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from experiments.models.work import (
     Architecture,
+    LayerWork,
     Operation,
-    Part,
     activation,
     addition,
     average,
@@ -35,11 +35,11 @@ def resnet50(image: int) -> Architecture:
     )
 
 
-def _parts(image: int) -> Iterator[Part]:
+def _parts(image: int) -> Iterator[LayerWork]:
     side = _side(image, 7, 2)
     pooled = _side(side, 3, 2)
     stem = _normed(image, side, 3, 64, 7, first=True)
-    yield Part(
+    yield LayerWork(
         "conv1",
         (*stem, activation(64 * side**2), pooling(64 * side**2, 64 * pooled**2)),
         _tensors("conv1", "bn1", 3, 64, 7),
@@ -52,14 +52,14 @@ def _parts(image: int) -> Iterator[Part]:
                 f"layer{stage}.{block}", side, inputs, width, 1 if block else stride
             )
             side, inputs = _side(side, 3, 1 if block else stride), width * EXPANSION
-    yield Part(
+    yield LayerWork(
         "fc",
         (average(inputs * side**2, inputs), linear(1, inputs, CLASSES)),
         (("fc.weight", inputs * CLASSES), ("fc.bias", CLASSES)),
     )
 
 
-def _bottleneck(name: str, side: int, inputs: int, width: int, stride: int) -> Iterator[Part]:
+def _bottleneck(name: str, side: int, inputs: int, width: int, stride: int) -> Iterator[LayerWork]:
     """1x1, 3x3, 1x1, and where the shape changes a 1x1 beside them; then the sum of the two, and
     ReLU, in place."""
     small, outputs = _side(side, 3, stride), width * EXPANSION
@@ -72,14 +72,14 @@ def _bottleneck(name: str, side: int, inputs: int, width: int, stride: int) -> I
     )
     for number, shape in enumerate(shapes, 1):
         after = (activation(width * shape[1] ** 2),) if number < 3 else () if changes else tail
-        yield Part(
+        yield LayerWork(
             f"{name}.conv{number}",
             (*_normed(*shape), *after),
             _tensors(f"{name}.conv{number}", f"{name}.bn{number}", *shape[2:]),
             channels=shape[3],
         )
     if changes:
-        yield Part(
+        yield LayerWork(
             f"{name}.downsample",
             (*_normed(side, small, inputs, outputs, 1), *tail),
             _tensors(f"{name}.downsample.0", f"{name}.downsample.1", inputs, outputs, 1),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from experiments.models.work import (
     Architecture,
+    LayerWork,
     Operation,
-    Part,
     activation,
     addition,
     attention,
@@ -67,9 +67,9 @@ def bert(shape: Shape, seq: int) -> Architecture:
     pooled = (linear(1, width, width), activation(width))
     return Architecture(
         parts=(
-            Part("embeddings", embedded, (*tensors, *_norm("embeddings.LayerNorm", width))),
+            LayerWork("embeddings", embedded, (*tensors, *_norm("embeddings.LayerNorm", width))),
             *(part for block in range(shape.blocks) for part in _bert_block(block, shape, seq)),
-            Part("pooler", pooled, _affine("pooler.dense", width, width)),
+            LayerWork("pooler", pooled, _affine("pooler.dense", width, width)),
         ),
         inputs=3 * seq * IDENTIFIER,
         outputs=width,
@@ -77,13 +77,13 @@ def bert(shape: Shape, seq: int) -> Architecture:
     )
 
 
-def _bert_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
+def _bert_block(block: int, shape: Shape, seq: int) -> Iterator[LayerWork]:
     """Attention and MLP, each with dropout, the sum with its input, and a norm after it."""
     name, width, hidden = f"encoder.layer.{block}", shape.width, shape.hidden
     after = (*_residual(seq * width), norm(seq * width))
     projections = tuple(linear(seq, width, width) for _ in range(3))
     attended = (attention(seq, width, causal=False), linear(seq, width, width, keeps=False))
-    yield Part(
+    yield LayerWork(
         f"{name}.attention",
         (*projections, *attended, *after),
         (
@@ -96,7 +96,7 @@ def _bert_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
             *_norm(f"{name}.attention.output.LayerNorm", width),
         ),
     )
-    yield Part(
+    yield LayerWork(
         f"{name}.mlp",
         (*_mlp(shape, seq), *after),
         (
@@ -122,10 +122,10 @@ def gpt2(shape: Shape, seq: int) -> Architecture:
     )
     return Architecture(
         parts=(
-            Part("embeddings", embedded, tables),
+            LayerWork("embeddings", embedded, tables),
             *(part for block in range(shape.blocks) for part in _gpt2_block(block, shape, seq)),
-            Part("ln_f", (norm(seq * width),), _norm("transformer.ln_f", width)),
-            Part("lm_head", _head(shape, seq)),
+            LayerWork("ln_f", (norm(seq * width),), _norm("transformer.ln_f", width)),
+            LayerWork("lm_head", _head(shape, seq)),
         ),
         inputs=2 * seq * IDENTIFIER,
         outputs=seq * shape.vocabulary,
@@ -133,12 +133,12 @@ def gpt2(shape: Shape, seq: int) -> Architecture:
     )
 
 
-def _gpt2_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
+def _gpt2_block(block: int, shape: Shape, seq: int) -> Iterator[LayerWork]:
     """Attention and MLP, each with a norm before it, dropout, and the sum with its input."""
     name, width, hidden = f"h.{block}", shape.width, shape.hidden
     before, after = norm(seq * width), _residual(seq * width)
     attended = (attention(seq, width, causal=True), linear(seq, width, width, keeps=False))
-    yield Part(
+    yield LayerWork(
         f"{name}.attn",
         (before, linear(seq, width, 3 * width), *attended, *after),
         (
@@ -147,7 +147,7 @@ def _gpt2_block(block: int, shape: Shape, seq: int) -> Iterator[Part]:
             *_affine(f"transformer.{name}.attn.c_proj", width, width),
         ),
     )
-    yield Part(
+    yield LayerWork(
         f"{name}.mlp",
         (before, *_mlp(shape, seq), *after),
         (
@@ -167,14 +167,14 @@ def llama(shape: Shape, seq: int) -> Architecture:
     last = 4 * shape.blocks + 1
     return Architecture(
         parts=(
-            Part(
+            LayerWork(
                 "embed_tokens",
                 (embedding(seq * width, rows),),
                 (("model.embed_tokens.weight", rows),),
             ),
             *(part for block in blocks for part in block),
-            Part("norm", (norm(seq * width),), (("model.norm.weight", width),)),
-            Part("lm_head", _head(shape, seq), (("lm_head.weight", rows),)),
+            LayerWork("norm", (norm(seq * width),), (("model.norm.weight", width),)),
+            LayerWork("lm_head", _head(shape, seq), (("lm_head.weight", rows),)),
         ),
         inputs=2 * seq * IDENTIFIER,
         outputs=seq * shape.vocabulary,
@@ -188,7 +188,7 @@ def llama(shape: Shape, seq: int) -> Architecture:
     )
 
 
-def _llama_block(block: int, shape: Shape, seq: int) -> tuple[Part, ...]:
+def _llama_block(block: int, shape: Shape, seq: int) -> tuple[LayerWork, ...]:
     name, width, hidden = f"layers.{block}", shape.width, shape.hidden
     summed = addition(seq * width)
     attended = (
@@ -202,13 +202,13 @@ def _llama_block(block: int, shape: Shape, seq: int) -> tuple[Part, ...]:
     expanded = (linear(seq, width, hidden), linear(seq, width, hidden), gated(seq * hidden))
     return (
         _llama_norm(f"{name}.input_layernorm", width, seq),
-        Part(
+        LayerWork(
             f"{name}.self_attn",
             attended,
             tuple((f"model.{name}.self_attn.{of}_proj.weight", width**2) for of in "qkvo"),
         ),
         _llama_norm(f"{name}.post_attention_layernorm", width, seq),
-        Part(
+        LayerWork(
             f"{name}.mlp",
             (*expanded, linear(seq, hidden, width, keeps=False), summed),
             tuple(
@@ -219,8 +219,8 @@ def _llama_block(block: int, shape: Shape, seq: int) -> tuple[Part, ...]:
     )
 
 
-def _llama_norm(name: str, width: int, seq: int) -> Part:
-    return Part(name, (norm(seq * width),), ((f"model.{name}.weight", width),))
+def _llama_norm(name: str, width: int, seq: int) -> LayerWork:
+    return LayerWork(name, (norm(seq * width),), ((f"model.{name}.weight", width),))
 
 
 def _mlp(shape: Shape, seq: int) -> tuple[Operation, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from experiments.models.work import (
     Architecture,
+    LayerWork,
     Operation,
-    Part,
     activation,
     average,
     convolution,
@@ -37,7 +37,7 @@ def vgg16(image: int) -> Architecture:
     )
 
 
-def _features(side: int) -> Iterator[Part]:
+def _features(side: int) -> Iterator[LayerWork]:
     """Convolutions and, in place, ReLU; the last of a group with its pooling."""
     place, inputs = 0, 3
     for group in WIDTHS:
@@ -58,7 +58,7 @@ def _features(side: int) -> Iterator[Part]:
                 else ()
             )
             name = f"features.{place}"
-            yield Part(
+            yield LayerWork(
                 name,
                 (convolved, activation(outputs * area), *pooled),
                 _tensors(name, weights, outputs),
@@ -67,14 +67,14 @@ def _features(side: int) -> Iterator[Part]:
         place, side = place + 1, side // 2
 
 
-def _classifier(side: int) -> Iterator[Part]:
+def _classifier(side: int) -> Iterator[LayerWork]:
     inputs = WIDTHS[-1][-1] * GRID**2
     before: tuple[Operation, ...] = (average(WIDTHS[-1][-1] * side**2, inputs),)
     for place, outputs in CLASSIFIER:
         last = place == CLASSIFIER[-1][0]
         after = () if last else (activation(outputs), dropout(outputs, keeps=True))
         name = f"classifier.{place}"
-        yield Part(
+        yield LayerWork(
             name,
             (*before, linear(1, inputs, outputs, keeps=last), *after),
             _tensors(name, inputs * outputs, outputs),

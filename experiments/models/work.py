@@ -1,9 +1,9 @@
-"""What layers compute, move and keep, and from that how long they take on a device.
+"""The FLOPs and bytes of layers, and the time that they take on a device.
 
-An operation takes max(FLOPs / (peak x share), bytes / (bandwidth x share)): the roofline model
-(Williams, Waterman and Patterson, CACM 52(4), 2009) with the shares of
-:mod:`experiments.models.accelerators`. Launching a kernel takes no time: small batches come out too
-fast. Norms, activations and attention are one kernel each.
+An operation takes max(FLOPs / (peak x share), bytes / (bandwidth x share)). This is the roofline
+model (Williams, Waterman and Patterson, CACM 52(4), 2009) with the shares of
+:mod:`experiments.models.accelerators`. The launch of a kernel takes no time, so that small batches
+are estimated too fast. A norm, an activation or an attention is one kernel.
 """
 
 from __future__ import annotations
@@ -22,61 +22,70 @@ from experiments.models.accelerators import (
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 
 COUNTER = 8.0
-"""Bytes in which a batch norm counts its batches."""
+"""Bytes of the number in which a batch norm counts its batches."""
 
 RECOMPUTED = 2.5
-"""FLOPs of a fused attention's backward over its forward's: five products instead of two."""
+"""FLOPs of the backward of a fused attention over those of its forward: five products instead of
+two."""
 
 
 class Operation(NamedTuple):
-    """An operation on one sample: FLOPs, and elements moved, forward and backward. `kept` are
-    elements that it leaves for the backward, `masks` further bytes. Of weights, `weights` elements
-    are read and `gradients` moved backward, once a batch. `width` is bytes an element where that is
-    not the activations'.
-    """
+    """An operation on one sample."""
 
     kind: str = "memory"
+    """The kind of multiplication, or "memory" for an operation without multiplications."""
     flops: float = 0.0
+    """FLOPs of the forward."""
     flops_back: float = 0.0
+    """FLOPs of the backward."""
     moved: float = 0.0
+    """Elements that the forward reads and writes."""
     moved_back: float = 0.0
+    """Elements that the backward reads and writes."""
     kept: float = 0.0
+    """Elements that the forward keeps for the backward."""
     masks: float = 0.0
+    """Further bytes that the forward keeps."""
     weights: float = 0.0
+    """Elements of weights that the forward reads, once for a batch."""
     gradients: float = 0.0
+    """Elements of weights and their gradients that the backward moves, once for a batch."""
     width: float | None = None
+    """Bytes of an element, None for those of activations."""
 
 
-class Part(NamedTuple):
-    """A layer to be: its operations, parameters (name and elements) and the channels of its batch
-    norm."""
+class LayerWork(NamedTuple):
+    """A layer of an architecture, before it has times."""
 
     name: str
     operations: tuple[Operation, ...]
     parameters: tuple[tuple[str, int], ...] = ()
+    """Name and elements of each parameter."""
     channels: int = 0
+    """The channels of a batch norm."""
 
 
 class Architecture(NamedTuple):
-    """Parts in the order in which they run, for samples of `inputs` bytes and `outputs` elements.
+    """The layers of a model, in the order in which they run."""
 
-    The optimizer keeps `state` elements a parameter: 1 is SGD with momentum, 2 is Adam.
-    """
-
-    parts: tuple[Part, ...]
+    parts: tuple[LayerWork, ...]
     inputs: float
+    """Bytes of a sample's input."""
     outputs: float
+    """Elements of a sample's output."""
     state: float
+    """Elements that the optimizer keeps for a parameter: 1 for SGD with momentum, 2 for Adam."""
     registration: tuple[int, ...] = ()
+    """The order in which the module registers the layers, () for the order in which they run."""
 
     @property
     def parameters(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         return sum(elements for part in self.parts for _, elements in part.parameters)
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of multiplications that there are."""
+        """The kinds of multiplications."""
         operations = [operation for part in self.parts for operation in part.operations]
         return list(dict.fromkeys(operation.kind for operation in operations if operation.flops))
 
@@ -96,8 +105,10 @@ def convolution(
     keeps: bool,
     first: bool,
 ) -> Operation:
-    """From `inputs` to `outputs` elements: each of the `weights` for each of `area` places. The
-    `first` needs no gradient of its input; `square` is 3x3 with a stride of 1."""
+    """A convolution from `inputs` to `outputs` elements: all `weights` at each of `area` places.
+
+    The `first` convolution needs no gradient of its input; `square` is 3x3 with a stride of 1.
+    """
     flops, moved = 2 * weights * area, inputs + outputs
     return Operation(
         "3x3 convolution" if square else "convolution",
@@ -127,8 +138,7 @@ def linear(rows: float, inputs: float, outputs: float, *, keeps: bool = True) ->
 
 
 def attention(rows: float, width: float, *, causal: bool) -> Operation:
-    """Fused attention of `rows` tokens among each other: scores are neither written nor kept, but
-    computed again."""
+    """Fused attention of `rows` tokens. Scores are not kept: the backward computes them again."""
     flops = 4 * rows**2 * width / (2 if causal else 1)
     moved = rows * width
     return Operation(
@@ -142,8 +152,10 @@ def attention(rows: float, width: float, *, causal: bool) -> Operation:
 
 
 def batch_norm(elements: float) -> Operation:
-    """Forward: read for the statistics, read, write. Backward: input and gradient twice, write.
-    Keeps its input, which is what the convolution before it leaves."""
+    """A batch norm, which keeps its input: the output of the convolution before it.
+
+    The forward reads twice and writes once. The backward reads input and gradient twice and writes.
+    """
     return Operation(moved=3 * elements, moved_back=5 * elements)
 
 
@@ -208,8 +220,8 @@ def estimate(
 ) -> Model:
     """The model with the times of a batch of `batch` samples on `device`.
 
-    Raises InputError if the device or the dtype is none, or the device cannot train the model in
-    it.
+    Raises InputError for an unknown device or dtype, or if the device cannot train the model in
+    this dtype.
     """
     costs = _Costs(batch, device, multiplies(device, dtype, architecture.kinds), PRECISIONS[dtype])
     held, reduced = costs.precision.held, costs.precision.reduced
@@ -234,36 +246,36 @@ def estimate(
 
 
 class _Costs(NamedTuple):
-    """What a batch costs on a device that multiplies in dtype `math`."""
+    """The times of a batch on a device that multiplies in dtype `math`."""
 
     batch: int
     device: str
     math: str
     precision: Precision
 
-    def layer(self, part: Part) -> Layer:
-        """The part with its times and bytes."""
-        width, operations = self.precision.width, part.operations
+    def layer(self, block: LayerWork) -> Layer:
+        """A layer with its times and bytes."""
+        width, operations = self.precision.width, block.operations
         return Layer(
-            name=part.name,
+            name=block.name,
             forward=sum(
-                self._seconds(each, each.flops, each.moved, each.weights) for each in operations
+                self._seconds(work, work.flops, work.moved, work.weights) for work in operations
             ),
             backward=sum(
-                self._seconds(each, each.flops_back, each.moved_back, each.gradients)
-                for each in operations
+                self._seconds(work, work.flops_back, work.moved_back, work.gradients)
+                for work in operations
             ),
             activation=self.batch
-            * sum(each.kept * (each.width or width) + each.masks for each in operations),
+            * sum(work.kept * (work.width or width) + work.masks for work in operations),
             tensors=tuple(
-                Tensor(name, size * WIDTHS[self.precision.held]) for name, size in part.parameters
+                Tensor(name, size * WIDTHS[self.precision.held]) for name, size in block.parameters
             ),
-            buffers=2 * part.channels * WIDTHS["fp32"] + COUNTER if part.channels else 0.0,
-            channels=part.channels,
+            buffers=2 * block.channels * WIDTHS["fp32"] + COUNTER if block.channels else 0.0,
+            channels=block.channels,
         )
 
     def source(self, kinds: list[str]) -> str:
-        """Where the times are from."""
+        """How the times were estimated, as text."""
         chosen = accelerator(self.device)
         peak = f"{chosen.peak[self.math] / 1e12:g} TFLOP/s in {self.math} of {self.device}"
         shares = ", ".join(f"{share(self.device, kind, self.math):.0%} ({kind})" for kind in kinds)
@@ -273,8 +285,7 @@ class _Costs(NamedTuple):
         )
 
     def _seconds(self, operation: Operation, flops: float, moved: float, weights: float) -> float:
-        """Weights used in another dtype than they are held in are converted before, and their
-        gradients after."""
+        """Seconds of an operation, with the conversion of weights and gradients between dtypes."""
         nbytes = (self.batch * moved + weights) * (operation.width or self.precision.width)
         moving = nbytes / bandwidth(self.device)
         converting = self.precision.cast * operation.weights / bandwidth(self.device)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from experiments.models.work import (
     Architecture,
+    LayerWork,
     Operation,
-    Part,
     activation,
     addition,
     attention,
@@ -34,7 +34,7 @@ V100_BYTES = 900e9 * 0.8
 def one(
     *operations: Operation, state: float = 1, elements: int = 6, channels: int = 0
 ) -> Architecture:
-    part = Part("only", operations, (("weight", elements),), channels)
+    part = LayerWork("only", operations, (("weight", elements),), channels)
     return Architecture((part,), inputs=10, outputs=3, state=state)
 
 
