@@ -91,7 +91,7 @@ class Facts:
 def facts(topology: Topology) -> Facts:
     """Everything about a topology that can be found within seconds."""
     from topologies.cuts import bisection, diameter
-    from topologies.rings import find_rings
+    from topologies.ring_search import find_rings
 
     skipped = _skipped(topology)
     far = None if "diameter" in skipped else diameter(topology)

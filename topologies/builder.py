@@ -10,18 +10,18 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import check_figure, check_link
 from topologies.columns import Words
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Paths, Topology
+from topologies.topology_checks import check_figure, check_link
 
 KINDS = 127
 T = TypeVar("T", int, float)
 
 
 class TopologyBuilder:
-    """Checks what is added and builds a :class:`topologies.topology.Topology`."""
+    """Collects devices, media and links, and builds a :class:`topologies.topology.Topology`."""
 
     def __init__(self, name: str, *, paths: Paths = "first") -> None:
         self.name, self.paths = name, paths
@@ -70,8 +70,7 @@ class TopologyBuilder:
         node: npt.ArrayLike = -1,
         in_network: bool = False,
     ) -> Ints:
-        """Add devices that are alike; `node` is one for all or one for each. Returns their
-        numbers."""
+        """Add devices that are alike, on one node or on a node each. Returns their numbers."""
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             check_figure(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
         first, count = len(self._index), len(names)
@@ -231,9 +230,9 @@ class TopologyBuilder:
         return starts
 
     def build(self, placement: Sequence[str] | Ints) -> Topology:
-        """The topology, with rank r on the device `placement[r]`, given by names or by numbers.
+        """The topology, with rank r on the device `placement[r]`, a name or a number.
 
-        It takes the builder's columns over; what is added afterwards goes into copies of them.
+        The topology takes the builder's columns. Later additions go into copies of them.
         """
         self._built = True
         if not isinstance(placement, np.ndarray):
@@ -280,8 +279,8 @@ class TopologyBuilder:
             raise InputError(f"device {name!r} is there twice: names are unique")
 
     def _kind(self, kind: str) -> int:
-        """The number of a kind. Whoever adds rows asks for it first: so columns that a topology has
-        are copied here."""
+        """The number of a kind. Methods that add rows call this first, so it also copies columns
+        that a topology already has."""
         if self._built:
             self._devices, self._links = _copies(self._devices), _copies(self._links)
             self._costs, self._figures = _copies(self._costs), _copies(self._figures)
@@ -298,7 +297,7 @@ class TopologyBuilder:
         return np.array([self._kind(word) for word in words.vocabulary], dtype=np.int8)[words.codes]
 
     def _media_of_links(self, links: int) -> tuple[Ints, Ints]:
-        """The media of every link as CSR: its own, then the shared ones in the order given."""
+        """The media of every link as CSR: its wire, then the shared media in their order."""
         link, medium = (np.array(column, dtype=np.int32) for column in self._crossed)
         if not len(link):
             return np.arange(links + 1, dtype=np.int32), np.arange(links, dtype=np.int32)

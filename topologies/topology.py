@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from topologies.checks import check_topology
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import MediumNames, Words
+from topologies.topology_checks import check_topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,50 +21,62 @@ Flags = npt.NDArray[np.bool_]
 Routes = tuple[Ints, Ints]
 """Routes in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
 Paths = Literal["first", "link", "hash", "rail"]
-"""Which of several equally short routes is taken: "first" by device order; "link" by link order,
-which on a grid is dimension order; "hash" by a hash of sender, receiver and channel, as switches
-with equal-cost multi-path do; "rail" so between nodes only, while the receiver's number in its node
-chooses the NICs at both ends, as communication libraries do, and the next ones once all ranks of a
-node have had a channel."""
+"""Which of several equally short routes a message takes.
+
+- "first": the first in device order.
+- "link": the first in link order, which on a grid is dimension order.
+- "hash": by a hash of sender, receiver and channel, as switches with equal-cost multi-path do.
+- "rail": the receiver's number in its node chooses the NICs at both ends, as communication
+  libraries do. After a channel for each rank of a node, channels take the next NICs. Switches use
+  the hash.
+"""
 REMEMBERED = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """What a machine can do. Built by :class:`topologies.builder.TopologyBuilder`, the functions of
-    :mod:`topologies.shapes`, :mod:`topologies.machines` and the readers.
+    """A machine as columns, a row for each device, link and medium.
 
-    Device d has `device_names[d]`, `device_kinds[d]` and belongs to node `node[d]` (-1: to none);
-    rank r runs on device `placement[r]`; merging n bytes into what a device holds takes n *
-    `reduction[d]` seconds (γ), a local copy n * `copy[d]`. A switch with `in_network[d]` reduces
-    and multicasts what passes through it. Link k goes from device `source[k]` to `target[k]` with
-    `latency[k]` seconds (α) and crosses the media `link_media[link_indptr[k]:link_indptr[k + 1]]`.
-    The first of them is its own, medium k. Medium m carries `medium_bandwidth[m]` bytes/s (β) and
-    needs `medium_gap[m]` seconds a message besides (g). Where `assumed[k]`, what was read left the
-    figures of a link open, and the table of link kinds gave them. `notes` say where the others are
-    from.
+    :class:`topologies.builder.TopologyBuilder` builds it, and so do the functions of
+    :mod:`topologies.shapes`, :mod:`topologies.machines` and the readers.
     """
 
     name: str
     device_names: tuple[str, ...]
     device_kinds: Words
     node: Ints
+    """The node of each device; -1 for none."""
     reduction: Floats
+    """γ of each device: the seconds to merge a byte into its memory."""
     copy: Floats
+    """The seconds of a local copy of a byte on each device."""
     in_network: Flags
+    """Whether each device is a switch that reduces and multicasts."""
     placement: Ints
+    """The device of each rank."""
     source: Ints
+    """The device from which each link leads."""
     target: Ints
+    """The device to which each link leads."""
     latency: Floats
+    """α of each link in seconds."""
     link_kinds: Words
     assumed: Flags
+    """Whether the figures of each link come from the table of link kinds, because the file that was
+    read leaves them open."""
     link_indptr: Ints
+    """Link k crosses the media `link_media[link_indptr[k]:link_indptr[k + 1]]`."""
     link_media: Ints
+    """The media of each link in turn. The first medium of link k is its wire, medium k."""
     shared_names: tuple[str, ...]
+    """The names of the media that links share, whose numbers follow those of the wires."""
     medium_bandwidth: Floats
+    """β of each medium in bytes a second."""
     medium_gap: Floats
+    """g of each medium in seconds a message."""
     paths: Paths = "first"
     notes: tuple[str, ...] = ()
+    """Where the figures come from."""
     _routes: dict[bytes, Routes] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

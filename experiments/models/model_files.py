@@ -22,7 +22,7 @@ from experiments import output
 from experiments.models import kineto, kineto_trace
 from simulator.training.model import Model
 from topologies.errors import InputError
-from topologies.readers.checks import LIMIT, check_text
+from topologies.readers.file_checks import LIMIT, check_text
 
 
 def read(path: Path) -> Model:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from experiments import output
 from topologies.errors import InputError
-from topologies.readers.checks import LIMIT, check_text
 from topologies.readers.contents import contents
+from topologies.readers.file_checks import LIMIT, check_text
 
 if TYPE_CHECKING:
     from experiments.profiles.profile_document import Calibrated

@@ -15,7 +15,7 @@ from simulator.collectives.collective import (
 from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
-from topologies.rings import Rings, find_rings
+from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
 Orders = npt.NDArray[np.integer]
@@ -78,13 +78,12 @@ def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) 
 
 @lru_cache(maxsize=4)
 def rings_of(topology: Topology, ranks: int) -> Rings:
-    """As :func:`topologies.rings.find_rings`; who asks again for the same machine does not wait
-    again."""
+    """As :func:`topologies.ring_search.find_rings`, with the latest answers remembered."""
     return find_rings(topology, ranks)
 
 
 def fit_all_reduce(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """The rings that :func:`topologies.rings.find_rings` finds."""
+    """The rings that :func:`topologies.ring_search.find_rings` finds."""
     rings = rings_of(topology, ranks)
     cost = neighbors.rings(neighbors.RING_ALL_REDUCE, rings.bandwidth, len(rings.orders))
     return _fitted(rings_all_reduce(ranks, nbytes, rings.orders), topology, cost, rings)

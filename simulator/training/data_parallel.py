@@ -24,7 +24,7 @@ from simulator.training.size import MOST_OPERATIONS, Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
-from topologies.rings import find_rings
+from topologies.ring_search import find_rings
 from topologies.topology import Ints
 from topologies.units import format_bytes
 

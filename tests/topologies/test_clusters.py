@@ -16,7 +16,7 @@ from topologies.catalogue import find as find_machine
 from topologies.clusters import Network, cluster, joined
 from topologies.link_kinds import SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES, dgx1, hgx_h100
-from topologies.rings import find_rings
+from topologies.ring_search import find_rings
 from topologies.topology import Paths, Topology
 
 NETWORKS: tuple[str, ...] = get_args(Network)

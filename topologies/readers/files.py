@@ -7,8 +7,8 @@ from pathlib import Path
 
 from topologies.errors import InputError
 from topologies.readers import nccl_xml, nvidia_smi
-from topologies.readers.checks import check_connected
 from topologies.readers.contents import contents
+from topologies.readers.file_checks import check_connected
 from topologies.topology import Topology
 
 LIMIT = 16 * 2**20

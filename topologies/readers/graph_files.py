@@ -15,7 +15,7 @@ link_number its place among the links. Other attributes are left alone.
 from __future__ import annotations
 
 from topologies.errors import InputError
-from topologies.readers.checks import LIMIT, check_connected, check_text
+from topologies.readers.file_checks import LIMIT, check_connected, check_text
 from topologies.topology import Topology
 
 

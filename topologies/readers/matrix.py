@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies.errors import InputError
-from topologies.readers.checks import LIMIT
+from topologies.readers.file_checks import LIMIT
 from topologies.readers.matrix_text import (
     GPU,
     LABEL,

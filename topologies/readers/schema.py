@@ -1,4 +1,4 @@
-"""The keys of our own files and what each may hold."""
+"""The keys of topology files and their values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from topologies.errors import InputError
+from topologies.link import Link
 from topologies.readers.mistakes import shown
 from topologies.readers.quantities import read_bandwidth, read_cost, read_seconds
 from topologies.topology import Paths
@@ -20,15 +21,15 @@ _LONGEST_QUANTITY = 60
 
 
 def _quantity(read: Callable[[str], float]) -> BeforeValidator:
-    """Reads text with a unit. Bare numbers go the same way, for its message says how they are
-    written."""
+    """Reads text with a unit. Bare numbers are read as text too: the message says how to write
+    them."""
 
-    def value(given: object) -> float:
-        if isinstance(given, dict | list) or given == inf or len(str(given)) > _LONGEST_QUANTITY:
-            raise InputError(f"{shown(given)} is no quantity")
-        return read(given if isinstance(given, str) else shown(given))
+    def quantity(value: object) -> float:
+        if isinstance(value, dict | list) or value == inf or len(str(value)) > _LONGEST_QUANTITY:
+            raise InputError(f"{shown(value)} is no quantity")
+        return read(value if isinstance(value, str) else shown(value))
 
-    return BeforeValidator(value)
+    return BeforeValidator(quantity)
 
 
 def _printable(longest: int) -> AfterValidator:
@@ -57,23 +58,26 @@ Cost = Annotated[float, _quantity(read_cost)]
 
 
 class Part(BaseModel):
-    """A mapping that has no other keys than these."""
+    """A mapping. A key that is not a field is a mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Device(Part):
-    """A device; `merges` and `copies` are bandwidths in the file and seconds a byte here."""
+class DevicePart(Part):
+    """A device."""
 
     name: Name
     kind: Name = "gpu"
     node: Annotated[int, Field(ge=0, lt=2**31)] = -1
     merges: Cost = 0.0
+    """Seconds a byte; a bandwidth in the file."""
     copies: Cost = 0.0
+    """Seconds a byte; a bandwidth in the file."""
     in_network: bool = False
+    """Whether a switch reduces and multicasts."""
 
 
-class Medium(Part):
+class MediumPart(Part):
     """A medium that links share."""
 
     name: Name
@@ -81,7 +85,7 @@ class Medium(Part):
     gap: Seconds = 0.0
 
 
-class Link(Part):
+class LinkPart(Part):
     """A directed link, or `both` directions of one."""
 
     source: Name = Field(alias="from")
@@ -94,13 +98,18 @@ class Link(Part):
     assumed: bool = False
     both: bool = False
 
+    @property
+    def link(self) -> Link:
+        """What a message costs on it."""
+        return Link(self.bandwidth, self.latency, self.gap)
+
     def ends(self) -> list[tuple[str, str]]:
-        """From and to of the link, and with `both` those of the way back."""
+        """The source and target of each direction."""
         return [(self.source, self.target), (self.target, self.source)][: 1 + self.both]
 
 
-class Head(Part):
-    """A whole file, what its lists hold apart."""
+class HeadPart(Part):
+    """A whole file, without checks of the entries of its lists."""
 
     simctl_topology: Annotated[int, AfterValidator(_known_version)]
     name: Name
@@ -115,26 +124,25 @@ class Head(Part):
 ENTRIES: dict[str, type[Part] | Any] = {
     "notes": Note,
     "ranks": Name,
-    "devices": Device,
-    "media": Medium,
-    "links": Link,
+    "devices": DevicePart,
+    "media": MediumPart,
+    "links": LinkPart,
 }
-"""What the lists hold."""
+"""The type of the entries of each list."""
 
 
 class Document(NamedTuple):
-    """A whole file. Without `ranks` there is one on every GPU, or if there is none on every
-    device."""
+    """A whole file with checked entries."""
 
     name: str
     paths: Paths
     notes: list[str]
     ranks: list[str]
-    devices: list[Device]
-    media: list[Medium]
-    links: list[Link]
+    devices: list[DevicePart]
+    media: list[MediumPart]
+    links: list[LinkPart]
 
     def placement(self) -> list[str]:
-        """The device of every rank."""
+        """The device of every rank: without `ranks` every GPU has one, or else every device."""
         gpus = [device.name for device in self.devices if device.kind == "gpu"]
         return self.ranks or gpus or [device.name for device in self.devices]

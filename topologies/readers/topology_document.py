@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import topologies.link
 from topologies.builder import KINDS, TopologyBuilder
 from topologies.readers.mistakes import Mistake, Mistakes, Place
-from topologies.readers.schema import ENTRIES, Document, Head, Link
+from topologies.readers.schema import ENTRIES, Document, HeadPart, LinkPart
 from topologies.topology import Topology
 
 
@@ -33,15 +32,14 @@ def read_document(content: object, place: Place) -> Topology:
     for link in document.links:
         crossed = [media[name] for name in link.media]
         for one, other in link.ends():
-            figures = topologies.link.Link(link.bandwidth, link.latency, link.gap)
-            builder.link(one, other, figures, kind=link.kind, media=crossed, assumed=link.assumed)
+            builder.link(one, other, link.link, kind=link.kind, media=crossed, assumed=link.assumed)
     return builder.build(document.placement())
 
 
 def validated(content: object, place: Place) -> Document:
     """The document that plain values spell. Raises InputError as :func:`read_document` does."""
     mistakes = Mistakes()
-    head = mistakes.checked(Head, content)
+    head = mistakes.checked(HeadPart, content)
     values = content if isinstance(content, dict) else {}
     lists = {key: mistakes.entries(kind, values.get(key), key) for key, kind in ENTRIES.items()}
     mistakes.report(place)
@@ -80,7 +78,7 @@ def _repeated(key: str, names: Sequence[str]) -> Iterator[Mistake]:
         met.add(name)
 
 
-def _mistakes_of(link: Link, devices: set[str], media: set[str]) -> Iterator[Mistake]:
+def _mistakes_of(link: LinkPart, devices: set[str], media: set[str]) -> Iterator[Mistake]:
     for key, name in (("from", link.source), ("to", link.target)):
         if name not in devices:
             yield (key,), f"{name!r} is no device"
@@ -91,7 +89,7 @@ def _mistakes_of(link: Link, devices: set[str], media: set[str]) -> Iterator[Mis
             yield ("media", number), f"{name!r} is not among the media"
 
 
-def _doubled(links: Sequence[Link]) -> Iterator[Mistake]:
+def _doubled(links: Sequence[LinkPart]) -> Iterator[Mistake]:
     met: set[tuple[str, str]] = set()
     for number, link in enumerate(links):
         for ends in link.ends() if link.source != link.target else ():

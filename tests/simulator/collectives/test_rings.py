@@ -12,7 +12,7 @@ from simulator.collectives.rings import rings_all_gather, rings_all_reduce, ring
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from topologies.clusters import cluster
-from topologies.rings import find_rings
+from topologies.ring_search import find_rings
 from topologies.shapes import ring, star
 
 BUILDS = {

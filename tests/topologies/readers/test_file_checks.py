@@ -5,7 +5,7 @@ import pytest
 from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.readers.checks import LIMIT, check_connected, check_text
+from topologies.readers.file_checks import LIMIT, check_connected, check_text
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 

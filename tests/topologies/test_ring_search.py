@@ -19,7 +19,7 @@ from topologies.errors import InputError
 from topologies.link import Link
 from topologies.machines import MACHINES
 from topologies.placement import placed
-from topologies.rings import CHANNELS, Rings, find_rings
+from topologies.ring_search import CHANNELS, Rings, find_rings
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, grid, ring, star
 from topologies.topology import Paths, Topology
 
