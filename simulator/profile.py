@@ -98,19 +98,19 @@ class Run(NamedTuple):
     """The fastest protocol."""
     timeline: Timeline
     """The timeline of the fastest protocol."""
-    beside: Mapping[str, float]
+    overheads: Mapping[str, float]
     """Seconds that the timeline leaves out, by name."""
 
     @property
     def launch(self) -> float:
         """Seconds that the timeline leaves out."""
-        return sum(self.beside.values())
+        return sum(self.overheads.values())
 
     @property
     def common(self) -> float:
         """Seconds of them that every algorithm of the collective takes. They are below any
         bound."""
-        return sum(self.beside.get(part, 0.0) for part in COMMON)
+        return sum(self.overheads.get(part, 0.0) for part in COMMON)
 
     @property
     def seconds(self) -> float:
@@ -225,14 +225,16 @@ class Profile:
         """Simulate every protocol over the routes that the machine has without one, and keep the
         fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
-        beside = self.beside(schedule, topology, algorithm)
+        overheads = self.overheads(schedule, topology, algorithm)
         machines = {
             one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols
         }
-        runs = (Run(name, run(over(routed, machine)), beside) for name, machine in machines.items())
+        runs = (
+            Run(name, run(over(routed, machine)), overheads) for name, machine in machines.items()
+        )
         return min(runs, key=lambda found: found.seconds)
 
-    def beside(
+    def overheads(
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
         """Seconds that no link takes, by name."""

@@ -92,9 +92,9 @@ class _Large:
             ]
             for size, seconds in self.between(one, near).items():
                 found[size][one.name] = seconds
-        beside = {size: sum(self.beside(size).values()) for size in sizes}
+        overheads = {size: sum(self.overheads(size).values()) for size in sizes}
         best = {size: min(by, key=lambda name: by[name]) for size, by in found.items()}
-        return {size: (beside[size] + found[size][name], name) for size, name in best.items()}
+        return {size: (overheads[size] + found[size][name], name) for size, name in best.items()}
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
         """Seconds of ascending sizes, by simulations of as many of them as tell the others."""
@@ -147,6 +147,8 @@ class _Large:
             self.routed, self.profile.apply(self.topology, protocol, self.algorithm.name, size)
         )
 
-    def beside(self, size: float) -> dict[str, float]:
+    def overheads(self, size: float) -> dict[str, float]:
         """Seconds of what no link does."""
-        return self.profile.beside(self.routed.schedule.scaled(size), self.topology, self.algorithm)
+        return self.profile.overheads(
+            self.routed.schedule.scaled(size), self.topology, self.algorithm
+        )

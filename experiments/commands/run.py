@@ -72,7 +72,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     behind = waits(result, path)
     report = {
         "summary": row.record(),
-        "critical_path_s": {**found.beside, **parts(path)},
+        "critical_path_s": {**found.overheads, **parts(path)},
         "contention": wait_records(behind, result.schedule),
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
-from simulator.effects.crowding import Apart, Crowding
+from simulator.effects.crowding import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
 from simulator.profile import Ineffective, Profile, Protocol
@@ -158,7 +158,7 @@ class Calibrated(Part):
             )
             for name, links in self.protocols.items()
         )
-        crowding = {kind: _crowding(one) for kind, one in self.crowding.items()}
+        crowding = {kind: _crowding(keys) for kind, keys in self.crowding.items()}
         memory = Memory(**self.memory.model_dump(by_alias=True))
         exchanges = Exchanges(**self.exchanges.model_dump())
         known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
@@ -177,16 +177,15 @@ class Calibrated(Part):
         )
 
 
-def _crowding(one: Crowd) -> Crowding:
-    apart = tuple(Apart(own.nodes, own.latency, own.bandwidth) for own in one.apart)
-    return Crowding(
-        one.nodes, one.latency, one.bandwidth, apart, one.per_node, one.shared, one.most or inf
-    )
+def _crowding(keys: Crowd) -> Crowding:
+    values = keys.model_dump() | {"most": keys.most or inf}
+    corrections = tuple(NodeCorrection(**entry) for entry in values.pop("apart"))
+    return Crowding(**values, corrections=corrections)
 
 
-def _crowd(one: Crowding) -> dict[str, Any]:
-    most = None if isinf(one.most) else one.most
-    return one._asdict() | {"apart": [own._asdict() for own in one.apart], "most": most}
+def _crowd(crowding: Crowding) -> dict[str, Any]:
+    values = crowding._asdict() | {"most": None if isinf(crowding.most) else crowding.most}
+    return values | {"apart": [entry._asdict() for entry in values.pop("corrections")]}
 
 
 def calibrated(content: object, place: Place) -> Calibrated:

@@ -13,7 +13,7 @@ ALIKE = 16.0
 """The factor in nodes over which corrections of single numbers of nodes are shared by 1/e."""
 
 
-class Apart(NamedTuple):
+class NodeCorrection(NamedTuple):
     """A correction for one number of nodes, which was measured in another allocation."""
 
     nodes: float
@@ -33,7 +33,7 @@ class Crowding(NamedTuple):
     """α grows with the number of nodes to this power."""
     bandwidth: float = 0.0
     """1/β grows with the number of nodes to this power."""
-    apart: tuple[Apart, ...] = ()
+    corrections: tuple[NodeCorrection, ...] = ()
     """Corrections of single numbers of nodes. Another number gets a mix of them, which fades with
     the distance in log(nodes)."""
     per_node: float = 1.0
@@ -48,10 +48,10 @@ class Crowding(NamedTuple):
         size = np.asarray(nodes, dtype=np.float64)
         growth = np.log(np.minimum(size, self.most) / self.nodes)
         latency, bandwidth = growth * self.latency, growth * self.bandwidth
-        if self.apart:
-            counts = np.array([correction.nodes for correction in self.apart])
+        if self.corrections:
+            counts = np.array([correction.nodes for correction in self.corrections])
             weights = alike(size, counts) @ np.linalg.inv(alike(counts, counts))
-            for k, correction in enumerate(self.apart):
+            for k, correction in enumerate(self.corrections):
                 latency = latency + weights[..., k] * correction.latency
                 bandwidth = bandwidth + weights[..., k] * correction.bandwidth
         return np.exp(np.stack((latency, bandwidth)))

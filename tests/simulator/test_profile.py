@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simulator.collectives import find
-from simulator.effects.crowding import Apart, Crowding
+from simulator.effects.crowding import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.host_memory import Memory
 from simulator.engines import simulate
@@ -36,10 +36,10 @@ def links(topology: Topology, kind: str) -> tuple[set[float], set[float], set[fl
     return tuple(set(column[chosen].tolist()) for column in columns)  # type: ignore[return-value]
 
 
-def beside(profile: Profile, name: str, nbytes: float) -> dict[str, float]:
+def overheads(profile: Profile, name: str, nbytes: float) -> dict[str, float]:
     """What is not simulated, on 4 ranks."""
     algorithm = find(name)
-    found = profile.beside(algorithm.build(4, nbytes), machine(4, 1), algorithm)
+    found = profile.overheads(algorithm.build(4, nbytes), machine(4, 1), algorithm)
     return {what: seconds for what, seconds in found.items() if seconds}
 
 
@@ -69,7 +69,7 @@ def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
     assert bounded.slower(4.0) == pytest.approx(Crowding(2.0, 0.5, 1.0).slower(4.0))
     assert bounded.slower(8.0) == pytest.approx([2.0, 4.0])
     assert bounded.slower(512.0) == pytest.approx([2.0, 4.0])
-    own = bounded._replace(apart=(Apart(8.0, np.log(3.0), 0.0),))
+    own = bounded._replace(corrections=(NodeCorrection(8.0, np.log(3.0), 0.0),))
     assert own.slower(128.0) == pytest.approx([2.0 * 3.0 ** np.exp(-1.0), 4.0])
 
 
@@ -88,7 +88,7 @@ def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
 def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
     """As measured where it was; half way, by the logarithm, half of each neighbour or more; far
     away nothing."""
-    own = (Apart(2.0, np.log(3.0), 0.0), Apart(8.0, np.log(3.0), np.log(2.0)))
+    own = (NodeCorrection(2.0, np.log(3.0), 0.0), NodeCorrection(8.0, np.log(3.0), np.log(2.0)))
     crowding = Crowding(2.0, 1.0, 0.0, own)
     assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])
     assert crowding.slower(8.0) == pytest.approx([4 * 3.0, 2.0])
@@ -127,7 +127,7 @@ def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
         slower={"pairwise": {"network": 4.0}},
         launches={"pairwise": 5e-6},
     )
-    assert [beside(profile, name, 64.0) for name in ("pairwise", "shift")] == [
+    assert [overheads(profile, name, 64.0) for name in ("pairwise", "shift")] == [
         {"launch": 5e-6},
         {"launch": 1e-6},
     ]
@@ -177,21 +177,21 @@ def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks(
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
     memory = Memory(0.0, 0.0, 2.0, 2.0, 5.0)
     profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
-    assert beside(profile, "ring", 100.0) == {"launch": 1e-6, "copy to merge": 200.0}
+    assert overheads(profile, "ring", 100.0) == {"launch": 1e-6, "copy to merge": 200.0}
     large = 2.0**26
-    assert beside(profile, "ring", large) == {
+    assert overheads(profile, "ring", large) == {
         "launch": 1e-6,
         "copy to merge": 2 * large,
         "fresh memory": 5 * large,
     }
-    assert beside(profile, "ring_all_gather", large) == {"launch": 1e-6}
+    assert overheads(profile, "ring_all_gather", large) == {"launch": 1e-6}
 
 
 def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
     memory = Memory(registered=3.0, back=9.0)
     profile = Profile("x", "nodes", 0.0, (LL,), memory=memory, joined={"ring": 0.5})
-    assert beside(profile, "ring", 2.0**26) == {"fresh memory": 2.0**26 * 2 * 3.0}
-    assert beside(profile, "ring", 2.0**24) == beside(profile, "tree", 2.0**26) == {}
+    assert overheads(profile, "ring", 2.0**26) == {"fresh memory": 2.0**26 * 2 * 3.0}
+    assert overheads(profile, "ring", 2.0**24) == overheads(profile, "tree", 2.0**26) == {}
 
 
 def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.calibration.effects.crowding import crowded
 from experiments.calibration.effects.effect import Data, Effect, Parameter
-from simulator.effects.crowding import Apart, alike
+from simulator.effects.crowding import NodeCorrection, alike
 from simulator.profile import Profile
 from topologies.topology import Floats
 
@@ -32,14 +32,14 @@ class NodeCorrections(Effect):
         if not self.parameters:
             return profile
         corrections = tuple(
-            Apart(
+            NodeCorrection(
                 float(count),
                 values[f"network α at {count} nodes"],
                 values[f"network 1/β at {count} nodes"],
             )
             for count in self.counts
         )
-        return crowded(profile, self.data, apart=corrections)
+        return crowded(profile, self.data, corrections=corrections)
 
     def mixing(self) -> Floats:
         """The root of the likeness of numbers of nodes, for α and for 1/β."""

@@ -151,19 +151,20 @@ def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
     assert [left.sum() for left in few] == [1] * 5
 
 
-def test_what_numbers_of_nodes_are_said_to_have_is_what_the_profile_has() -> None:
+def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:
     curves = [
         Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9)
         for p in (4, 8, 16)
     ]
     found = explore(Model(Points(curves), MPI))
-    apart = found.model.profile(found.inner, "x", "nodes").crowding["network"].apart
-    said = {one.parameter.name: one for one in found.estimates()}
-    for own in apart:
-        one = said[f"network α at {own.nodes:.0f} nodes"]
-        assert one.value == pytest.approx(own.latency)
-        assert one.low < one.value < one.high
-        assert said[f"network 1/β at {own.nodes:.0f} nodes"].value == pytest.approx(own.bandwidth)
+    crowding = found.model.profile(found.inner, "x", "nodes").crowding["network"]
+    estimates = {estimate.parameter.name: estimate for estimate in found.estimates()}
+    for correction in crowding.corrections:
+        latency = estimates[f"network α at {correction.nodes:.0f} nodes"]
+        assert latency.value == pytest.approx(correction.latency)
+        assert latency.low < latency.value < latency.high
+        bandwidth = estimates[f"network 1/β at {correction.nodes:.0f} nodes"]
+        assert bandwidth.value == pytest.approx(correction.bandwidth)
 
 
 def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.profiles import find, names, parse
 from experiments.profiles.profile_document import dumps, of
-from simulator.effects.crowding import Apart, Crowding
+from simulator.effects.crowding import Crowding, NodeCorrection
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
 from topologies.link import Link
@@ -147,9 +147,11 @@ def test_a_mistake_is_one_line_with_its_place_in_our_words(
 
 
 def test_any_number_of_nodes_may_have_something_of_its_own() -> None:
-    apart = tuple(Apart(float(n), 0.1, -0.1) for n in range(1, 100))
+    corrections = tuple(NodeCorrection(float(n), 0.1, -0.1) for n in range(1, 100))
     protocols = (Protocol("short", {"network": Link(1e9, 1e-6)}),)
-    profile = Profile("x", "nodes", 1e-6, protocols, {"network": Crowding(4.0, 0.1, 0.2, apart)})
+    profile = Profile(
+        "x", "nodes", 1e-6, protocols, {"network": Crowding(4.0, 0.1, 0.2, corrections)}
+    )
     assert parse(dumps(of(profile, "MPI")), "x.yaml").simulated() == profile
     with pytest.raises(InputError, match=r"^profile crowding\.network\.latency: 11.0: 10 or less$"):
         of(replace(profile, crowding={"network": Crowding(4.0, 11.0)}), "MPI")
