@@ -1,4 +1,4 @@
-"""What a topology is, counted and bounded: plain data for every way to print it."""
+"""Facts about a machine: counts, distances and bounds, as plain data."""
 
 from __future__ import annotations
 
@@ -23,73 +23,82 @@ COLLECTIVES = (
     collective.REDUCE,
 )
 PAIRS, BOUNDS = 1024, 16_384
-"""Ranks up to which distances and rings are looked for, and up to which collectives are bounded:
-within seconds."""
+"""Up to this many ranks, distances and rings are computed, and collectives are bounded. Beyond, it
+takes more than seconds."""
 
 
 @dataclass(frozen=True, order=True)
 class LinkGroup:
-    """`number` links that are alike; if `duplex`, one stands for both directions of a full-duplex
-    link."""
+    """Links of one kind with the same figures."""
 
     kind: str
     bandwidth_Bps: float
     latency_s: float
     gap_s: float
     assumed: bool
+    """Whether the figures come from the table of link kinds."""
     duplex: bool
+    """Whether a link stands for both directions of a full-duplex link."""
     number: int
+    """The number of links."""
 
 
 @dataclass(frozen=True)
 class Medium:
-    """What `links` directed links share."""
+    """A medium that several directed links share."""
 
     name: str
     bandwidth_Bps: float
     gap_s: float
     links: int
+    """The number of links that share it."""
 
 
 @dataclass(frozen=True)
 class BestTime:
-    """What no algorithm for a collective beats, and what sets it."""
+    """The best lower bound on the time of a collective."""
 
     collective: str
     size_B: float
     time_s: float
     bound: str
+    """The name of the bound."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Counts by kind of device; what reduces and multicasts; the links; what lies between ranks;
-    what was left out.
-
-    Of what was not looked for, `skipped` says why, and its fields are None or empty.
-    """
+    """Facts about a machine. Facts that were not computed are None or empty."""
 
     name: str
     ranks: int
     nodes: int
     paths: str
+    """How one of several equally short routes is chosen."""
     devices: Mapping[str, int]
+    """The number of devices of each kind."""
     in_network: Mapping[str, int]
+    """The number of devices of each kind that reduce and multicast."""
     links: list[LinkGroup]
     media: list[Medium]
+    """The media that several links share."""
     diameter_hops: int | None
     diameter_s: float | None
     bisection_Bps: float | None
     bisection_exact: bool | None
+    """Whether the bisection is exact, and not only an upper bound."""
     rings: list[list[int]]
+    """Rings over all ranks, as orders of ranks."""
     rings_Bps: float | None
+    """The bandwidth of all rings together."""
     bounds: list[BestTime]
     skipped: Mapping[str, str]
+    """The facts that were not computed, and why."""
     notes: list[str]
+    """Sources of the figures."""
 
 
 def facts(topology: Topology) -> Facts:
-    """Everything about a topology that can be found within seconds."""
+    """All facts about a topology that can be computed within seconds."""
     from topologies.cuts import bisection, diameter
     from topologies.ring_search import find_rings
 
@@ -119,8 +128,9 @@ def facts(topology: Topology) -> Facts:
 
 
 def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
-    """The links by kind and figures, fastest first, and the group of every link; -1 for the way
-    back of a pair.
+    """The links by kind and figures, fastest first, and the group of each link.
+
+    The group is -1 for the second direction of a full-duplex link.
 
     >>> from topologies.shapes import ring
     >>> [group.number for group in link_groups(ring(5, bandwidth=1e9))[0]]
