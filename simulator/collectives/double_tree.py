@@ -1,8 +1,8 @@
-"""Two binary trees over the nodes, each for half of V: who passes on in one has nobody below it in
-the other.
+"""Two binary trees over the nodes, each for half of V. An inner node of one tree is a leaf of the
+other.
 
-After Sanders, Speck, Träff, Two-tree algorithms, Parallel Computing 35, 2009; it is what NCCL calls
-Tree. Inside a node the ranks are a chain, whose first rank stands in both trees.
+After Sanders, Speck, Träff, Two-tree algorithms, Parallel Computing 35, 2009. NCCL calls it Tree.
+Inside a node the ranks form a chain, whose first rank is in both trees.
 """
 
 import numpy as np
@@ -58,8 +58,8 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
 def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:
     """Over ranks of which `node` says the number of the node, shape (ranks,).
 
-    Piece by piece, so that of two that are ready at once the earlier goes first, be it on its way
-    up or down.
+    The pieces are written one after the other. Of two pieces that are ready at the same time, the
+    earlier goes first, up or down.
     """
     builder = ScheduleBuilder(len(node), nbytes, slots=2 * channels * pieces, phase="reduce")
     parent, depth = _ranked(node, channels)
@@ -97,9 +97,9 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
 def two_trees(nodes: int) -> Numbers:
     """The parent (-1: none) of every node in the two trees, shape (2, nodes).
 
-    In the first the odd nodes are leaves, and node 0 is above them all. The second is the first
-    turned round for an even number, so that the even nodes are leaves; moved on by one for an odd
-    number, where node 0 alone passes on in both, for one node below it in each.
+    In the first tree the odd nodes are leaves, and node 0 is the root. For an even number of nodes
+    the second tree is the first in reverse order, and so the even nodes are leaves. For an odd
+    number it is the first moved by one. Then node 0 alone has children in both trees.
 
     >>> two_trees(6).tolist()
     [[-1, 2, 4, 2, 0, 4], [1, 5, 3, 1, 3, -1]]

@@ -1,9 +1,9 @@
-"""Gloo's operations: what goes through its rings in segments, and what goes straight to its rank.
+"""Gloo's operations: rings of segments, and messages straight to their rank.
 
 After allreduce.cc, reduce.cc, allgather.cc, broadcast.cc, scatter.cc, gather.cc and alltoall.cc of
-gloo, and its transport/tcp/pair.cc: data leave when the receiver has said that it is ready for
-them. The root is rank 0. A reduce-scatter is none of its own: ProcessGroupGloo of PyTorch copies
-each rank's chunk out of an all-reduce.
+gloo, and its transport/tcp/pair.cc. Data leave when the receiver has signalled that it is ready.
+The root is rank 0. Gloo has no reduce-scatter: PyTorch's ProcessGroupGloo runs an all-reduce and
+copies each rank's chunk out of it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Sch
     """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments`
     segments a chunk.
 
-    A rank goes through its segments in order. Before it posts the receive and the send of one it
-    waits until those of the one before the last are done, for it has two inboxes; before the first
-    all-gathered it waits for all. To post a receive is to tell the sender; data leave when the
-    sender has heard of it, and has posted the send itself.
+    - A rank handles its segments in order, and has two inboxes. So it posts receive and send of
+      segment k when those of segment k - 2 are done.
+    - Before the first segment of the all-gather it waits for the whole reduce-scatter.
+    - Posting a receive sends a ready signal. Data leave when that has arrived and the send is
+      posted.
 
     >>> gloo_ring_all_reduce(4, 4096.0).volume
     24576.0
@@ -67,8 +68,8 @@ def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedul
     """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which
     receives all at once.
 
-    Of chunks of more than two segments gloo passes all but the last two once more than it need: to
-    ranks that have no use for them, since it counts two segments a chunk where it ends.
+    If a chunk has more than two segments, gloo sends all but the last two to a further rank,
+    which does not need them. The reason is that its last loop assumes two segments a chunk.
     """
     ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
     reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)

@@ -13,8 +13,8 @@ from simulator.schedules.schedule import Schedule
 def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     """Among q = 2^⌊log2 p⌋ ranks; the others fold in before and out after.
 
-    An exchange is a rendezvous, as MPI's blocking sendrecv is: it begins when both have ended the
-    one before.
+    Both sides wait for each other, as in MPI's blocking sendrecv: an exchange begins when both have
+    finished the exchange before.
     """
     rounds = log2_floor(ranks)
     vector = ScheduleBuilder(ranks, nbytes, slots=1 << rounds, phase="fold")

@@ -10,11 +10,11 @@ from topologies.topology import Ints
 
 
 def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Schedule:
-    """All at once, peers in the order r+1, r+2, ...; each rank merges its p - 1 inboxes when all it
-    sends has arrived.
+    """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all that it sent
+    has arrived.
 
-    Unstaggered, everyone starts with rank 0: the incast costs (2p - 3)V/β instead of (p - 1)V/β for
-    p > 2.
+    If not staggered, every rank sends to rank 0 first. For p > 2 that takes (2p - 3)V/β instead of
+    (p - 1)V/β.
     """
     naive = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, phase="exchange")
     rank = np.arange(ranks)
@@ -28,8 +28,8 @@ def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Sc
 
 
 def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """One root at a time: the others send it all they have, and it adds that up apart from what it
-    has yet to send."""
+    """One root at a time: the others send it all their data. The root adds them up in scratch,
+    because it still has to send its own."""
     naive = ScheduleBuilder(ranks, nbytes, scratch=1)
     barrier: Ints = np.zeros(0, dtype=np.int32)
     for root in range(ranks):

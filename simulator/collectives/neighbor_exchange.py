@@ -11,8 +11,8 @@ from simulator.schedules.schedule import Schedule
 
 
 def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:
-    """Ranks 2b and 2b + 1 exchange their chunks; then each hands on the two chunks that it got
-    last, to the other side.
+    """Ranks 2b and 2b + 1 exchange their chunks. Then each rank sends the two chunks of its last
+    exchange to the neighbour on its other side.
 
     An odd number of ranks takes the ring instead, as Open MPI does.
 

@@ -9,7 +9,7 @@ from simulator.schedules.schedule import Schedule
 
 
 def parameter_server_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """Rank 0 serves and works: p - 1 pushes into one port, p - 1 pulls out of it."""
+    """Rank 0 is both worker and server: p - 1 pushes into its port, p - 1 pulls out of it."""
     server = ScheduleBuilder(ranks, nbytes, phase="push")
     workers = np.arange(1, ranks)
     server.reduce(workers, 0, slot=0)
@@ -19,8 +19,8 @@ def parameter_server_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def parameter_server_apart_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """A server besides the p workers: the first push lands in its buffer, the others in scratch, to
-    be merged."""
+    """With a separate server. The first push lands in its buffer; the others land in scratch and
+    are added to it."""
     server = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, servers=1, phase="push")
     workers, inboxes = np.arange(ranks), np.arange(1, ranks)
     server.copy(workers, ranks, slot=0, target=workers)

@@ -13,8 +13,8 @@ def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks
     fold in and out.
 
-    An exchange is a rendezvous, as MPI's blocking sendrecv is: nobody sends to a rank that is still
-    folding.
+    Both sides wait for each other, as in MPI's blocking sendrecv: no rank sends to a rank that is
+    still folding.
     """
     rounds = log2_floor(ranks)
     exchange = ScheduleBuilder(ranks, nbytes, scratch=1, phase="fold")

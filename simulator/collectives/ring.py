@@ -9,7 +9,7 @@ from simulator.schedules.schedule import Schedule
 
 
 def ring_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
-    """Every chunk travels once round the ring, is added to at every rank and ends at its owner.
+    """Every chunk travels once round the ring to its owner. Every rank adds its data to it.
 
     >>> ring_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]

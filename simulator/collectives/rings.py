@@ -67,8 +67,8 @@ def _all_gather(rings: ScheduleBuilder, order: Orders) -> None:
 
 
 def _step(rings: ScheduleBuilder, order: Orders, behind: int, *, reduces: bool) -> None:
-    """Every rank sends the next one on each ring that ring's part of the chunk of who is `behind`
-    places behind it."""
+    """On each ring every rank sends to the next rank its part of a chunk: the chunk of the rank
+    that is `behind` places behind it."""
     channels = len(order)
     channel = np.repeat(np.arange(channels), rings.ranks)
     slot = np.roll(order, behind, axis=1).ravel() * channels + channel

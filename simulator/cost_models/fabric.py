@@ -1,5 +1,5 @@
-"""What a closed form sees of a machine: one latency, one gap, one bandwidth, and how the ports are
-shared."""
+"""What a formula knows of a machine: a latency, a gap, a bandwidth, and how messages share
+ports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from topologies.link import Link
 from topologies.topology import Ints, Topology
 
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
-"""How the routes of a schedule share media: not at all; by sender and by receiver, on different
-links of a switch or on one wire; all on one bus; or in some other way, which no closed form here
-covers. A port that is shared is as fast as the routes through it, or it is some other way."""
+"""How the messages of a schedule share media:
+
+- peer: not at all, for every pair of ranks has its link;
+- switch: messages of a sender share a link, and so do messages to a receiver, on its other side;
+- one: the same with one link from sender to receiver, which a message occupies at both ends;
+- bus: all share one medium;
+- blocking: in another way, for which there is no formula, or through ports of other speeds.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +40,8 @@ class Fabric(Link):
 
 
 def observe(routed: Routed) -> Fabric:
-    """The fabric that a schedule meets on its topology: its nearest and fastest route stands for
-    all of them."""
+    """The fabric of a schedule on its topology, by its route of the least latency and highest
+    bandwidth."""
     topology = routed.topology
     routes = [
         routed.route_links[routed.route_indptr[k] : routed.route_indptr[k + 1]]
@@ -103,7 +108,7 @@ def _limiting(topology: Topology, links: Ints) -> list[int]:
 
 
 def _users(topology: Topology, routes: list[Ints]) -> dict[int, frozenset[int]]:
-    """The routes that cross each medium that can hold anybody up."""
+    """The routes that cross each medium that takes time."""
     crossing: dict[int, set[int]] = {}
     for index, links in enumerate(routes):
         for medium in _limiting(topology, links):
@@ -112,8 +117,7 @@ def _users(topology: Topology, routes: list[Ints]) -> dict[int, frozenset[int]]:
 
 
 def _groups(ends: npt.NDArray[np.int64]) -> list[frozenset[int]]:
-    """The routes of every rank that has several of them: those that leave it, and those that enter
-    it."""
+    """The routes that leave a rank, and those that enter it, where there are several."""
     groups = [
         np.flatnonzero(ends[:, side] == rank)
         for side in (0, 1)

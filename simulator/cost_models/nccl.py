@@ -1,5 +1,4 @@
-"""How long NCCL itself thinks that a collective takes: the model by which its tuner chooses
-algorithm and protocol.
+"""NCCL's own model of the time of a collective, by which its tuner chooses algorithm and protocol.
 
 Source: src/graph/tuning.cc of NVIDIA/nccl, constants and formulas as of June 2026, after v2.30.7-1.
 A time is a latency plus bytes over a bandwidth; nothing is simulated and, but for the bandwidths of
@@ -107,22 +106,24 @@ CORRECTION = {
 
 @dataclass(frozen=True)
 class Channels:
-    """What NCCL's search of the machine gives its tuner: `count` channels of `node` bytes/s each
-    inside nodes and `network` between them, GPUs of one of `GENERATIONS`, links `inside` nodes
-    ("nvlink" or "pci"), the `cpu` ("intel" or "amd"), a latency of the `nic` in seconds, and
-    whether all channels have the same order of ranks (`alike`).
-
-    Raises InputError for what there is not.
-    """
+    """What NCCL's search of the machine tells its tuner. Raises InputError for a wrong value."""
 
     generation: str
+    """Of the GPUs: one of `GENERATIONS`."""
     node: float
+    """Bytes/s of a channel inside nodes."""
     network: float
+    """Bytes/s of a channel between nodes."""
     count: int
+    """Number of channels."""
     inside: str = "nvlink"
+    """Links inside nodes: nvlink or pci."""
     cpu: str = "intel"
+    """intel or amd."""
     nic: float = 0.0
+    """Latency of a NIC, seconds."""
     alike: bool = True
+    """Whether all channels have the same order of ranks."""
 
     def __post_init__(self) -> None:
         _one_of("generation", self.generation, GENERATIONS)
@@ -167,17 +168,20 @@ class Job:
 
 
 class Choice(NamedTuple):
-    """What NCCL takes, and the seconds that it believes that to last."""
+    """What NCCL chooses."""
 
     seconds: float
+    """The time that NCCL predicts."""
     algorithm: str
     protocol: str
 
 
 def channels(generation: str, bandwidth: float) -> Channels:
-    """Channels that carry `bandwidth` bytes/s together, each at most as fast as an NVLink, as
-    NCCL's search finds them, and as fast inside nodes as between. Raises InputError for what there
-    is not."""
+    """Channels that carry `bandwidth` bytes/s together, inside nodes and between them.
+
+    As in NCCL's search a channel is at most as fast as an NVLink. Raises InputError for an unknown
+    generation.
+    """
     _one_of("generation", generation, GENERATIONS)
     count = ceil(bandwidth / (NVLINK[generation] * GBPS)) if isfinite(bandwidth) else 1
     return Channels(generation, bandwidth / max(1, count), bandwidth / max(1, count), max(1, count))
