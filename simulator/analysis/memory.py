@@ -68,18 +68,10 @@ def trace(
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
     owned[: schedule.workers, : schedule.buffer] = 1
     order = np.argsort(finish, kind="stable").astype(np.int32)
-    columns = (
-        schedule.kind,
-        schedule.rank,
-        schedule.peer,
-        schedule.source,
-        schedule.target,
-        schedule.count,
-    )
     data = semantics.inputs(schedule).ravel()
     with np.errstate(over="ignore"):
         cell, value, begin, end, read, first, last = kernel(copies.lifetimes, len(schedule))(
-            order, *columns, schedule.reduces, start, finish, data, owned.ravel(), schedule.slots
+            order, schedule.operations, start, finish, data, owned.ravel(), schedule.slots
         )
     memory = cell < (schedule.ranks - schedule.switches) * schedule.slots
     cell, value, begin, end, read = (column[memory] for column in (cell, value, begin, end, read))

@@ -1,14 +1,25 @@
 """Which copies are alive when, and how much they repeat each other."""
 
+from __future__ import annotations
+
 import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels.records import Flags, Floats, Ints, Operations, Values
 
 COMPUTE = 0
 _NONE = -1
 
 
 def lifetimes(
-    order, kind, rank, peer, source, target, count, reduces, start, finish, data, owned, slots,
-):  # fmt: skip
+    order: Ints,
+    operations: Operations,
+    start: Floats,
+    finish: Floats,
+    data: Values,
+    owned: Flags,
+    slots: int,
+) -> tuple[Ints, Values, Floats, Floats, Ints, Floats, Floats]:
     """When which value was held where, and when a cell (rank, slot) was in use.
 
     What a computation writes is a new value, the same for the same value read, and no sum of
@@ -17,6 +28,9 @@ def lifetimes(
     begin and end (when it is overwritten; at once if that happens unread) and the place in `order`
     of its last read, or -1; then the first and last use of every cell.
     """
+    kind, rank, peer = operations.kind, operations.rank, operations.peer
+    source, target = operations.source, operations.target
+    count, reduces = operations.count, operations.reduces
     cells = len(data)
     total = cells
     for i in range(len(order)):
@@ -72,7 +86,9 @@ def lifetimes(
     )
 
 
-def cover(value, begin, end, read, merged):
+def cover(
+    value: Values, begin: Floats, end: Floats, read: Ints, merged: Floats
+) -> tuple[npt.NDArray[np.int64], Floats]:
     """Union of the intervals of equal values, sorted by (value, begin): the row that begins each
     piece, and its end.
 

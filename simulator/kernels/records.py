@@ -14,6 +14,7 @@ Index = int | np.integer
 """A whole number, as an array has it or not."""
 Flags = npt.NDArray[np.int8]
 Unsigned = npt.NDArray[np.uint32]
+Values = npt.NDArray[np.uint64]
 
 
 class Csr(NamedTuple):

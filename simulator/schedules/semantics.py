@@ -50,16 +50,8 @@ def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
     result = data.copy()
     if order is None:
         order = np.arange(len(schedule), dtype=np.int32)
-    columns = (
-        schedule.kind,
-        schedule.rank,
-        schedule.peer,
-        schedule.source,
-        schedule.target,
-        schedule.count,
-    )
     with np.errstate(over="ignore"):
-        kernel(execution.execute, len(schedule))(order, *columns, schedule.reduces, result)
+        kernel(execution.execute, len(schedule))(order, schedule.operations, result)
     return result
 
 

@@ -1,13 +1,13 @@
 """The value 0 is a value: what is computed from it is new, and no copy of it."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from simulator.analysis.memory import trace
 from simulator.engines import simulate
 from simulator.kernels import copies
+from simulator.kernels.records import Operations
 from simulator.schedules.builder import ScheduleBuilder
 from topologies.shapes import star
 
@@ -30,16 +30,23 @@ def test_values_of_computations_differ_from_all_that_they_read() -> None:
     values = np.array([0, 1, 2, 2**63, 2**64 - 1], dtype=np.uint64)
     many = len(values)
     cells, order = np.arange(many, dtype=np.int32), np.arange(many, dtype=np.int32)
-    zeros, ones, times = (
-        np.zeros(many, np.int8),
-        np.ones(many, np.int32),
-        np.arange(many, dtype=np.float64),
+    zeros, times = np.zeros(many, np.int8), np.arange(many, dtype=np.float64)
+    operations = Operations(
+        kind=zeros,
+        rank=cells * 0,
+        peer=cells * 0,
+        source=cells,
+        target=cells + many,
+        count=np.ones(many, np.int32),
+        reduces=zeros,
+        nbytes=times,
+        seconds=times,
+        lane=np.zeros(many, np.int16),
     )
-    lifetimes: Any = copies.lifetimes
+    data, owned = np.concatenate((values, values)), np.zeros(2 * many, np.int8)
     with np.errstate(over="ignore"):
-        cell, value, *_ = lifetimes(
-            order, zeros, cells * 0, cells * 0, cells, cells + many, ones, zeros, times, times + 1,
-            np.concatenate((values, values)), np.zeros(2 * many, np.int8), 2 * many,
-        )  # fmt: skip
+        cell, value, *_ = copies.lifetimes(
+            order, operations, times, times + 1, data, owned, 2 * many
+        )
     assert cell.tolist() == (cells + many).tolist()
     assert len({*value.tolist(), *values.tolist()}) == 2 * many
