@@ -80,7 +80,8 @@ def _compiled_helper(function: Kernel) -> Kernel:
     to every array of a record would take most of the time."""
     import numba
 
-    options: Any = {"_nrt": False, "forceinline": True}
+    options: Any = dict.fromkeys(("no_cpython_wrapper", "no_cfunc_wrapper", "forceinline"), True)
+    options["_nrt"] = False
     result: Kernel = numba.njit(**options)(_linked(function))
     return result
 

@@ -1,85 +1,196 @@
 """Loops over the links of a topology: plain Python that Numba compiles when there is much to do."""
 
+from __future__ import annotations
+
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
+Index = int | np.integer
 _FAR = np.int64(2**62)
 
 
-def shortest(
-    into_indptr, into_device, out_indptr, out_device, out_link, ticks, targets, groups, sources,
-    node, salts,
-):  # fmt: skip
+class Graph(NamedTuple):
+    """The links of every device, both ways, in device order."""
+
+    entering: Longs
+    """The links into device d are those of `before[entering[d] : entering[d + 1]]`."""
+    before: Longs
+    """The device that each of these links leaves, and the place of the link in `after`."""
+    leaving: Longs
+    """The links out of device d are those of `after[leaving[d] : leaving[d + 1]]`."""
+    after: Ints
+    """The device that each of these links enters."""
+    link: Ints
+    """The number of each of these links."""
+    ticks: Longs
+    """The latency of each of these links."""
+    node: Ints
+    """The node of each device, or -1."""
+
+
+class Pairs(NamedTuple):
+    """The ends of routes, by their targets."""
+
+    targets: Ints
+    groups: Longs
+    """The routes to `targets[g]` are those from `sources[groups[g] : groups[g + 1]]`."""
+    sources: Ints
+    salts: Longs
+    """What chooses among equal routes: on devices of a node, on the switches of the second half of
+    the way between nodes, and on those of the first; shape (routes, 3)."""
+
+
+class Search(NamedTuple):
+    """What the search from a target knows of each device."""
+
+    ticks: Longs
+    """Ticks to the target, as far as is known."""
+    hops: Ints
+    """Links to the target, as far as is known."""
+    settled: Bytes
+    """Whether no shorter way can exist."""
+    wanted: Bytes
+    """Whether a route begins at the device."""
+    reached: Ints
+    """The devices that have ticks, in the order in which they were reached."""
+    used: Longs
+    """The number of these devices, shape (1,)."""
+
+
+def shortest(graph: Graph, pairs: Pairs) -> tuple[Longs, Ints]:
     """The links from each source to its target: fewest ticks, then fewest hops, then as the salt
     says.
 
-    Group g asks for the routes to device `targets[g]` from `sources[groups[g]:groups[g + 1]]`.
-    `into` lists who leads into a device, `out` where a device leads to with which link, both in CSR
-    form and in device order; `ticks` is the latency of each entry of `out`, and of `into` at the
-    place given by `into_device[:, 1]`. Of n equally short ways the one numbered salt % n is taken,
-    and the salt is divided by n. A pair has three salts: on devices of a node, on the switches of
-    the second half of the way between nodes, and on those of the first; to know them it is walked
-    twice. Returns the routes in CSR form: one without links has not been found.
+    Of n equally short ways the one numbered salt % n is taken, and the salt is divided by n. To
+    know which salt counts on a switch, each route is walked twice. Returns the routes in CSR form:
+    a route without links does not exist.
     """
-    devices = len(into_indptr) - 1
-    far, hops = np.full(devices, _FAR, np.int64), np.zeros(devices, np.int32)
-    settled, wanted = np.zeros(devices, np.int8), np.zeros(devices, np.int8)
-    indptr, links = np.zeros(len(sources) + 1, np.int64), [np.int32(0) for _ in range(0)]
-    for group in range(len(targets)):
-        missing = 0
-        for k in range(groups[group], groups[group + 1]):
-            if wanted[sources[k]] == 0:
-                wanted[sources[k]] = 1
-                missing += 1
-        far[targets[group]], hops[targets[group]] = 0, 0
-        heap = [(np.int64(0), np.int32(0), np.int32(targets[group]))]
-        touched = [np.int32(targets[group])]
+    devices, sources = len(graph.node), pairs.sources
+    search = Search(
+        np.full(devices, _FAR, np.int64),
+        np.zeros(devices, np.int32),
+        np.zeros(devices, np.int8),
+        np.zeros(devices, np.int8),
+        np.empty(devices, np.int32),
+        np.zeros(1, np.int64),
+    )
+    settled, hops = search.settled, search.hops
+    indptr, links, end = np.zeros(len(sources) + 1, np.int64), np.empty(devices, np.int32), 0
+    heap, salt = [(np.int64(0), np.int32(0), np.int32(0))], np.zeros(3, np.int64)
+    for group in range(len(pairs.targets)):
+        target, first, last = pairs.targets[group], pairs.groups[group], pairs.groups[group + 1]
+        missing = want(search, sources, first, last)
+        reach(search, target, np.int64(0), np.int32(0))
+        heap.clear()
+        heappush(heap, (np.int64(0), np.int32(0), np.int32(target)))
         while len(heap) > 0 and missing > 0:
-            distance, length, device = heappop(heap)
+            ticks, length, device = heappop(heap)
             if settled[device]:
                 continue
             settled[device] = 1
-            if wanted[device]:
-                missing -= 1
-            for k in range(into_indptr[device], into_indptr[device + 1]):
-                before, there = into_device[k, 0], distance + ticks[into_device[k, 1]]
-                first, last = into_indptr[before], into_indptr[before + 1]
-                if last - first == 1 and into_device[first, 0] == device and wanted[before] == 0:
-                    continue  # nothing leads there but from here
-                if there < far[before] or (there == far[before] and length + 1 < hops[before]):
-                    if far[before] == _FAR:
-                        touched.append(np.int32(before))
-                    far[before], hops[before] = there, length + 1
-                    heappush(heap, (np.int64(there), np.int32(length + 1), np.int32(before)))
-        for k in range(groups[group], groups[group + 1]):
-            wanted[sources[k]] = 0
-            salt, switches = salts[k].copy(), 0
-            for taken in range(2):
-                device, met = sources[k], 0
-                while settled[sources[k]] and device != targets[group]:
-                    which = 0 if node[device] >= 0 else 1 if 2 * met >= switches - 1 else 2
-                    met += node[device] < 0
-                    count, chosen = 0, np.int64(-1)
-                    for _ in range(2):
-                        number = salt[which] % count if taken and count > 0 else np.int64(0)
-                        count = 0
-                        for edge in range(out_indptr[device], out_indptr[device + 1]):
-                            after = out_device[edge]
-                            there = settled[after] and hops[after] + 1 == hops[device]
-                            if there and far[after] + ticks[edge] == far[device]:
-                                if count == number:
-                                    chosen = edge
-                                count += 1
-                    device = out_device[chosen]
-                    if taken:
-                        salt[which] //= count
-                        links.append(np.int32(out_link[chosen]))
-                switches = met
-            indptr[k + 1] = len(links)
-        for device in touched:
-            far[device], settled[device] = _FAR, 0
-    result = np.empty(len(links), np.int32)
-    for k in range(len(links)):
-        result[k] = links[k]
-    return indptr, result
+            missing -= search.wanted[device]
+            for k in range(graph.entering[device], graph.entering[device + 1]):
+                before = graph.before[k, 0]
+                total = ticks + graph.ticks[graph.before[k, 1]]
+                if is_nearer(graph, search, before, device, total, length + 1):
+                    reach(search, before, total, length + 1)
+                    heappush(heap, (np.int64(total), np.int32(length + 1), np.int32(before)))
+        for k in range(first, last):
+            search.wanted[sources[k]] = 0
+            if settled[sources[k]]:
+                if end + hops[sources[k]] > len(links):
+                    longer = np.empty(2 * end + hops[sources[k]], np.int32)
+                    longer[:end] = links[:end]
+                    links = longer
+                met: Index = 0
+                salt[:] = 0
+                for _ in range(2):
+                    met = walk(graph, search, sources[k], target, salt, met, links, end)
+                    salt[:] = pairs.salts[k]
+                end += hops[sources[k]]
+            indptr[k + 1] = end
+        forget(search)
+    return indptr, links[:end].copy()
+
+
+def want(search: Search, sources: Ints, first: Index, last: Index) -> int:
+    """Routes begin at `sources[first:last]`; returns at how many devices."""
+    count = 0
+    for k in range(first, last):
+        count += search.wanted[sources[k]] == 0
+        search.wanted[sources[k]] = 1
+    return count
+
+
+def is_nearer(
+    graph: Graph, search: Search, before: Index, device: Index, ticks: Index, hops: Index
+) -> bool:
+    """Whether a way over `device` is the shortest yet from the device before it, and of use."""
+    first = graph.entering[before]
+    alone = graph.entering[before + 1] - first == 1 and graph.before[first, 0] == device
+    if alone and search.wanted[before] == 0:
+        return False  # nothing leads to the device before but from here
+    known = search.ticks[before]
+    return ticks < known or (ticks == known and hops < search.hops[before])
+
+
+def reach(search: Search, device: Index, ticks: Index, hops: Index) -> None:
+    """A way from a device is the shortest yet."""
+    if search.ticks[device] == _FAR:
+        search.reached[search.used[0]] = device
+        search.used[0] += 1
+    search.ticks[device], search.hops[device] = ticks, hops
+
+
+def forget(search: Search) -> None:
+    """Make ready for another target."""
+    for k in range(search.used[0]):
+        search.ticks[search.reached[k]], search.settled[search.reached[k]] = _FAR, 0
+    search.used[0] = 0
+
+
+def walk(
+    graph: Graph,
+    search: Search,
+    source: Index,
+    target: Index,
+    salt: Longs,
+    switches: Index,
+    links: Ints,
+    place: Index,
+) -> Index:
+    """Write the links of a route from `place` on, if it crosses so many `switches` between nodes;
+    returns how many it crosses. The salt is used up."""
+    device, met = source, 0
+    while device != target:
+        which = 0 if graph.node[device] >= 0 else 1 if 2 * met >= switches - 1 else 2
+        met += graph.node[device] < 0
+        chosen, ways = place, 1
+        for _ in range(2):
+            chosen, ways = way(graph, search, device, salt[which] % ways)
+        salt[which] //= ways
+        links[place] = graph.link[chosen]
+        place += 1
+        device = graph.after[chosen]
+    return met
+
+
+def way(graph: Graph, search: Search, device: Index, number: Index) -> tuple[Index, int]:
+    """Of the shortest ways from a device: the place of the first link of the one with this number,
+    and how many ways there are."""
+    chosen: Index = -1
+    count = 0
+    for k in range(graph.leaving[device], graph.leaving[device + 1]):
+        after = graph.after[k]
+        nearer = search.settled[after] and search.hops[after] + 1 == search.hops[device]
+        if nearer and search.ticks[after] + graph.ticks[k] == search.ticks[device]:
+            if count == number:
+                chosen = k
+            count += 1
+    return chosen, count

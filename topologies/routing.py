@@ -163,11 +163,17 @@ class _Graph:
         targets, first = np.unique(there[order], return_index=True)
         groups = np.append(first, len(order)).astype(np.int64)
         shortest = kernel(_kernels.shortest, len(targets) * topology.links + len(order))
-        indptr, links = shortest(
-            _indptr(topology.target, self.devices), into, _indptr(topology.source, self.devices),
-            topology.target[leaving], leaving.astype(np.int32), self.ticks[leaving],
-            targets.astype(np.int32), groups, here[order], topology.node, salts[order],
-        )  # fmt: skip
+        graph = _kernels.Graph(
+            entering=_indptr(topology.target, self.devices),
+            before=into,
+            leaving=_indptr(topology.source, self.devices),
+            after=topology.target[leaving],
+            link=leaving.astype(np.int32),
+            ticks=self.ticks[leaving],
+            node=topology.node,
+        )
+        pairs = _kernels.Pairs(targets.astype(np.int32), groups, here[order], salts[order])
+        indptr, links = shortest(graph, pairs)
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")
         starts = np.zeros(len(order) + 1, dtype=np.int64)

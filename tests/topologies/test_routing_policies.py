@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise, permutations, product
 from random import Random
 from typing import Any, get_args
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
@@ -13,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routes import devices_of
+from topologies._compile import compiled
 from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.routing import distances
+from topologies.routing import distances, find_routes
 from topologies.shapes import SHAPES, fat_tree, leaf_spine, ring
 from topologies.topology import REMEMBERED, Paths, Topology
 
@@ -350,3 +352,21 @@ def test_sums_that_differ_in_the_last_bit_are_equal(
             builder.link(names[middle], names[3], Link(1e9, latencies[1] * MICROSECOND))
         topology = builder.build(names)
         assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 3]
+
+
+@given(choices())
+def test_routes_are_the_same_compiled_or_not(topology: Topology) -> None:
+    ranks = range(topology.ranks)
+    pairs = [
+        (source, target, channel)
+        for source, target, channel in product(ranks, ranks, range(3))
+        if np.isfinite(distances(topology)[source, target])
+    ]
+    columns = np.array(pairs).T
+    results = []
+    for chosen in (lambda function, _: function, lambda function, _: compiled(function)):
+        with patch("topologies.routing.kernel", chosen):
+            results.append(find_routes(topology, *columns))
+    (indptr, links), (compiled_indptr, compiled_links) = results
+    assert indptr.tolist() == compiled_indptr.tolist()
+    assert links.tolist() == compiled_links.tolist()
