@@ -38,12 +38,6 @@ class Bubbles:
         """Idle seconds of each rank."""
         return np.asarray(self.seconds.sum(axis=1))
 
-    @property
-    def stall(self) -> Floats:
-        """Idle seconds of each rank while it still has something to do: all causes but the
-        drain."""
-        return np.asarray(self.seconds[:, :DRAIN].sum(axis=1))
-
 
 def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     """Attribute each gap of `lane` of every rank to what its end was waiting for, as far as it is

@@ -29,18 +29,6 @@ class Occupancy(NamedTuple):
     nbytes: Floats
 
 
-class FlowTime(NamedTuple):
-    """A transfer under fair sharing: its `nbytes` through its slowest `medium` (as often as it
-    crosses that) take it `alone` seconds; it `waited` more seconds for others; the greatest gap of
-    its route is that of `gap_medium`."""
-
-    medium: int
-    nbytes: float
-    alone: float
-    waited: float
-    gap_medium: int
-
-
 @dataclass(frozen=True, eq=False)
 class Timeline:
     """Seconds from the start. Operation i is ready when its last predecessor is finished, and
@@ -107,57 +95,6 @@ class Timeline:
         else:
             seconds = topology.medium_gap[medium] + nbytes / topology.medium_bandwidth[medium]
         return Occupancy(operation[row], medium, self.node_start[node[row]], seconds, nbytes)
-
-    def crossing(self, operation: int, hop: int) -> tuple[int, float]:
-        """Of the media on a hop of a transfer: the one that it holds longest, g + n/β, and for how
-        long."""
-        topology, nbytes = self.routed.topology, float(self.schedule.nbytes[operation])
-        media = topology.media_of(int(self.routed.hops(operation)[hop]))
-        seconds = topology.medium_gap[media] + nbytes / topology.medium_bandwidth[media]
-        return int(media[np.argmax(seconds)]), float(seconds.max())
-
-    def head(self, operation: int, hop: int) -> float:
-        """When a transfer was ready to enter a hop, its first or, store-and-forward, its last byte
-        being there."""
-        routed, before = self.routed, hop - 1
-        start = self.node_start[routed.node_indptr[operation] + before]
-        held = self.crossing(operation, before)[1] if self.store_and_forward else 0.0
-        return float(start + held + routed.topology.latency[routed.hops(operation)[before]])
-
-    def slowest_hop(self, operation: int) -> tuple[int, int, float]:
-        """Of a transfer: the hop whose bytes arrive last at its end, the medium that holds them up,
-        and when."""
-        routed, first = self.routed, int(self.routed.node_indptr[operation])
-        slowest, narrowest, arrival = 0, 0, -1.0
-        for hop, link in enumerate(routed.hops(operation).tolist()):
-            medium, seconds = self.crossing(operation, hop)
-            sent = float(self.node_start[first + hop]) + seconds
-            if sent > arrival:
-                slowest, narrowest, arrival = hop, medium, sent
-            arrival += float(routed.topology.latency[link])
-        return slowest, narrowest, arrival
-
-    def arrival(self, operation: int) -> float:
-        """When the last byte of a transfer arrives."""
-        if self.sharing == "fair":
-            links = self.routed.hops(operation)
-            return float(self.sent[operation] + self.routed.topology.latency[links].sum())
-        return self.slowest_hop(operation)[2]
-
-    def flow(self, operation: int) -> FlowTime:
-        """What holds up a transfer under fair sharing."""
-        topology, links = self.routed.topology, self.routed.hops(operation).tolist()
-        media, times = np.unique(
-            np.concatenate([topology.media_of(link) for link in links]), return_counts=True
-        )
-        nbytes = times * self.schedule.nbytes[operation]
-        seconds = nbytes / topology.medium_bandwidth[media]
-        slowest, widest = int(np.argmax(seconds)), int(np.argmax(topology.medium_gap[media]))
-        took = float(self.sent[operation] - self.start[operation])
-        alone = min(took, float(seconds[slowest]))
-        return FlowTime(
-            int(media[slowest]), float(nbytes[slowest]), alone, took - alone, int(media[widest])
-        )
 
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""

@@ -32,6 +32,8 @@ from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies._compile import compiled
 from topologies.topology import Floats, Topology
+from transfers import arrival as arrival_of
+from transfers import head, slower_by, slowest_hop
 
 MOSTLY_COMPUTING = IRREGULAR_SCHEDULE._replace(
     kinds=("copy", "reduce", "signal", "compute", "compute", "compute"),
@@ -74,7 +76,7 @@ def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int)
         done = timeline.finish[taking_part(timeline, rank)].max(initial=0.0)
         assert found.seconds[rank, 3] == (timeline.makespan - done if busy else 0.0)
     assert (found.seconds >= -1e-9).all()
-    assert found.stall + found.seconds[:, 3] == pytest.approx(found.total)
+    assert found.seconds.sum(axis=1) == pytest.approx(found.total)
 
 
 @given(cases, st.integers(0, 1), st.floats(0, 1.5))
@@ -240,7 +242,7 @@ def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
     if last - first >= len(hops):
         merged = float(timeline.node_start[last])
         yield Piece(TRANSFER, merged, finish)
-        finish = timeline.arrival(i) if len(hops) else ready
+        finish = arrival_of(timeline, i) if len(hops) else ready
         yield Piece(CONTENTION, finish, merged, last)
     if len(hops):
         yield from (flowing if timeline.sharing == "fair" else crossing)(timeline, i, ready, finish)
@@ -249,9 +251,9 @@ def pieces(timeline: Timeline, i: int) -> Iterator[Piece]:
 def crossing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterator[Piece]:
     """The way of the bytes that arrived last: queues before them count, others were not noticed."""
     first, until = int(timeline.routed.node_indptr[i]), arrival
-    for hop in range(timeline.slowest_hop(i)[0], -1, -1):
+    for hop in range(slowest_hop(timeline, i)[0], -1, -1):
         start = float(timeline.node_start[first + hop])
-        before = timeline.head(i, hop) if hop else ready
+        before = head(timeline, i, hop) if hop else ready
         yield Piece(TRANSFER, start, until)
         yield Piece(CONTENTION, before, start, first + hop)
         until = before
@@ -262,7 +264,7 @@ def flowing(timeline: Timeline, i: int, ready: float, arrival: float) -> Iterato
     own rank."""
     start, waited = (
         float(timeline.start[i]),
-        timeline.flow(i).waited * float(contended_share(timeline)[i]),
+        slower_by(timeline, i) * float(contended_share(timeline)[i]),
     )
     yield Piece(TRANSFER, start + waited, arrival)
     yield Piece(CONTENTION, start, start + waited)

@@ -22,6 +22,7 @@ from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies.catalogue import find as machine
 from topologies.topology import Topology
+from transfers import head, slower_by
 
 RULES: list[dict[str, Any]] = [{}, {"sharing": "fair"}, {"store_and_forward": True}]
 
@@ -187,10 +188,10 @@ def test_waits_of_transfers_by_the_definition(rule: dict[str, Any], seed: int, r
         timeline.schedule.remote & (np.diff(routed.route_indptr)[routed.route] > 0)
     ).tolist():
         if timeline.sharing == "fair":
-            expected = timeline.flow(i).waited
+            expected = slower_by(timeline, i)
         else:
             hops = len(timeline.routed.hops(i))
-            came = [timeline.ready[i], *(timeline.head(i, hop) for hop in range(1, hops))]
+            came = [timeline.ready[i], *(head(timeline, i, hop) for hop in range(1, hops))]
             first = timeline.routed.node_indptr[i]
             expected = sum(timeline.node_start[first + hop] - came[hop] for hop in range(hops))
         assert every[i] == pytest.approx(expected, abs=1e-9 * timeline.makespan)

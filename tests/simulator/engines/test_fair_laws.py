@@ -23,6 +23,7 @@ from small_schedules import between, messages
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology
+from transfers import arrival as arrival_of
 
 Media = Sequence[int]
 
@@ -193,7 +194,7 @@ def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(
             timeline.ready[i] + gap
         ] * len(hops)
         arrival = timeline.sent[i] + topology.latency[hops].sum()
-        assert timeline.arrival(i) == arrival
+        assert arrival_of(timeline, i) == arrival
         merged = int(timeline.routed.node_indptr[i + 1]) - first > len(hops)
         begun = timeline.node_start[first + len(hops)] if merged else timeline.finish[i]
         assert begun >= arrival * (1 - 1e-12)

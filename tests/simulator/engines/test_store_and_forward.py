@@ -25,6 +25,7 @@ from topologies import shapes
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
+from transfers import crossing
 
 
 def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:
@@ -194,7 +195,7 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(
                 int(operation[row]),
                 int(node[row] - timeline.routed.node_indptr[operation[row]]),
             )
-            sent = timeline.node_start[node[row - 1]] + timeline.crossing(i, hop - 1)[1]
+            sent = timeline.node_start[node[row - 1]] + crossing(timeline, i, hop - 1)[1]
             there = sent + timeline.routed.topology.latency[link[row - 1]]
             queued = timeline.node_cause[node[row]] >= 0
             assert (

@@ -21,6 +21,7 @@ from topologies import shapes
 from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from transfers import arrival, crossing
 
 NAMES = tuple(
     name for name, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches
@@ -101,7 +102,7 @@ def test_a_crossing_is_of_the_medium_that_is_held_longest() -> None:
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=8.0)
     timeline = simulate(schedule.build(), builder.build(names))
-    medium, seconds = timeline.crossing(0, 0)
+    medium, seconds = crossing(timeline, 0, 0)
     assert (timeline.routed.topology.medium_names[medium], seconds) == ("slow", 9.0)
 
 
@@ -364,7 +365,7 @@ def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(
         crossed = [int(m) for link in routed.hops(i) for m in routed.topology.media_of(int(link))]
         assert held.medium[held.operation == i].tolist() == crossed
         if crossed:
-            assert timeline.arrival(i) <= timeline.finish[i] + 1e-9
+            assert arrival(timeline, i) <= timeline.finish[i] + 1e-9
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 5))
