@@ -155,31 +155,42 @@ class Profile:
     ) -> Topology:
         """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not
         known."""
-        kinds = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
-        unknown = sorted(kinds - protocol.links.keys())
-        if unknown:
+        return self._applied(topology, (protocol,), job(algorithm, topology), nbytes)[0]
+
+    def _applied(
+        self, topology: Topology, protocols: Sequence[Protocol], here: Jobs, nbytes: float
+    ) -> list[Topology]:
+        """`topology` as each of `protocols` finds it, with the links that all of them know."""
+        kinds = [kind for kind in protocols[0].links if all(kind in one.links for one in protocols)]
+        rated = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
+        if unknown := sorted(rated.difference(kinds)):
             raise InputError(
                 f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows "
-                f"nothing of: "
-                f"it is of {self.machine}"
+                f"nothing of: it is of {self.machine}"
             )
-        latency, bandwidth, gap = (
-            topology.latency.copy(),
-            topology.medium_bandwidth.copy(),
-            topology.medium_gap.copy(),
-        )
-        costs = self.link_costs(job(algorithm, topology), (protocol,), tuple(protocol.links))
-        for k, kind in enumerate(protocol.links):
-            links = np.flatnonzero(topology.link_kinds.are(kind))
-            latency[links], bandwidth[links], gap[links] = (column[0, k] for column in costs)
+        costs = self.link_costs(here, protocols, kinds)
+        links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in kinds]
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
-        return replace(
-            topology,
-            latency=latency,
-            medium_bandwidth=bandwidth,
-            medium_gap=gap,
-            reduction=reduction,
-        )
+        machines = []
+        for number in range(len(protocols)):
+            latency, bandwidth, gap = (
+                column.copy()
+                for column in (topology.latency, topology.medium_bandwidth, topology.medium_gap)
+            )
+            for k, chosen in enumerate(links):
+                latency[chosen], bandwidth[chosen], gap[chosen] = (
+                    column[number, k] for column in costs
+                )
+            machines.append(
+                replace(
+                    topology,
+                    latency=latency,
+                    medium_bandwidth=bandwidth,
+                    medium_gap=gap,
+                    reduction=reduction,
+                )
+            )
+        return machines
 
     def link_costs(
         self, jobs: Jobs, protocols: Sequence[Protocol], kinds: Sequence[str]
@@ -226,11 +237,11 @@ class Profile:
         fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         overheads = self.overheads(schedule, topology, algorithm)
-        machines = {
-            one.name: self.apply(topology, one, algorithm.name, nbytes) for one in self.protocols
-        }
+        here = job(algorithm.name, topology)
+        machines = self._applied(topology, self.protocols, here, nbytes)
         runs = (
-            Run(name, run(over(routed, machine)), overheads) for name, machine in machines.items()
+            Run(protocol.name, run(over(routed, machine)), overheads)
+            for protocol, machine in zip(self.protocols, machines, strict=True)
         )
         return min(runs, key=lambda found: found.seconds)
 
