@@ -30,7 +30,7 @@ from topologies.units import format_bytes, format_seconds, in_binary
 
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
-Beside = Sequence[Floats]
+NcclTimes = Sequence[Floats]
 """Seconds by NCCL's own model, an array a curve of shape (sizes,); no array where it was not asked
 for."""
 
@@ -80,19 +80,21 @@ def run(request: Request, plot: Path | None, how: str) -> int:
         *_ignored(profile, measured),
     ):
         output.note(line)
-    beside = _beside(profile, curves, measured, generation) if generation is not None else []
+    nccl_times = (
+        _nccl_times(profile, curves, measured, generation) if generation is not None else []
+    )
     judged = _judge(profile, measured)
-    crossed = _crossed(profile, kind, measured)
+    held_out = _held_out_errors(profile, kind, measured)
     if plot:
         from experiments.pictures.prediction_curves import measured_and_predicted
 
         output.write(plot, measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
-    output.say(_render(profile, judged, beside, crossed, how))
+    output.say(_render(profile, judged, nccl_times, held_out, how))
     means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
     means += [
-        one.model
-        for name, one in crossed.items()
-        if one.model is not None and name in ("sizes", "ranks")
+        error.model
+        for name, error in held_out.items()
+        if error.model is not None and name in ("sizes", "ranks")
     ]
     return int(max(means) > request.tolerance)
 
@@ -101,14 +103,14 @@ def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
     """A line for each curve that is judged by another algorithm than its label says."""
     for curve in measured.curves:
         if curve.ignored:
-            said = (
+            label = (
                 f"{Path(curve.name).name}: by {profile.profile} the label {curve.forced} has no "
                 f"effect here"
             )
-            yield f"{said}, {', '.join(curve.algorithms)} may run"
+            yield f"{label}, {', '.join(curve.algorithms)} may run"
 
 
-def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:
+def _held_out_errors(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:
     """Errors of the same kind of model on points that its fit has not seen; none where there are
     too few to fit."""
     if len(measured) < LEAST:
@@ -116,10 +118,10 @@ def _crossed(profile: Calibrated, kind: Library, measured: Points) -> dict[str, 
             f"{output.counted(len(measured), 'point')}: too few to fit without some of them"
         )
         return {}
-    found = calibrate(
+    calibration = calibrate(
         measured, kind, machine_for(find_machine(profile.machine)), output.Progress("steps")
     )
-    return {one.protocol: error(one) for one in found.held_out}
+    return {fold.protocol: error(fold) for fold in calibration.held_out}
 
 
 def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
@@ -147,12 +149,12 @@ def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
     return list(zip(measured.curves, rows, strict=True))
 
 
-def _beside(
+def _nccl_times(
     profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str
 ) -> list[Floats]:
     """Every curve by NCCL's own model."""
     known = nccl_comparison.generations(curves, chosen)
-    unknown = next((one.name for one in measured.curves if one.name not in known), None)
+    unknown = next((curve.name for curve in measured.curves if curve.name not in known), None)
     if unknown:
         raise InputError(
             f"--compare nccl: {unknown} does not say which GPUs it is of: name them, like "
@@ -161,30 +163,32 @@ def _beside(
     output.note(
         f"NCCL's own model (src/graph/tuning.cc) has β of Simple by {profile.profile}, all else "
         f"is NCCL's: "
-        f"GPUs are {', '.join(sorted({known[one.name] for one in measured.curves}))}"
+        f"GPUs are {', '.join(sorted({known[curve.name] for curve in measured.curves}))}"
     )
-    return [nccl_comparison.of_profile(profile, one, known[one.name]) for one in measured.curves]
+    return [
+        nccl_comparison.of_profile(profile, curve, known[curve.name]) for curve in measured.curves
+    ]
 
 
 def _render(
     profile: Calibrated,
     judged: Sequence[Judged],
-    beside: Beside,
-    crossed: dict[str, Error],
+    nccl_times: NcclTimes,
+    held_out: dict[str, Error],
     how: str,
 ) -> str:
     if how == "csv":
-        return output.to_csv(_records(judged, beside)).rstrip("\n")
+        return output.to_csv(_records(judged, nccl_times)).rstrip("\n")
     if how == "json":
-        unseen = {name: one.model_dump() for name, one in crossed.items()}
-        return output.to_json({"points": _records(judged, beside), "unseen": unseen})
+        unseen = {name: error.model_dump() for name, error in held_out.items()}
+        return output.to_json({"points": _records(judged, nccl_times), "unseen": unseen})
     again = "the same kind of model, fitted to these runs without the points that it is judged by"
-    tables = [_as_it_is(profile, judged, beside), _worst(judged)]
-    tables += [f"{again}\n{error_table(crossed)}"] if crossed else []
+    tables = [_as_it_is(profile, judged, nccl_times), _worst(judged)]
+    tables += [f"{again}\n{error_table(held_out)}"] if held_out else []
     return "\n\n".join(tables)
 
 
-def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
+def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Record]:
     """A record a point; with NCCL's own model, its seconds and error, none where it has no
     model."""
     records: list[output.Record] = [
@@ -202,20 +206,22 @@ def _records(judged: Sequence[Judged], beside: Beside) -> list[output.Record]:
         for curve, rows in judged
         for row in rows
     ]
-    if not beside:
+    if not nccl_times:
         return records
-    own = [None if np.isnan(value) else float(value) for value in np.concatenate(beside)]
+    nccl_seconds = [
+        None if np.isnan(value) else float(value) for value in np.concatenate(nccl_times)
+    ]
     measured = [row.measured for _, rows in judged for row in rows]
     return [
         {**record, "nccl_s": value, "nccl_error": None if value is None else value / seconds - 1}
-        for record, value, seconds in zip(records, own, measured, strict=True)
+        for record, value, seconds in zip(records, nccl_seconds, measured, strict=True)
     ]
 
 
-def _as_it_is(profile: Calibrated, judged: Sequence[Judged], beside: Beside) -> str:
-    own = [
+def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTimes) -> str:
+    nccl_errors = [
         np.abs(seconds / curve.seconds - 1)
-        for (curve, _), seconds in zip(judged, beside, strict=False)
+        for (curve, _), seconds in zip(judged, nccl_times, strict=False)
     ]
     table = [
         [
@@ -226,18 +232,20 @@ def _as_it_is(profile: Calibrated, judged: Sequence[Judged], beside: Beside) -> 
             "mean",
             "median",
             "worst",
-            *(["NCCL's own model"] if own else []),
+            *(["NCCL's own model"] if nccl_errors else []),
         ]
     ]
     for k, (curve, rows) in enumerate(judged):
         wrong = errors(rows)
         shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
-        shares += [_mean(own[k])] if own else []
+        shares += [_mean(nccl_errors[k])] if nccl_errors else []
         algorithm = curve.algorithms[0] if len(curve.algorithms) == 1 else "chosen"
         table.append([Path(curve.name).stem, algorithm, str(curve.ranks), str(len(rows)), *shares])
     everything = np.concatenate([errors(rows) for _, rows in judged])
     middle = f"mean {everything.mean():.1%}, median {np.median(everything):.1%}"
-    middle += f"; NCCL's own model: mean {_mean(np.concatenate(own))}" if own else ""
+    middle += (
+        f"; NCCL's own model: mean {_mean(np.concatenate(nccl_errors))}" if nccl_errors else ""
+    )
     total = f"|predicted / measured - 1| of {len(everything)} points: {middle}"
     return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
 
@@ -250,7 +258,8 @@ def _mean(wrong: Floats) -> str:
 
 def _worst(judged: Sequence[Judged]) -> str:
     rows = sorted(
-        ((row, curve) for curve, rows in judged for row in rows), key=lambda one: -abs(one[0].error)
+        ((row, curve) for curve, rows in judged for row in rows),
+        key=lambda point: -abs(point[0].error),
     )
     table = [["worst points", "size", "measured", "predicted", "error", "by"]]
     binary = in_binary(row.size for row, _ in rows[:WORST])

@@ -17,8 +17,7 @@ from experiments.training.training_table import COLUMNS, cells
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
-PICTURES = (".png", ".svg", ".pdf")
-TIMELINES = (*PICTURES, ".json")
+TIMELINES = (*output.PICTURES, ".json")
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def run(request: Request, files: Files, how: str) -> int:
 
 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
-    for path, suffixes in ((timeline, TIMELINES), (out, ()), (plot, PICTURES)):
+    for path, suffixes in ((timeline, TIMELINES), (out, ()), (plot, output.PICTURES)):
         output.check_writable(path, suffixes)
     output.check_writable(out and output.meta_of(out))
     files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
