@@ -10,7 +10,7 @@ import numpy as np
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
-from experiments.calibration.libraries import FUJITSU, GLOO, LIBRARIES, MPI, NCCL, Library
+from experiments.calibration.libraries import LIBRARIES, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series, forced, series
 from experiments.measurements import Curve
@@ -51,17 +51,7 @@ def library_of(curves: Iterable[Curve]) -> Library:
 
 
 def _library(curve: Curve) -> Library | None:
-    words = f"{curve.library} {curve.backend}".lower()
-    if "gloo" in words:
-        return GLOO
-    if "nccl" in words or "rccl" in words:
-        return NCCL
-    if "fujitsu" in words:
-        return FUJITSU
-    if "mpi" in words or "omb" in words:
-        return MPI
-    on_gpus = curve.machine and "cpu" not in curve.machine.lower()
-    return NCCL if "ccl" in words or "nccl" in curve.source.lower() or on_gpus else None
+    return LIBRARIES.get(curve.library_family)
 
 
 def points(

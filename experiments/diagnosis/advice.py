@@ -93,8 +93,8 @@ def _bump_with_nccl(case: _Case) -> str:
     choices = [
         case.unset(
             "NCCL_PROTO",
-            "NCCL_PROTO=Simple, LL128, LL in turn: the choice that is smooth names what is at "
-            "fault",
+            "NCCL_PROTO=Simple, LL128, LL in turn: the choice without the bump names the "
+            "protocol at fault",
         ),
         case.unset("NCCL_ALGO", "NCCL_ALGO=Ring and Tree"),
     ]
@@ -165,10 +165,7 @@ def _switch_with_nccl(case: _Case) -> str:
 
 
 def _slower(_: _Case) -> str:
-    return (
-        "let the two environments differ in one variable at a time (NCCL_*, FI_*, UCX_*), at the "
-        "sizes named"
-    )
+    return "change one variable at a time (NCCL_*, FI_*, UCX_*), at the sizes named"
 
 
 def _wrong_with_mpi(case: _Case) -> str:

@@ -201,8 +201,8 @@ def _against_machine(
     if len(faster):
         verb = "is" if len(faster) == 1 else "are"
         text = (
-            f"{counted(len(faster), 'size')} {verb} faster than anything can be on that machine: "
-            f"is it another one?"
+            f"{counted(len(faster), 'size')} {verb} faster than the bound of that machine: is it "
+            f"another machine?"
         )
         yield Finding(Kind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
 
@@ -219,7 +219,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"plateau {diagnosis.plateau.text}"
     elif pieces[-1].half > samples.size[-1] / 2:
         yield (
-            f"no plateau up to {format_bytes(samples.size[-1])}: larger sizes would say what "
+            f"no plateau up to {format_bytes(samples.size[-1])}: measure larger sizes to see what "
             f"the links give"
         )
 

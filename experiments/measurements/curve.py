@@ -35,6 +35,13 @@ ALONE = "without MPI"
 
 _SHOWN = 10
 _ON_HOST = ("cpu", "host")
+_LIBRARY_FAMILIES = {
+    "gloo": ("gloo",),
+    "nccl": ("nccl", "rccl"),
+    "fujitsu": ("fujitsu",),
+    "mpi": ("mpi", "omb"),
+}
+"""Families of libraries, and the words that name them, in the order in which they count."""
 _COLUMN_TYPES = {
     "str": "string",
     "bool": "bool",
@@ -166,6 +173,19 @@ class Curve:
     def uses_mpi(self) -> bool:
         """Whether an MPI library moved the data, as far as the file tells."""
         return "MPI" in self.library.upper() or self.backend == "mpi" or self.on_host
+
+    @property
+    def library_family(self) -> str:
+        """The library without its version: "nccl" (RCCL, too), "mpi", "fujitsu" or "gloo".
+
+        Without a name of a library, runs on GPUs are of NCCL. Empty if the file does not tell.
+        """
+        words = f"{self.library} {self.backend}".lower()
+        for family, names in _LIBRARY_FAMILIES.items():
+            if any(name in words for name in names):
+                return family
+        on_gpus = self.machine and "cpu" not in self.machine.lower()
+        return "nccl" if "ccl" in words or "nccl" in self.source.lower() or on_gpus else ""
 
     def to_frame(self) -> pd.DataFrame:
         """A table with a row for each point: the point's fields, whether it is in place, and the

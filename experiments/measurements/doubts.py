@@ -21,7 +21,7 @@ def doubts(curves: Iterable[Curve]) -> Iterator[str]:
         points = curve.points if curve.ranks == 1 else (*curve.points, *curve.in_place)
         wrong = [line for point in points if (line := _doubt(curve, point))]
         if wrong:
-            question = "which nothing does: is its time in microseconds?"
+            question = "which is impossible: is its time in microseconds?"
             others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             yield f"{Path(curve.source).name}, row of {wrong[0]}, {question}{others}"
 

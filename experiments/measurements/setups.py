@@ -113,8 +113,8 @@ def warnings(curves: Sequence[Curve], *, in_place: bool = False) -> Iterator[str
         names = f"{Path(faster.source).name} and {Path(slower.source).name}"
         more = f" (and {counted(len(pairs) - 1, 'more pair')})" if len(pairs) > 1 else ""
         yield (
-            f"{names} measure the same and are {factor:.3g} times apart{more}: two set-ups are not "
-            f"one set of parameters, take each alone{_advice(setups(curves, pairs))}"
+            f"{names} measure the same and are {factor:.3g} times apart{more}: one set "
+            f"of parameters cannot fit two set-ups, take each alone{_advice(setups(curves, pairs))}"
         )
 
 

@@ -122,7 +122,7 @@ def test_two_set_ups_are_said_and_taken_apart(
         + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines)
     )
     assert calibrate.run(calibrate.Request([tmp_path]), None, "table") == 0
-    assert "are 9 times apart: two set-ups" in (said := capsys.readouterr().err)
+    assert "are 9 times apart: one set of parameters" in (said := capsys.readouterr().err)
     assert "take each alone: --only cpu, --only gpu" in said
     found = tmp_path / "found.yaml"
     assert calibrate.run(calibrate.Request([tmp_path], only="gpu"), found, "table") == 0

@@ -84,7 +84,9 @@ def test_impossible_links_are_doubted(simctl: Simctl, two: Path, tmp_path: Path)
     path = tmp_path / "seconds.csv"
     path.write_text("collective,ranks,nodes,size_bytes,time_us\nsend_recv,2,2,1073741824,0.05\n")
     answer = simctl("calibrate", two, "--links", path)
-    assert "note: seconds.csv, row of 1GiB: it moves 21.47PB/s, which nothing does" in answer.stderr
+    assert (
+        "note: seconds.csv, row of 1GiB: it moves 21.47PB/s, which is impossible" in answer.stderr
+    )
 
 
 def test_no_gap_is_found_where_nothing_tells_it(simctl: Simctl, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def load(path: Path) -> str:
     data = contents(path, LIMIT)
     if len(data) > LIMIT:
         raise InputError(
-            f"{path} is larger than 64 MiB: expected one log or one table, cut to the tests in "
-            f"question"
+            f"{path} is larger than 64 MiB: expected one log or one table, cut it to the tests "
+            f"that you need"
         )
     if not data or data.isspace():
         raise InputError(

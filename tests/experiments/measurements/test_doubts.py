@@ -15,7 +15,7 @@ def said(*points: Point, collective: str = "all_reduce", ranks: int | None = 4) 
 
 def test_a_time_of_almost_nothing_is_named_with_its_file_and_row() -> None:
     (line,) = said(Point(4, 5e-9), Point(8, 1e-5))
-    asked = "which nothing does: is its time in microseconds?"
+    asked = "which is impossible: is its time in microseconds?"
     assert line == f"runs.csv, row of 4B: it takes 5ns, {asked}"
 
 

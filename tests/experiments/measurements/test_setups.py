@@ -32,8 +32,7 @@ def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> 
     assert setups(RUNS, [found]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
     assert list(warnings(RUNS)) == [
         "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: "
-        "two set-ups are not "
-        "one set of parameters, take each alone: --only cpu, --only gpu"
+        "one set of parameters cannot fit two set-ups, take each alone: --only cpu, --only gpu"
     ]
 
 
@@ -83,7 +82,7 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
     assert setups(runs, found) == {"": runs}
     (said,) = warnings(runs)
     assert said.endswith(
-        "(and 1 more pair): two set-ups are not one set of parameters, take each alone"
+        "(and 1 more pair): one set of parameters cannot fit two set-ups, take each alone"
     )
 
 

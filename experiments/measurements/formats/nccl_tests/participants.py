@@ -118,7 +118,7 @@ def name_collective(
         return (
             (name, "")
             if name
-            else (UNKNOWN, f"collective unknown: {printed}_perf is none that is known here")
+            else (UNKNOWN, f"collective unknown: {printed}_perf is not known to simctl")
         )
     pool = _pool(rows, bus_ratio(rows, per_second), ranks)
     likely = [name for name in pool if name in names.values()] or pool

@@ -322,7 +322,7 @@ def _notes(
         yield (
             f"sizes converted from a rank's part to the total (x {ranks})"
             if ranks
-            else "sizes are a rank's part of the total: the number of ranks is not in the text"
+            else "sizes are a rank's part of the total: the number of ranks is unknown"
         )
     if wrong := [point.size for point in points if point.wrong]:
         at = counted(len(wrong), "size")

@@ -114,7 +114,7 @@ def _by_index(entry: Entry, index: Path) -> About:
     forced = read_label(label, canonical(printed) or UNKNOWN)
     notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
     if printed and canonical(printed) is None:
-        notes.append(f"collective {printed!r} of {index.name} is none that is known here")
+        notes.append(f"unknown collective {printed!r} in {index.name}")
     return About(
         canonical(printed) or UNKNOWN,
         _whole(entry.get("ranks", "")),

@@ -69,7 +69,7 @@ def test_a_script_that_names_them_all_names_none() -> None:
 def test_a_program_nobody_knows_is_unknown() -> None:
     assert (
         only(log(name="alltoallv")).notes[0]
-        == "collective unknown: alltoallv_perf is none that is known here"
+        == "collective unknown: alltoallv_perf is not known to simctl"
     )
 
 

@@ -123,10 +123,7 @@ def test_a_title_names_collective_and_memory(name: str, collective: str, library
 def test_sizes_of_a_rank_become_the_total(name: str, program: str) -> None:
     unknown = only(renamed(PLAIN, name))
     assert unknown.points == AVERAGES
-    assert (
-        "sizes are a rank's part of the total: the number of ranks is not in the text"
-        in unknown.notes
-    )
+    assert "sizes are a rank's part of the total: the number of ranks is unknown" in unknown.notes
     known = only(f"$ srun -N 2 -n 8 ./osu_{program} -m 4:\n" + renamed(PLAIN, name))
     assert [point.size for point in known.points] == [8 * size for size in SIZES]
     assert (known.ranks, known.nodes, known.gpus_per_node) == (8, 2, 4)

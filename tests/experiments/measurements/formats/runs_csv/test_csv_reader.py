@@ -221,7 +221,7 @@ def test_an_index_that_says_nonsense_is_noted(tmp_path: Path) -> None:
     written(tmp_path, "index.csv", INDEX)
     (curve,) = read(written(tmp_path, "odd.csv", PLAIN)).curves
     assert (curve.collective, curve.ranks, curve.nodes) == ("unknown", None, None)
-    assert curve.notes == ("collective 'what' of index.csv is none that is known here",)
+    assert curve.notes == ("unknown collective 'what' in index.csv",)
 
 
 def test_a_number_of_thousands_of_digits_in_an_index_is_none(tmp_path: Path) -> None:
