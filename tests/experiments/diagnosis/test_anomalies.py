@@ -54,47 +54,51 @@ def test_protocols_and_noise_of_three_percent_are_healthy(
 
 @pytest.mark.parametrize("place", [3, 12, 17, 24])
 def test_a_single_slow_size_is_found(healthy: Curve, spoil: Spoil, place: int) -> None:
-    (found,) = alarms(spoil(healthy, [place], 2.5))
-    assert (found.kind, found.places) == ("bump", (place,))
-    assert found.factor > 1.8
+    (finding,) = alarms(spoil(healthy, [place], 2.5))
+    assert (finding.kind, finding.places) == ("bump", (place,))
+    assert finding.factor > 1.8
 
 
 def test_a_bump_is_named_with_its_sizes(healthy: Curve, spoil: Spoil) -> None:
-    (found,) = alarms(spoil(healthy, range(10, 16), 5))
-    assert (found.kind, found.places) == ("bump", (10, 11, 12, 13, 14, 15))
-    assert found.text.startswith("8KiB to 256KiB: ")
+    (finding,) = alarms(spoil(healthy, range(10, 16), 5))
+    assert (finding.kind, finding.places) == ("bump", (10, 11, 12, 13, 14, 15))
+    assert finding.text.startswith("8KiB to 256KiB: ")
 
 
 def test_time_that_falls_is_told_by_hand() -> None:
     """Half a size later 20 us: the straight line between 10 us at 2 KiB and 20 us at 8 KiB allows
     13.3 us at 4 KiB, the trend on the right 20 us / 2^0.32 = 16 us."""
-    (found,) = alarms(curve_of([10, 10, 40, 20, 25, 50]))
-    assert found.places == (2,)
+    (finding,) = alarms(curve_of([10, 10, 40, 20, 25, 50]))
+    assert finding.places == (2,)
     said = (
         "4KiB takes 2.5 times what the sizes on both sides allow, and 4KiB takes 2 times as long "
         "as 8KiB"
     )
-    assert found.text == f"4KiB: {said}"
+    assert finding.text == f"4KiB: {said}"
 
 
 def test_a_library_may_choose_badly_at_a_switch() -> None:
-    found = anomalies(samples(curve_of([10, 13, 20, 39, 30, 33, 40, 70])))
-    assert [(one.kind, one.places, one.alarm) for one in found] == [("time falls", (3,), False)]
+    findings = anomalies(samples(curve_of([10, 13, 20, 39, 30, 33, 40, 70])))
+    assert [(finding.kind, finding.places, finding.alarm) for finding in findings] == [
+        ("time falls", (3,), False)
+    ]
 
 
 def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
-    found = anomalies(samples(curve_of([30, 31, 35, 140, 150, 186, 265, 414, 820, 1640])))
-    assert [(one.kind, one.places, one.alarm) for one in found] == [("costly switch", (3,), False)]
+    findings = anomalies(samples(curve_of([30, 31, 35, 140, 150, 186, 265, 414, 820, 1640])))
+    assert [(finding.kind, finding.places, finding.alarm) for finding in findings] == [
+        ("costly switch", (3,), False)
+    ]
 
 
 def test_a_protocol_below_the_bandwidth_of_smaller_sizes_is_sick() -> None:
     """Time grows 20 times from 32 to 64 KiB, stands still to 512 KiB and grows with size from
     there."""
     times: list[float] = [10, 12, 16, 24, 40, 72, 1440, 1442, 1446, 1455, 1470, 1500, 2900, 5700]
-    (found,) = alarms(curve_of(times))
-    assert (found.kind, found.places) == ("costly switch", (6, 7, 8))
-    assert found.factor == pytest.approx(10)
-    assert found.text == (
+    (finding,) = alarms(curve_of(times))
+    assert (finding.kind, finding.places) == ("costly switch", (6, 7, 8))
+    assert finding.factor == pytest.approx(10)
+    assert finding.text == (
         "32KiB to 64KiB: time grows 20 times, size 2: 64KiB has 10 times less bandwidth than 32KiB"
     )
 
@@ -110,9 +114,9 @@ def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(
     slow = 96 * factor
     times = [10, 14, 24, 28, 48, slow, 1.2 * slow, 1.5 * slow, 720, 760, 1400]
     made = replace(curve_of(times), device="host memory" if host else "")
-    assert [found.alarm for found in anomalies(samples(made)) if found.kind == "costly switch"] == [
-        alarm
-    ]
+    assert [
+        finding.alarm for finding in anomalies(samples(made)) if finding.kind == "costly switch"
+    ] == [alarm]
 
 
 @pytest.mark.parametrize(("factor", "alarm"), [(3.4, False), (5.0, True)])
@@ -130,22 +134,26 @@ def test_a_switch_between_short_protocols_may_lose_more(factor: float, alarm: bo
         2500,
         2600,
     ]
-    found = [one for one in anomalies(samples(curve_of(times))) if one.kind == "costly switch"]
-    assert [one.alarm for one in found] == [alarm]
+    findings = [
+        finding
+        for finding in anomalies(samples(curve_of(times)))
+        if finding.kind == "costly switch"
+    ]
+    assert [finding.alarm for finding in findings] == [alarm]
 
 
 @pytest.mark.parametrize(("first", "alarm"), [(18, False), (30, True)])
 def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -> None:
-    (found,) = anomalies(samples(curve_of([first, 10, 10.5, 11, 13, 17])))
-    assert (found.kind, found.places, found.alarm) == ("slow start", (0,), alarm)
+    (finding,) = anomalies(samples(curve_of([first, 10, 10.5, 11, 13, 17])))
+    assert (finding.kind, finding.places, finding.alarm) == ("slow start", (0,), alarm)
 
 
 @pytest.mark.parametrize(
     ("last", "alarm"), [([80, 160, 700], True), ([80, 260, 520], True), ([80, 160, 500], False)]
 )
 def test_a_plateau_that_drops_at_the_end(last: list[float], alarm: bool) -> None:
-    found = anomalies(samples(curve_of([10, 12, 20, 40, *last])))
-    assert [one.alarm for one in found if one.kind == "plateau drops"] == [alarm]
+    findings = anomalies(samples(curve_of([10, 12, 20, 40, *last])))
+    assert [finding.alarm for finding in findings if finding.kind == "plateau drops"] == [alarm]
 
 
 def test_memory_is_a_regime_of_the_host() -> None:
@@ -153,25 +161,29 @@ def test_memory_is_a_regime_of_the_host() -> None:
         replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks")
     )
     assert memory(made).tolist() == [4, 5]
-    assert [(one.kind, one.alarm) for one in anomalies(made)] == [("memory", False)]
+    assert [(finding.kind, finding.alarm) for finding in anomalies(made)] == [("memory", False)]
     assert alarms(curve_of([10, 30, 200, 1600, 25600, 204800], step=8))
 
 
 def test_not_even_memory_halves_bandwidth_within_a_doubling() -> None:
     sick = replace(curve_of([10, 20, 40, 80, 400, 800]), device="host buffers")
-    assert [one.kind for one in alarms(sick)] == ["plateau drops"]
+    assert [finding.kind for finding in alarms(sick)] == ["plateau drops"]
 
 
 def test_wrong_results_are_an_alarm_at_their_size(healthy: Curve) -> None:
     points = (*healthy.points[:5], replace(healthy.points[5], wrong=3), *healthy.points[6:])
-    (found,) = alarms(replace(healthy, points=points))
-    assert (found.kind, found.places, found.text) == ("wrong result", (5,), "wrong results at 256B")
+    (finding,) = alarms(replace(healthy, points=points))
+    assert (finding.kind, finding.places, finding.text) == (
+        "wrong result",
+        (5,),
+        "wrong results at 256B",
+    )
 
 
 def test_times_in_place_should_agree(healthy: Curve, spoil: Spoil) -> None:
     assert alarms(replace(healthy, in_place=spoil(healthy, [7], 1.4).points)) == []
-    (found,) = alarms(replace(healthy, in_place=spoil(healthy, [7], 0.5).points))
-    assert (found.kind, found.places) == ("in place differs", (7,))
+    (finding,) = alarms(replace(healthy, in_place=spoil(healthy, [7], 0.5).points))
+    assert (finding.kind, finding.places) == ("in place differs", (7,))
 
 
 def test_one_rank_has_nothing_to_do_in_place(healthy: Curve, spoil: Spoil) -> None:

@@ -16,14 +16,15 @@ Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 def test_the_slower_set_up_is_named(healthy: Curve, spoil: Spoil) -> None:
     slow = replace(spoil(healthy, range(10, 15), 1.6), source="site/lab_set5_ar_p16.csv")
-    (found,) = compare([slow, replace(healthy, source="site/lab_set4_ar_p16.csv")])
-    assert found.slower is slow
-    ((low, high, factor),) = found.ranges
+    (difference,) = compare([slow, replace(healthy, source="site/lab_set4_ar_p16.csv")])
+    assert difference.slower is slow
+    ((low, high, factor),) = difference.ranges
     assert (low, high) == (8 << 10, 8 << 14)
     assert factor == pytest.approx(1.6)
-    assert found.factor == pytest.approx(1.6 ** (5 / 28))
+    assert difference.factor == pytest.approx(1.6 ** (5 / 28))
     assert (
-        found.text == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
+        difference.text
+        == "all_reduce, 16 ranks: set5 is slower than set4: 1.6 times at 8KiB to 128KiB"
     )
 
 
@@ -61,8 +62,10 @@ def test_only_like_is_compared_with_like(
 
 def test_other_nodes_of_one_cluster_are_compared(healthy: Curve, spoil: Spoil) -> None:
     slow = replace(spoil(healthy, range(28), 3), hosts=("node07", "node08"), source="run.log:90")
-    (found,) = compare([replace(healthy, hosts=("node01", "node02"), source="run.log:10"), slow])
-    assert found.slower is slow
+    (difference,) = compare(
+        [replace(healthy, hosts=("node01", "node02"), source="run.log:10"), slow]
+    )
+    assert difference.slower is slow
 
 
 @pytest.mark.parametrize("unknown", [{"ranks": None}, {"collective": "unknown"}])

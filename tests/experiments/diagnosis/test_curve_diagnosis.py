@@ -30,19 +30,19 @@ def at(factor: float) -> Curve:
 
 
 def test_a_machine_that_gives_what_it_should(healthy: Curve) -> None:
-    one = diagnose(at(0.9), simulated(lambda curve: partial(machine, curve)))
-    assert not one.abnormal
-    assert one.fraction is not None
-    assert one.fraction[-1] == pytest.approx(0.9, abs=0.03)
-    assert one.expected is not None
-    assert one.expected.algorithm[-1] == "nvls"
-    assert (one.expected.bound <= one.expected.seconds).all()
+    diagnosis = diagnose(at(0.9), simulated(lambda curve: partial(machine, curve)))
+    assert not diagnosis.abnormal
+    assert diagnosis.fraction is not None
+    assert diagnosis.fraction[-1] == pytest.approx(0.9, abs=0.03)
+    assert diagnosis.expected is not None
+    assert diagnosis.expected.algorithm[-1] == "nvls"
+    assert (diagnosis.expected.bound <= diagnosis.expected.seconds).all()
 
 
 def test_a_plateau_far_below_is_an_alarm_with_advice() -> None:
-    one = diagnose(at(0.3), simulated(lambda curve: partial(machine, curve)))
-    assert [finding.kind for finding in one.findings] == ["far below in a node"]
-    assert any("NCCL_P2P_LEVEL" in line for line in one.advice)
+    diagnosis = diagnose(at(0.3), simulated(lambda curve: partial(machine, curve)))
+    assert [finding.kind for finding in diagnosis.findings] == ["far below in a node"]
+    assert any("NCCL_P2P_LEVEL" in line for line in diagnosis.advice)
 
 
 def test_what_is_expected_is_passed_in(healthy: Curve) -> None:
@@ -50,22 +50,22 @@ def test_what_is_expected_is_passed_in(healthy: Curve) -> None:
         seconds = np.array([point.time_s for point in curve.points]) / 2
         return Expected(seconds, ("ring",) * len(sizes), seconds / 2, "cut", HGX)
 
-    one = diagnose(healthy, expected)
-    assert one.fraction == pytest.approx(np.full(28, 0.5))
-    assert one.abnormal
+    diagnosis = diagnose(healthy, expected)
+    assert diagnosis.fraction == pytest.approx(np.full(28, 0.5))
+    assert diagnosis.abnormal
 
 
 def test_points_that_beat_the_bound_ask_for_another_machine() -> None:
-    one = diagnose(at(3.0), simulated(lambda curve: partial(machine, curve)))
-    assert "beats the bound" in [finding.kind for finding in one.findings]
+    diagnosis = diagnose(at(3.0), simulated(lambda curve: partial(machine, curve)))
+    assert "beats the bound" in [finding.kind for finding in diagnosis.findings]
 
 
 def test_a_forced_algorithm_is_expected_to_be_that_one() -> None:
-    one = diagnose(
+    diagnosis = diagnose(
         replace(at(0.7), algorithm="ring"), simulated(lambda curve: partial(machine, curve))
     )
-    assert one.expected is not None
-    assert set(one.expected.algorithm) <= {"ring", "rings"}
+    assert diagnosis.expected is not None
+    assert set(diagnosis.expected.algorithm) <= {"ring", "rings"}
 
 
 def test_without_ranks_nothing_is_expected() -> None:
@@ -85,10 +85,10 @@ def test_facts_tell_latency_a_step_and_the_plateau(healthy: Curve) -> None:
 
 
 def test_sick_sizes_do_not_bend_the_protocols(healthy: Curve, spoil: Spoil) -> None:
-    one = diagnose(spoil(healthy, range(10, 15), 6))
-    assert one.abnormal
+    diagnosis = diagnose(spoil(healthy, range(10, 15), 6))
+    assert diagnosis.abnormal
     clean = np.array([point.time_s for point in healthy.points])
-    assert one.envelope(one.samples.size) == pytest.approx(clean, rel=0.1)
+    assert diagnosis.envelope(diagnosis.samples.size) == pytest.approx(clean, rel=0.1)
 
 
 def test_slingshot_gets_its_own_advice(healthy: Curve, spoil: Spoil) -> None:

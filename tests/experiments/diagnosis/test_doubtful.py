@@ -47,14 +47,14 @@ def beside(measured: Curve, factor: float, profile: str = "mine, of nodes") -> D
     ],
 )
 def test_one_or_two_points_are_too_few_to_judge(times: dict[int, float]) -> None:
-    one = diagnose(curve(times))
-    assert (one.verdict, one.abnormal, one.facts, one.plateau) == (
+    diagnosis = diagnose(curve(times))
+    assert (diagnosis.verdict, diagnosis.abnormal, diagnosis.facts, diagnosis.plateau) == (
         "too few points to judge",
         False,
         (),
         None,
     )
-    assert set(one.regimes) == {""}
+    assert set(diagnosis.regimes) == {""}
 
 
 def test_a_wrong_result_is_one_however_few_the_points_are() -> None:
@@ -66,11 +66,15 @@ def test_three_points_are_judged() -> None:
 
 
 def test_time_that_stands_still_while_size_grows_is_worth_a_note() -> None:
-    one = diagnose(curve({8 << 2 * k: 2e-5 for k in range(14)}))
-    (found,) = one.findings
-    assert (found.kind, found.alarm, one.verdict) == ("time stands still", False, "healthy")
-    assert found.text == "2MiB to 512MiB: size grows 256 times, time 1 times"
-    assert "from 8B to 512MiB: 20us whatever the size" in one.facts
+    diagnosis = diagnose(curve({8 << 2 * k: 2e-5 for k in range(14)}))
+    (finding,) = diagnosis.findings
+    assert (finding.kind, finding.alarm, diagnosis.verdict) == (
+        "time stands still",
+        False,
+        "healthy",
+    )
+    assert finding.text == "2MiB to 512MiB: size grows 256 times, time 1 times"
+    assert "from 8B to 512MiB: 20us whatever the size" in diagnosis.facts
 
 
 def test_latency_may_stand_still(healthy: Curve) -> None:
@@ -79,32 +83,32 @@ def test_latency_may_stand_still(healthy: Curve) -> None:
 
 
 def test_a_machine_that_is_slower_than_its_profile_everywhere_gets_no_cause(healthy: Curve) -> None:
-    one = beside(healthy, 0.3)
-    (found,) = one.findings
-    assert (found.kind, found.alarm, one.advice) == ("profile does not fit", True, ())
+    diagnosis = beside(healthy, 0.3)
+    (finding,) = diagnosis.findings
+    assert (finding.kind, finding.alarm, diagnosis.advice) == ("profile does not fit", True, ())
     said = (
         "3.33 to 3.33 times as long as by the profile mine, of nodes: it is of another machine, "
         "or this one is slow"
     )
-    assert found.text.startswith(f"8B to 1GiB: {said}")
-    assert one.plateau is not None
-    assert (one.plateau.links, ":" in one.plateau.text) == (None, False)
+    assert finding.text.startswith(f"8B to 1GiB: {said}")
+    assert diagnosis.plateau is not None
+    assert (diagnosis.plateau.links, ":" in diagnosis.plateau.text) == (None, False)
 
 
 def test_a_machine_that_is_faster_than_its_profile_is_another_one(healthy: Curve) -> None:
-    one = beside(healthy, 5.0)
-    assert [(found.kind, found.alarm) for found in one.findings] == [
+    diagnosis = beside(healthy, 5.0)
+    assert [(finding.kind, finding.alarm) for finding in diagnosis.findings] == [
         ("profile does not fit", False)
     ]
-    assert one.findings[0].text.endswith(
+    assert diagnosis.findings[0].text.endswith(
         "0.2 to 0.2 times as long as by the profile mine, of nodes: it is of another machine"
     )
-    assert one.verdict == "healthy"
+    assert diagnosis.verdict == "healthy"
 
 
 def test_a_machine_near_its_profile_and_one_without_are_judged_as_ever(healthy: Curve) -> None:
     assert beside(healthy, 0.9).findings == ()
-    assert [found.kind for found in beside(healthy, 0.3, profile="").findings] == ["far below"]
+    assert [finding.kind for finding in beside(healthy, 0.3, profile="").findings] == ["far below"]
 
 
 def test_where_the_ranks_are_is_not_guessed_for_an_alarm(healthy: Curve) -> None:

@@ -15,22 +15,22 @@ SIZES = 8.0 * 2.0 ** np.arange(28, dtype=float)
 
 @given(st.floats(1e-7, 1e-3), st.floats(1e8, 1e12), st.integers(3, 28))
 def test_one_alpha_and_beta_are_one_piece(alpha: float, beta: float, points: int) -> None:
-    found = fit(SIZES[:points], alpha + SIZES[:points] / beta)
-    assert found(SIZES[:points]) == pytest.approx(alpha + SIZES[:points] / beta, rel=1e-6)
-    assert len(found.pieces) == 1
+    envelope = fit(SIZES[:points], alpha + SIZES[:points] / beta)
+    assert envelope(SIZES[:points]) == pytest.approx(alpha + SIZES[:points] / beta, rel=1e-6)
+    assert len(envelope.pieces) == 1
 
 
 def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
     made = samples(healthy)
-    found = fit(made.size, made.seconds)
-    assert len(found.pieces) == 3
-    assert [piece.latency for piece in found.pieces] == pytest.approx(
+    envelope = fit(made.size, made.seconds)
+    assert len(envelope.pieces) == 3
+    assert [piece.latency for piece in envelope.pieces] == pytest.approx(
         [30e-6, 60e-6, 150e-6], rel=0.1
     )
-    assert [1 / piece.per_byte for piece in found.pieces[1:]] == pytest.approx(
+    assert [1 / piece.per_byte for piece in envelope.pieces[1:]] == pytest.approx(
         [10e9, 49e9], rel=0.05
     )
-    assert found.pieces[2].half == pytest.approx(150e-6 * 49e9, rel=0.1)
+    assert envelope.pieces[2].half == pytest.approx(150e-6 * 49e9, rel=0.1)
 
 
 def test_regimes_go_from_latency_to_bandwidth(healthy: Curve) -> None:
@@ -42,8 +42,8 @@ def test_regimes_go_from_latency_to_bandwidth(healthy: Curve) -> None:
 
 
 def test_time_that_does_not_grow_has_no_bandwidth() -> None:
-    found = fit(SIZES, np.full(28, 1e-5))
-    assert found.pieces[0].per_byte == pytest.approx(0.0, abs=1e-20)
+    envelope = fit(SIZES, np.full(28, 1e-5))
+    assert envelope.pieces[0].per_byte == pytest.approx(0.0, abs=1e-20)
 
 
 def test_a_single_point_is_a_piece() -> None:

@@ -20,7 +20,7 @@ def job(curve: Curve, number: int, **about: object) -> Curve:
 
 
 def verdicts(curves: list[Curve]) -> list[bool]:
-    return [one.abnormal for one in among([diagnose(curve) for curve in curves])]
+    return [diagnosis.abnormal for diagnosis in among([diagnose(curve) for curve in curves])]
 
 
 def factors(curves: list[Curve]) -> list[float]:
@@ -32,15 +32,15 @@ def test_a_step_that_most_share_is_a_note(healthy: Curve, spoil: Spoil) -> None:
     assert all(1.5 < factor < 1.7 for factor in factors(curves))
     assert verdicts(curves[3:]) == [True, False]
     assert verdicts(curves) == [False] * 5
-    (found,) = among([diagnose(curve) for curve in curves])[0].findings
-    assert (found.kind, found.alarm) == ("bump", False)
-    assert found.text.endswith("; 3 of 4 other curves share it")
+    (finding,) = among([diagnose(curve) for curve in curves])[0].findings
+    assert (finding.kind, finding.alarm) == ("bump", False)
+    assert finding.text.endswith("; 3 of 4 other curves share it")
     assert among([diagnose(curve) for curve in curves])[0].advice == ()
 
 
 def test_a_step_of_a_peer_may_be_too_small_for_an_alarm(healthy: Curve, spoil: Spoil) -> None:
     curves = [job(spoil(healthy, [SIZE], 1.6 if k == 0 else 1.4), k) for k in range(3)]
-    assert [one.abnormal for one in map(diagnose, curves)] == [True, False, False]
+    assert [diagnosis.abnormal for diagnosis in map(diagnose, curves)] == [True, False, False]
     assert verdicts(curves) == [False] * 3
 
 

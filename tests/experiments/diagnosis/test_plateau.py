@@ -52,24 +52,24 @@ CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
     ],
 )
 def test_the_network_is_named(network: str, busbw: float, text: str) -> None:
-    found = plateau(replace(CURVE, ports=parse_ports(network)), busbw / (2 * 15 / 16), None)
-    assert found is not None
-    assert text in found.text
-    assert found.text.startswith(
+    limit = plateau(replace(CURVE, ports=parse_ports(network)), busbw / (2 * 15 / 16), None)
+    assert limit is not None
+    assert text in limit.text
+    assert limit.text.startswith(
         f"{busbw / 1e9:.4g}GB/s a node" if busbw > 1e9 else "300MB/s a node"
     )
 
 
 def test_a_guess_takes_a_nic_a_gpu_and_names_what_gives_the_same() -> None:
-    found = plateau(replace(CURVE, network="Slingshot"), 92.4e9 / (2 * 15 / 16), None)
-    assert found is not None
-    assert found.text == (
+    limit = plateau(replace(CURVE, network="Slingshot"), 92.4e9 / (2 * 15 / 16), None)
+    assert limit is not None
+    assert limit.text == (
         "92.4GB/s a node: 92% of 4 x port of 200 Gbit/s (Slingshot-11) at 25GB/s, likely the "
         "limit; a guess by 4 GPUs "
         "a node; 8 x 100 Gbit/s, 2 x 400 Gbit/s or 1 x 800 Gbit/s would give the same"
     )
-    assert found.links is not None
-    assert not found.links.sure
+    assert limit.links is not None
+    assert not limit.links.sure
 
 
 @pytest.mark.parametrize(
@@ -84,37 +84,37 @@ def test_a_guess_goes_by_the_gpus_of_a_node(
     ranks: int, nodes: int, busbw: float, ports: str
 ) -> None:
     curve = replace(CURVE, ranks=ranks, nodes=nodes)
-    found = plateau(curve, busbw / (2 * (ranks - 1) / ranks), None)
-    assert found is not None
-    assert ports in found.text
+    limit = plateau(curve, busbw / (2 * (ranks - 1) / ranks), None)
+    assert limit is not None
+    assert ports in limit.text
 
 
 def test_ranks_on_the_host_have_no_nic_each() -> None:
-    found = plateau(
+    limit = plateau(
         replace(CURVE, ranks=256, nodes=2, device="host memory"), 11.9e9 / (2 * 255 / 256), None
     )
-    assert found is not None
-    assert "1 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess" in found.text
-    assert "GPU" not in found.text
+    assert limit is not None
+    assert "1 x port of 100 Gbit/s (EDR) at 12.5GB/s, likely the limit; a guess" in limit.text
+    assert "GPU" not in limit.text
 
 
 def test_what_an_index_names_is_no_guess() -> None:
-    found = plateau(replace(CURVE, ports=parse_ports("10 GbE TCP")), 1.2e9 / (2 * 15 / 16), None)
-    assert found is not None
-    assert "guess" not in found.text
+    limit = plateau(replace(CURVE, ports=parse_ports("10 GbE TCP")), 1.2e9 / (2 * 15 / 16), None)
+    assert limit is not None
+    assert "guess" not in limit.text
 
 
 def test_a_node_alone_has_the_links_of_its_gpus() -> None:
     alone = replace(CURVE, ranks=8, nodes=1, device="NVIDIA H100 80GB HBM3")
-    found = plateau(alone, 367e9 / 1.75, None)
-    assert found is not None
-    assert found.text == "367GB/s a GPU: 77% of 18 x NVLink 4 at 26.6GB/s, likely the limit"
+    limit = plateau(alone, 367e9 / 1.75, None)
+    assert limit is not None
+    assert limit.text == "367GB/s a GPU: 77% of 18 x NVLink 4 at 26.6GB/s, likely the limit"
 
 
 def test_a_topology_knows_its_links() -> None:
-    found = plateau(CURVE, 92e9 / (2 * 15 / 16), find("mn5_acc").build(16))
-    assert found is not None
-    assert found.text == "92GB/s a node: 92% of 4 x ib link at 25GB/s, the limit"
+    limit = plateau(CURVE, 92e9 / (2 * 15 / 16), find("mn5_acc").build(16))
+    assert limit is not None
+    assert limit.text == "92GB/s a node: 92% of 4 x ib link at 25GB/s, the limit"
 
 
 def test_what_leaves_a_node() -> None:

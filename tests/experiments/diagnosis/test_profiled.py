@@ -27,17 +27,17 @@ def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int)
 
 @pytest.mark.parametrize("name", names())
 def test_no_expectation_beats_its_bound(name: str) -> None:
-    found = expected(name, "all_reduce", "ring", 8, 8)
-    assert found is not None
-    assert (found.seconds >= found.bound * (1 - 1e-9)).all()
-    assert isinstance(found.topology, Topology)
+    answer = expected(name, "all_reduce", "ring", 8, 8)
+    assert answer is not None
+    assert (answer.seconds >= answer.bound * (1 - 1e-9)).all()
+    assert isinstance(answer.topology, Topology)
 
 
 def test_few_elements_run_what_the_library_takes_instead() -> None:
-    found = expected("leonardo_cpu", "all_reduce", "ring", 64, 64)
-    assert found is not None
-    assert found.algorithm[0].startswith("recursive_doubling")
-    assert found.algorithm[-1].startswith("ring")
+    answer = expected("leonardo_cpu", "all_reduce", "ring", 64, 64)
+    assert answer is not None
+    assert answer.algorithm[0].startswith("recursive_doubling")
+    assert answer.algorithm[-1].startswith("ring")
 
 
 def test_what_no_machine_here_can_run_is_not_expected() -> None:

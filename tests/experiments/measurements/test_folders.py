@@ -29,18 +29,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_with_an_index_is_the_curves_it_lists(folder: Path) -> None:
-    found = read_all([folder])
-    assert [(curve.family, curve.ranks, curve.algorithm) for curve in found.curves] == [
+    measurements = read_all([folder])
+    assert [(curve.family, curve.ranks, curve.algorithm) for curve in measurements.curves] == [
         ("F01 One", 4, "ring"),
         ("F02 Two", 8, ""),
     ]
-    assert found.skipped == (f"{folder / 'c.csv'}: not read: no such file",)
+    assert measurements.skipped == (f"{folder / 'c.csv'}: not read: no such file",)
 
 
 @pytest.mark.parametrize("family", ["F02", "f02 two", "F02 Two"])
 def test_a_family_alone(folder: Path, family: str) -> None:
-    found = read_all([folder], family)
-    assert ([curve.ranks for curve in found.curves], found.skipped) == ([8], ())
+    measurements = read_all([folder], family)
+    assert ([curve.ranks for curve in measurements.curves], measurements.skipped) == ([8], ())
 
 
 def test_a_family_that_is_not_there_names_those_that_are(folder: Path) -> None:
@@ -58,22 +58,25 @@ def test_a_folder_without_an_index_is_its_files(tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_text("")
     (tmp_path / "picture.png").write_text("no")
     (tmp_path / "inside.csv").mkdir()
-    found = read_all([tmp_path])
-    assert [curve.source for curve in found.curves] == [
+    measurements = read_all([tmp_path])
+    assert [curve.source for curve in measurements.curves] == [
         str(tmp_path / "a_bc_p4.txt"),
         str(tmp_path / "b_ar_p4.csv"),
     ]
-    assert [line.partition(": ")[0] for line in found.skipped] == [
+    assert [line.partition(": ")[0] for line in measurements.skipped] == [
         str(tmp_path / name) for name in ("b_ar_p4.csv", "empty.log", "notes.txt")
     ]
-    assert found.skipped[0].endswith("b_ar_p4.csv: 1 row of size or time 0: line 3")
+    assert measurements.skipped[0].endswith("b_ar_p4.csv: 1 row of size or time 0: line 3")
 
 
 def test_curves_of_no_family_are_counted(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.csv"
     alone.write_text(PLAIN)
-    found = read_all([alone, folder], "F02")
-    assert (len(found.curves), found.skipped) == (1, ("1 of 2 curves: not of family F02",))
+    measurements = read_all([alone, folder], "F02")
+    assert (len(measurements.curves), measurements.skipped) == (
+        1,
+        ("1 of 2 curves: not of family F02",),
+    )
 
 
 def test_a_file_given_by_name_must_be_read(tmp_path: Path) -> None:
@@ -100,8 +103,8 @@ def test_an_index_written_anew_is_read_anew(folder: Path) -> None:
     not MEASURED.is_dir(), reason="the measured curves are not beside this checkout"
 )
 def test_the_real_folder() -> None:
-    found = read_all([MEASURED])
-    assert (len(found.curves), found.skipped) == (229, ())
+    measurements = read_all([MEASURED])
+    assert (len(measurements.curves), measurements.skipped) == (229, ())
     ours = read_all([MEASURED], "F01").curves
     assert {(curve.algorithm, curve.nodes, curve.gpus_per_node) for curve in ours} == {
         (algorithm, nodes, 4) for algorithm in ("ring", "tree", "") for nodes in (4, 8, 16)

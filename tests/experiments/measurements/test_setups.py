@@ -26,10 +26,10 @@ RUNS = [
 
 
 def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> None:
-    (found,) = contradictions(RUNS)
-    assert (found.faster, found.slower) == (RUNS[0], RUNS[1])
-    assert found.factor == pytest.approx(3.0)
-    assert setups(RUNS, [found]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
+    (contradiction,) = contradictions(RUNS)
+    assert (contradiction.faster, contradiction.slower) == (RUNS[0], RUNS[1])
+    assert contradiction.factor == pytest.approx(3.0)
+    assert setups(RUNS, [contradiction]) == {"cpu": [RUNS[0], RUNS[2]], "gpu": [RUNS[1], RUNS[3]]}
     assert list(warnings(RUNS)) == [
         "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: "
         "one set of parameters cannot fit two set-ups, take each alone: --only cpu, --only gpu"
@@ -77,9 +77,9 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
         curve("runs.csv, line 9", 2.0),
         curve("long_name_of_another.csv", 5.0),
     ]
-    found = list(contradictions(runs))
-    assert len(found) == 2
-    assert setups(runs, found) == {"": runs}
+    pairs = list(contradictions(runs))
+    assert len(pairs) == 2
+    assert setups(runs, pairs) == {"": runs}
     (said,) = warnings(runs)
     assert said.endswith(
         "(and 1 more pair): one set of parameters cannot fit two set-ups, take each alone"
@@ -89,8 +89,8 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
 def test_the_order_of_files_does_not_matter(order: tuple[int, int, int]) -> None:
     runs = [curve("run0_ar.csv", 1.15), curve("run1_ar.csv"), curve("run2_ar.csv", 1 / 1.15)]
-    (found,) = contradictions([runs[k] for k in order])
-    assert (found.faster, found.slower) == (runs[2], runs[0])
+    (contradiction,) = contradictions([runs[k] for k in order])
+    assert (contradiction.faster, contradiction.slower) == (runs[2], runs[0])
 
 
 def test_in_place_times_are_judged_where_they_are_meant() -> None:
@@ -132,8 +132,8 @@ def test_several_words_may_tell_set_ups_apart() -> None:
         curve("a_set5_old_ar.csv", 2.0),
         curve("a_set5_new_ar.csv", 4.0),
     ]
-    found = list(contradictions(runs))
-    assert list(setups(runs, found)) == ["set4 new", "set5 old", "set5 new"]
+    pairs = list(contradictions(runs))
+    assert list(setups(runs, pairs)) == ["set4 new", "set5 old", "set5 new"]
     (said,) = warnings(runs)
     assert said.endswith("--only set4,new, --only set5,new, --only set5,old")
     assert of_setup(runs, "set5,new") == of_setup(runs, "new set5") == [runs[2]]

@@ -31,10 +31,10 @@ def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
 ) -> None:
     lines = rows()
     lines[1] = with_word(lines[1], column, word)
-    found = parse(log(*lines))
-    (curve,) = found.curves
+    measurements = parse(log(*lines))
+    (curve,) = measurements.curves
     assert [point.size for point in curve.points] == [size for size in SIZES if size != 1024]
-    assert found.skipped == ("1 row with a number that is not finite: line 14",)
+    assert measurements.skipped == ("1 row with a number that is not finite: line 14",)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -46,8 +46,8 @@ def test_a_log_of_such_rows_alone_is_refused_in_one_line(word: str) -> None:
 def test_a_number_of_wrong_elements_without_end_is_no_number() -> None:
     lines = rows()
     lines[2] = f"{lines[2][:-5]}1e400"
-    found = parse(log(*lines))
-    assert found.skipped == ("1 row with a number that is not finite: line 15",)
+    measurements = parse(log(*lines))
+    assert measurements.skipped == ("1 row with a number that is not finite: line 15",)
 
 
 def test_the_other_rows_are_as_they_were() -> None:
@@ -75,18 +75,18 @@ def document(**cell: object) -> str:
 def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(
     name: str, value: object
 ) -> None:
-    found = parse_json(document(**{name: value}), "x.json")
-    assert [point.size for point in found.curves[0].points] == [1024]
-    assert found.skipped == ("1 row with a number that is not finite: result 2",)
+    measurements = parse_json(document(**{name: value}), "x.json")
+    assert [point.size for point in measurements.curves[0].points] == [1024]
+    assert measurements.skipped == ("1 row with a number that is not finite: result 2",)
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_osu_rows_with_a_number_that_is_not_finite_are_named(word: str) -> None:
     rows = [f"{size:<10d}{value:>18}" for size, value in ((1, "5.10"), (2, word), (4, "20.30"))]
     text = "\n".join(("# OSU MPI Bandwidth Test v7.3", "# Size      Bandwidth (MB/s)", *rows, ""))
-    found = parse_osu(text, "x.out")
-    assert [point.size for point in found.curves[0].points] == [1, 4]
-    assert found.skipped == ("1 row with a number that is not finite: line 4",)
+    measurements = parse_osu(text, "x.out")
+    assert [point.size for point in measurements.curves[0].points] == [1, 4]
+    assert measurements.skipped == ("1 row with a number that is not finite: line 4",)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -112,9 +112,9 @@ def test_rows_of_many_sizes_are_put_together(shape: Callable[[str, str], str]) -
     sizes = [8 * 2**k for k in range(28)]
     body = [row(size, f"{20 + size / 1e5:.5g}", f"{19 + size / 1e5:.5g}") for size in sizes]
     text = tagged(shape, body=body).replace("step: 128(factor)", "step: 2(factor)")
-    found = parse(text)
-    assert found.skipped == ()
-    (curve,) = found.curves
+    measurements = parse(text)
+    assert measurements.skipped == ()
+    (curve,) = measurements.curves
     assert curve.points == tuple(
         Point(s, float(f"{20 + s / 1e5:.5g}") / 1e6, 0, repetitions=20) for s in sizes
     )
@@ -140,11 +140,11 @@ def test_the_tag_of_another_rank_begins_another_line() -> None:
     """Two jobs at once in one file: the pieces of rank 5 are no pieces of rank 0's row."""
     line = rows()[1]
     text = tagged(whole).replace(f"{TAG}{line}", f"{TAG}{line[:52]}{OTHER}{line[52:]}")
-    found = parse(text)
-    assert [point.size for point in found.curves[0].points] == [
+    measurements = parse(text)
+    assert [point.size for point in measurements.curves[0].points] == [
         size for size in SIZES if size != 1024
     ]
-    assert found.skipped == ("1 row torn beyond repair: line 14",)
+    assert measurements.skipped == ("1 row torn beyond repair: line 14",)
 
 
 def test_lines_of_osu_are_put_together_too() -> None:
@@ -157,9 +157,9 @@ def test_lines_of_osu_are_put_together_too() -> None:
             "",
         ]
     )
-    found = parse_osu(text, "x.out")
-    assert found.skipped == ()
-    assert [(point.size, point.time_s) for point in found.curves[0].points] == [
+    measurements = parse_osu(text, "x.out")
+    assert measurements.skipped == ()
+    assert [(point.size, point.time_s) for point in measurements.curves[0].points] == [
         (4, 5.1 / 1e6),
         (8, 5.2 / 1e6),
         (16, 6.0 / 1e6),
@@ -182,8 +182,8 @@ def test_lost_lines_and_cut_ends_invent_nothing(
         curves = parse(text).curves
     except InputError:
         return
-    found = {point for curve in curves for point in (*curve.points, *curve.in_place)}
-    assert {(point.size, point.time_s) for point in found} <= {
+    measurements = {point for curve in curves for point in (*curve.points, *curve.in_place)}
+    assert {(point.size, point.time_s) for point in measurements} <= {
         (point.size, point.time_s) for point in TRUTH
     }
 

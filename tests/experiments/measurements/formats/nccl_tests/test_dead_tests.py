@@ -64,9 +64,9 @@ def test_a_test_that_stops_before_the_next_one_is_one() -> None:
 def test_a_test_that_reached_its_last_size_has_a_note_and_no_failure() -> None:
     whole = "\n".join([*preamble(), *rows()]) + "\n"
     assert parse(whole + log()).failures == ()
-    found = parse(whole)
-    assert found.failures == ()
-    assert NO_FOOTER in found.curves[0].notes
+    measurements = parse(whole)
+    assert measurements.failures == ()
+    assert NO_FOOTER in measurements.curves[0].notes
 
 
 def test_a_smaller_largest_size_of_the_benchmark_is_no_failure() -> None:
@@ -80,9 +80,11 @@ def test_a_smaller_largest_size_of_the_benchmark_is_no_failure() -> None:
 
 @pytest.mark.parametrize("text", [log() + ANNOUNCED, ANNOUNCED + log()])
 def test_a_test_that_hangs_before_its_table_is_one(text: str) -> None:
-    found = parse(text)
-    assert [failure.text for failure in found.failures] == ["all_reduce ended before its table"]
-    assert [curve.ranks for curve in found.curves] == [4]
+    measurements = parse(text)
+    assert [failure.text for failure in measurements.failures] == [
+        "all_reduce ended before its table"
+    ]
+    assert [curve.ranks for curve in measurements.curves] == [4]
 
 
 def test_a_log_that_ends_before_any_table_is_a_failure() -> None:
@@ -99,11 +101,11 @@ def test_a_header_that_is_lost_is_no_failure() -> None:
 
 
 def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
-    found = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
-    assert [failure.text for failure in found.failures] == [
+    measurements = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
+    assert [failure.text for failure in measurements.failures] == [
         f"all_reduce ended before its table: {NCCL}"
     ]
-    assert [curve.ranks for curve in found.curves] == [4]
+    assert [curve.ranks for curve in measurements.curves] == [4]
 
 
 def test_a_test_that_says_nothing_but_its_failure_is_one() -> None:
@@ -132,8 +134,8 @@ def test_wrong_results_end_no_test() -> None:
 
 def test_osu_may_die_too() -> None:
     text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n"
-    found = parse_osu(text + text + "4                       1.73\n", "x.out")
-    assert [(failure.kind, failure.source) for failure in found.failures] == [
+    measurements = parse_osu(text + text + "4                       1.73\n", "x.out")
+    assert [(failure.kind, failure.source) for failure in measurements.failures] == [
         ("test died", "x.out:2")
     ]
 
@@ -142,8 +144,8 @@ def test_a_table_without_rows_is_told_once_where_failures_are_asked_for(tmp_path
     path = tmp_path / "job.log"
     path.write_text(BARE + log())
     assert read_all([path]).skipped == (f"{path}: 1 table without rows: line 11",)
-    found = read_all([path], failed=True)
-    assert (found.skipped, len(found.failures)) == ((), 1)
+    measurements = read_all([path], failed=True)
+    assert (measurements.skipped, len(measurements.failures)) == ((), 1)
 
 
 def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path: Path) -> None:
@@ -154,9 +156,9 @@ def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path
     with pytest.raises(InputError, match="a table header with no rows below"):
         read_all([path])
     for where in (path, tmp_path):
-        found = read_all([where], failed=True)
-        assert (found.curves, len(found.failures)) == ((), 1)
-        assert found.skipped == (), "the failure says it"
+        measurements = read_all([where], failed=True)
+        assert (measurements.curves, len(measurements.failures)) == ((), 1)
+        assert measurements.skipped == (), "the failure says it"
     (tmp_path / "whole.log").write_text(log())
     assert len(read_all([tmp_path]).failures) == 1
     path.write_text("\n".join(["no table", *FOOTER]))

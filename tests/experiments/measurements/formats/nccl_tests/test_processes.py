@@ -42,8 +42,10 @@ def interleaved(*processes: list[str], tag: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def times(found: Measurements) -> list[list[float]]:
-    return [[round(1e6 * point.time_s, 2) for point in curve.points] for curve in found.curves]
+def times(measurements: Measurements) -> list[list[float]]:
+    return [
+        [round(1e6 * point.time_s, 2) for point in curve.points] for curve in measurements.curves
+    ]
 
 
 OWN = [[float(us) + number for us in TIMES] for number in range(4)]
@@ -51,21 +53,21 @@ OWN = [[float(us) + number for us in TIMES] for number in range(4)]
 
 @pytest.mark.parametrize("tag", ["", "[1,{}]<stdout>:", " {}: "])
 def test_four_processes_are_four_curves_and_one_failure(tag: str) -> None:
-    found = parse(
+    measurements = parse(
         "mpirun -np 4 ./all_reduce_perf\n" + interleaved(*map(process, range(4)), tag=tag)
     )
-    assert [(curve.collective, curve.ranks, curve.alone) for curve in found.curves] == [
+    assert [(curve.collective, curve.ranks, curve.alone) for curve in measurements.curves] == [
         ("all_reduce", 1, True)
     ] * 4
-    assert [curve.device for curve in found.curves] == ["NVIDIA H100"] * 4
-    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN]
-    (failure,) = found.failures
+    assert [curve.device for curve in measurements.curves] == ["NVIDIA H100"] * 4
+    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN]
+    (failure,) = measurements.failures
     assert failure == (
         "without MPI",
         "x.log",
         "4 processes of 1 rank each and no job of 4: nccl-tests was built or started without MPI",
     )
-    assert found.skipped == ()
+    assert measurements.skipped == ()
 
 
 def test_they_are_neither_alarming_nor_compared() -> None:
@@ -80,19 +82,19 @@ def test_two_tests_of_two_processes_are_four_curves() -> None:
         interleaved(process(0, name), process(1, name)) for name in ("all_reduce", "broadcast")
     ]
     second = tests[1].replace("Pid   420", "Pid   520")
-    found = parse(tests[0] + second)
-    assert [curve.collective for curve in found.curves] == ["all_reduce", "broadcast"] * 2
-    assert times(found) == [
+    measurements = parse(tests[0] + second)
+    assert [curve.collective for curve in measurements.curves] == ["all_reduce", "broadcast"] * 2
+    assert times(measurements) == [
         pytest.approx(own, rel=1e-3) for own in (OWN[0], OWN[0], OWN[1], OWN[1])
     ]
-    assert len(found.failures) == 1
+    assert len(measurements.failures) == 1
 
 
 def test_of_very_many_processes_the_first_ones_are_read() -> None:
-    found = parse(interleaved(*map(process, range(MOST + 6))))
-    assert len(found.curves) == MOST
-    assert found.failures[0].text.startswith("70 processes of 1 rank each and no job of 70")
-    assert found.skipped == ("all processes after the first 64: not read",)
+    measurements = parse(interleaved(*map(process, range(MOST + 6))))
+    assert len(measurements.curves) == MOST
+    assert measurements.failures[0].text.startswith("70 processes of 1 rank each and no job of 70")
+    assert measurements.skipped == ("all processes after the first 64: not read",)
 
 
 def test_nccls_own_lines_tell_where_there_is_no_list_of_devices() -> None:
@@ -103,10 +105,10 @@ def test_nccls_own_lines_tell_where_there_is_no_list_of_devices() -> None:
             f"node1:{4200 + number}:{4300 + number} [0] NCCL INFO comm 0x55 rank 0 nranks 1 "
             f"cudaDev 0 busId 1b000",
         )
-    found = parse(interleaved(*lines))
-    assert [curve.ranks for curve in found.curves] == [1, 1, 1]
-    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:3]]
-    assert found.failures[0].kind == "without MPI"
+    measurements = parse(interleaved(*lines))
+    assert [curve.ranks for curve in measurements.curves] == [1, 1, 1]
+    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:3]]
+    assert measurements.failures[0].kind == "without MPI"
 
 
 @pytest.mark.parametrize("tag", ["[1,{}]<stdout>:", "{}: "])
@@ -114,10 +116,10 @@ def test_processes_that_write_one_after_the_other_are_known_by_their_tags(tag: s
     blocks = [
         interleaved(process(number), tag=tag.replace("{}", str(number))) for number in range(2)
     ]
-    found = parse("".join(blocks))
-    assert jobs(found.curves) == [True, True]
-    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
-    assert [failure.kind for failure in found.failures] == ["without MPI"]
+    measurements = parse("".join(blocks))
+    assert jobs(measurements.curves) == [True, True]
+    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+    assert [failure.kind for failure in measurements.failures] == ["without MPI"]
 
 
 def test_lines_of_two_processes_may_be_glued() -> None:
@@ -125,9 +127,9 @@ def test_lines_of_two_processes_may_be_glued() -> None:
     glued = (
         "\n".join(one + other for one, other in zip(lines[::2], lines[1::2], strict=True)) + "\n"
     )
-    found = parse(glued)
-    assert jobs(found.curves) == [True, True]
-    assert times(found) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+    measurements = parse(glued)
+    assert jobs(measurements.curves) == [True, True]
+    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,6 @@ def test_a_job_is_one_job_and_tests_one_after_the_other_are_several() -> None:
 
 def test_a_test_that_runs_again_after_it_died_is_no_second_process() -> None:
     died = process(0, sizes=2)[:-2]
-    found = parse("\n".join([*died, *process(1)]) + "\n")
-    assert jobs(found.curves) == [False, False]
-    assert [failure.kind for failure in found.failures] == ["test died"]
+    measurements = parse("\n".join([*died, *process(1)]) + "\n")
+    assert jobs(measurements.curves) == [False, False]
+    assert [failure.kind for failure in measurements.failures] == ["test died"]

@@ -81,12 +81,12 @@ def close(point: Point) -> object:
 
 @given(drawn_curves())
 def test_what_is_written_is_read(curves: list[Curve]) -> None:
-    found = parse_csv(write_runs(curves), Path("nowhere/run.csv"))
-    assert found.skipped == ()
-    assert [replace(curve, points=(), in_place=(), notes=()) for curve in found.curves] == [
+    measurements = parse_csv(write_runs(curves), Path("nowhere/run.csv"))
+    assert measurements.skipped == ()
+    assert [replace(curve, points=(), in_place=(), notes=()) for curve in measurements.curves] == [
         replace(curve, points=(), in_place=()) for curve in curves
     ]
-    for read, wrote in zip(found.curves, curves, strict=True):
+    for read, wrote in zip(measurements.curves, curves, strict=True):
         assert list(map(astuple, read.points)) == list(map(close, wrote.points))
         assert list(map(astuple, read.in_place)) == list(map(close, wrote.in_place))
 

@@ -58,9 +58,9 @@ def test_lines_end_as_they_do_on_any_system(end: str, tmp_path: Path) -> None:
             ("size_bytes,time_us,source", '8,1.5,"two', 'lines"', "", "16,2.5,\u2028x", "")
         ).encode()
     )
-    found = read(file)
-    assert [point.size for curve in found.curves for point in curve.points] == [8, 16]
-    assert [curve.source for curve in found.curves] == [f"two{end}lines", "\u2028x".strip()]
+    measurements = read(file)
+    assert [point.size for curve in measurements.curves for point in curve.points] == [8, 16]
+    assert [curve.source for curve in measurements.curves] == [f"two{end}lines", "\u2028x".strip()]
 
 
 def test_a_mistake_is_named_by_its_line(tmp_path: Path) -> None:
