@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from experiments.measurements.formats.algorithm_words import Label, forced_by
+from experiments.measurements.formats.forced_choices import Label, forced_by
 
 Settings = dict[str, set[str]]
 """All values of each variable; under "library" its version."""

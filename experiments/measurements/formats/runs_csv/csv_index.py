@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from experiments.measurements.collectives import UNKNOWN, canonical
-from experiments.measurements.formats.algorithm_words import read_label
+from experiments.measurements.formats.forced_choices import read_label
 from experiments.measurements.formats.osu.osu_table import PROGRAMS
 from experiments.measurements.formats.runs_csv.csv_lines import lines
 from experiments.measurements.formats.text import load

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.measurements.formats.algorithm_words import Label, forced_by, read_label
+from experiments.measurements.formats.forced_choices import Label, forced_by, read_label
 from experiments.spellings import canonical_algorithm, canonical_protocol
 from simulator.collectives import algorithms
 
