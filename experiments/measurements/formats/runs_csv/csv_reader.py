@@ -1,4 +1,4 @@
-"""Reads CSV files of measured curves: size_bytes, time_us and optional columns."""
+"""Reads CSV files of measured curves: size_bytes, time_us and optional csv_cells."""
 
 import csv
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.measurements.collectives import UNKNOWN
 from experiments.measurements.curve import COLLECTIVE, Curve, Measurements, Point, tally
-from experiments.measurements.formats.runs_csv import csv_cells as columns
+from experiments.measurements.formats.runs_csv import csv_cells
 from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
 from experiments.measurements.formats.runs_csv.csv_index import About, about
 from experiments.measurements.formats.runs_csv.csv_lines import lines
@@ -23,41 +23,49 @@ _TOLERANCE = 0.05
 
 @dataclass
 class _Series:
-    """The points of one curve by their size, and the lines whose bandwidth says something else."""
+    """The rows of one curve."""
 
     points: dict[int, Point] = field(default_factory=dict)
+    """Points out of place, by size."""
     in_place: dict[int, Point] = field(default_factory=dict)
+    """Points in place, by size."""
     disagree: list[int] = field(default_factory=list)
+    """Lines whose bandwidth is not size / time."""
 
 
 @dataclass
 class _Table:
-    """The rows of a CSV by what their own columns say of their curve, and what was wrong."""
+    """The rows of a CSV."""
 
     series: dict[Identity, _Series] = field(default_factory=dict)
+    """The rows of each curve."""
     identities: dict[tuple[str, ...], Identity] = field(default_factory=dict)
+    """Identities by the cells that were read."""
     mistakes: list[str] = field(default_factory=list)
+    """Mistakes, with their lines."""
     empty: list[int] = field(default_factory=list)
+    """Lines of size or time 0."""
     unread: list[str] = field(default_factory=list)
+    """Columns with unknown names."""
 
 
 def looks_like_csv(text: str, path: Path) -> bool:
     """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's
-    columns."""
+    csv_cells."""
     first = text.lstrip().partition("\n")[0]
     named = path.suffix.lower() == ".csv" and "redop" not in text
-    return named or any(name in first for name in columns.REQUIRED)
+    return named or any(name in first for name in csv_cells.REQUIRED)
 
 
 def read_csv(path: Path) -> Measurements:
-    """The curves in the CSV at `path`: one for every collective, algorithm, protocol, ranks, ... in
-    its columns.
+    """The curves in the CSV at `path`: one for each collective, algorithm, protocol, ranks, ...
 
-    Needs columns size_bytes and time_us (microseconds); `columns.KNOWN` are all that are read. The
-    times of rows with in_place 1, and those under inplace_time_us, are the curve's `in_place`. What
-    the columns leave open is looked up in `index.csv` beside the file or one folder up, then in the
-    file's name. Raises InputError when the file cannot be read, or a row is not what its header
-    says.
+    The columns size_bytes and time_us (microseconds) are required; `csv_cells.KNOWN` are all that
+    are read. Rows with in_place 1, and the times under inplace_time_us, are the curve's `in_place`.
+    What the columns do not tell is read from `index.csv` beside the file or one folder up, or else
+    from the file's name.
+
+    Raises InputError if the file cannot be read, or a row does not fit its header.
     """
     return parse_csv(load(path), path)
 
@@ -93,7 +101,7 @@ def _skipped(table: _Table) -> Iterator[str]:
 def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.reader(lines(text, path), skipinitialspace=True)
     header = [name.strip() for name in next((row for row in reader if row), [])]
-    missing = [name for name in columns.REQUIRED if name not in header]
+    missing = [name for name in csv_cells.REQUIRED if name not in header]
     if missing:
         raise InputError(
             f"{path} line {reader.line_num}: no column {' and '.join(missing)}: expected "
@@ -101,7 +109,7 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
         )
     if len(set(header)) < len(header):
         raise InputError(f"{path} line {reader.line_num}: a column name twice: expected each once")
-    table.unread = [name[:40] for name in header if name not in columns.KNOWN]
+    table.unread = [name[:40] for name in header if name not in csv_cells.KNOWN]
     for row in reader:
         if not row:
             continue
@@ -115,35 +123,22 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
 
 def _read_row(table: _Table, line: int, row: Cells) -> None:
     try:
-        key, size, time_us = (
-            _identity(table, row),
-            columns.size(row),
-            columns.time("time_us", row["time_us"]),
-        )
-        point = columns.point(size, time_us, row)
-        in_place_us = (
-            columns.time("inplace_time_us", row["inplace_time_us"])
-            if row.get("inplace_time_us")
-            else 0.0
-        )
-        in_place = columns.in_place(row)
+        identity = _identity(table, row)
+        size = csv_cells.size(row)
+        time_us = csv_cells.time("time_us", row["time_us"])
+        in_place_us = csv_cells.time("inplace_time_us", row.get("inplace_time_us") or "0")
+        point = csv_cells.point(size, time_us, row)
+        in_place = csv_cells.in_place(row)
     except ValueError as error:
         table.mistakes.append(f"line {line}: {error}")
         return
-    if point.time_s == 0 or (size == 0 and key.collective != "barrier"):
+    if point.time_s == 0 or (size == 0 and identity.collective != "barrier"):
         table.empty.append(line)
         return
-    series = table.series.setdefault(key, _Series())
+    series = table.series.setdefault(identity, _Series())
     points = series.in_place if in_place else series.points
     if size in points:
-        hint = (
-            f" (put what {', '.join(table.unread[:_SHOWN])} says under topology)"
-            if table.unread
-            else ""
-        )
-        table.mistakes.append(
-            f"line {line}: size_bytes {size} a second time: expected each size once{hint}"
-        )
+        table.mistakes.append(f"line {line}: {_repeated(size, table.unread)}")
     points[size] = point
     if in_place_us and not in_place:
         series.in_place[size] = Point(size, in_place_us / 1e6)
@@ -151,17 +146,22 @@ def _read_row(table: _Table, line: int, row: Cells) -> None:
         series.disagree.append(line)
 
 
+def _repeated(size: int, unread: list[str]) -> str:
+    """The mistake of a size that comes twice, and how to tell the two curves apart."""
+    hint = f" (put what {', '.join(unread[:_SHOWN])} says under topology)" if unread else ""
+    return f"size_bytes {size} a second time: expected each size once{hint}"
+
+
 def _identity(table: _Table, row: Cells) -> Identity:
-    """What a row says of its curve, read once for all rows that say the same."""
+    """The identity of a row's curve. Equal cells are read once."""
     texts = tuple(row.get(name, "") for name in IDENTITY)
     if texts not in table.identities:
-        table.identities[texts] = columns.identity(row)
+        table.identities[texts] = csv_cells.identity(row)
     return table.identities[texts]
 
 
 def _disagrees(printed: str, computed: float) -> bool:
-    """Whether a bandwidth column says something else than size / time (a time in another unit,
-    mostly)."""
+    """Whether a bandwidth differs from size / time: mostly the time has another unit."""
     try:
         value = float(printed)
     except ValueError:
@@ -171,7 +171,8 @@ def _disagrees(printed: str, computed: float) -> bool:
 
 def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
     points, in_place = (
-        tuple(found[size] for size in sorted(found)) for found in (series.points, series.in_place)
+        tuple(by_size[size] for size in sorted(by_size))
+        for by_size in (series.points, series.in_place)
     )
     ranks, nodes = key.ranks or known.ranks, key.nodes or known.nodes
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
