@@ -7,10 +7,12 @@ of examples is tried on a few, and with `-m exhaustive` on many.
 import gc
 import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -44,6 +46,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items if is_exhaustive(config) else ():
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("exhaustive")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file that cannot be imported is an error, unless it needs torch and torch is missing.
+
+    pytest would skip it with all its tests: doctests of files that import torch need
+    `--doctest-ignore-import-errors`.
+    """
+    report = yield
+    if report.skipped and "unable to import module" in str(report.longrepr):
+        source = collector.path.read_text()
+        needs_torch = re.search(r"^\s*(import|from) torch", source, re.MULTILINE) is not None
+        if not needs_torch or find_spec("torch") is not None:
+            report.outcome = "failed"
+            shown = "pytest -o addopts=--import-mode=importlib"
+            report.longrepr = f"{collector.path} cannot be imported: {shown} says why"
+    return report
 
 
 def pytest_collection_finish() -> None:

@@ -1,5 +1,8 @@
 """What pytest runs, and in which order."""
 
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -20,3 +23,14 @@ def test_the_laws_come_first_and_nothing_is_left_out_or_run_twice() -> None:
     ]
     for module in modules:
         assert sum(module.is_relative_to(path) for path in chosen) == 1, module
+
+
+def test_a_test_file_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
+    """pytest would skip it, with all its tests, since its doctests cannot be looked at."""
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_broken.py").write_text("import no_such_module\n\n\ndef test(): ...\n")
+    options = ("--import-mode=importlib", "--doctest-modules", "--doctest-ignore-import-errors")
+    command = [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", "."]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert run.returncode == 2, run.stdout
+    assert "test_broken.py cannot be imported" in run.stdout
