@@ -108,10 +108,10 @@ def shortest(graph: Graph, pairs: Pairs) -> tuple[Longs, Ints]:
                     longer = np.empty(2 * end + hops[sources[k]], np.int32)
                     longer[:end] = links[:end]
                     links = longer
-                met: Index = 0
+                crossed: Index = 0
                 salt[:] = 0
                 for _ in range(2):
-                    met = walk(graph, search, sources[k], target, salt, met, links, end)
+                    crossed = walk(graph, search, sources[k], target, salt, crossed, links, end)
                     salt[:] = pairs.salts[k]
                 end += hops[sources[k]]
             indptr[k + 1] = end
@@ -165,20 +165,24 @@ def walk(
     links: Ints,
     place: Index,
 ) -> Index:
-    """Write the links of a route from `place` on, if it crosses so many `switches` between nodes;
-    returns how many it crosses. The salt is used up."""
-    device, met = source, 0
+    """Write the links of a route to `links[place]` and the entries after it.
+
+    Returns the number of switches between nodes that the route crosses. `switches` is that number
+    from an earlier walk: it decides which entry of `salt` counts on a switch. The salt is divided
+    by the number of equally short ways at each device.
+    """
+    device, crossed = source, 0
     while device != target:
-        which = 0 if graph.node[device] >= 0 else 1 if 2 * met >= switches - 1 else 2
-        met += graph.node[device] < 0
-        chosen, ways = place, 1
+        entry = 0 if graph.node[device] >= 0 else 1 if 2 * crossed >= switches - 1 else 2
+        crossed += graph.node[device] < 0
+        step, ways = place, 1
         for _ in range(2):
-            chosen, ways = way(graph, search, device, salt[which] % ways)
-        salt[which] //= ways
-        links[place] = graph.link[chosen]
+            step, ways = way(graph, search, device, salt[entry] % ways)
+        salt[entry] //= ways
+        links[place] = graph.link[step]
         place += 1
-        device = graph.after[chosen]
-    return met
+        device = graph.after[step]
+    return crossed
 
 
 def way(graph: Graph, search: Search, device: Index, number: Index) -> tuple[Index, int]:

@@ -240,9 +240,9 @@ def held_out(
     rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES
 ) -> tuple[float, list[Row], list[float]]:
     """Seconds of software from the fitted rows, and the held-out rows with their errors."""
-    seen = [row for row, mark in zip(rows, fitted, strict=True) if mark]
+    training = [row for row, mark in zip(rows, fitted, strict=True) if mark]
     unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
-    software = fit_software(lambda seconds: errors(seen, seconds, rules))
+    software = fit_software(lambda seconds: errors(training, seconds, rules))
     return software, unseen, errors(unseen, software, rules)
 
 
@@ -263,11 +263,16 @@ def table(path: Path) -> str:
     ]
     for title, group in (("gloo's own operations", operations), ("over isend and irecv", programs)):
         if group:
-            parts += [_protocols(title, group), _operations(group)]
+            parts += [_rule_errors(title, group), _operations(group)]
     return "\n\n".join(parts)
 
 
-def _protocols(title: str, rows: Sequence[Row]) -> str:
+def _rule_errors(title: str, rows: Sequence[Row]) -> str:
+    """A table of the errors with all rules and without each of them.
+
+    A line has the software seconds and the spread of the held-out errors twice: once with the
+    largest number of ranks held out, once with every second size.
+    """
     lines = [
         [
             title,

@@ -96,17 +96,17 @@ def _everywhere(ignored: list[Ineffective], kept: list[Ineffective]) -> Iterator
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)
         alike = [one for one in ignored if one._replace(ranks=None, nodes=None) == anywhere]
-        others = [one for one in (*ignored, *kept) if _same(one, label) and one not in alike]
+        others = [one for one in (*ignored, *kept) if _same_label(one, label) and one not in alike]
         found = anywhere if len({one.ranks for one in alike}) > 1 and not others else label
         if found not in done:
             done.add(found)
             yield found
 
 
-def _same(one: Ineffective, other: Ineffective) -> bool:
-    """Whether two labels differ in ranks, nodes and what ran alone."""
-    return (one.label, one.collective, one.library) == (
-        other.label,
-        other.collective,
-        other.library,
+def _same_label(first: Ineffective, second: Ineffective) -> bool:
+    """Whether two entries are about the same label of a collective and library."""
+    return (first.label, first.collective, first.library) == (
+        second.label,
+        second.collective,
+        second.library,
     )

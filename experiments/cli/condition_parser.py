@@ -79,7 +79,7 @@ def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
         return float(sigma), ()
     try:
         data = contents(Path(text), MOST_BYTES)
-        lines = data.decode("utf-8").split()
+        words = data.decode("utf-8").split()
     except (InputError, UnicodeDecodeError) as error:
         why = error if isinstance(error, InputError) else "it is no text"
         raise InputError(
@@ -91,18 +91,22 @@ def _noise(text: str | None) -> tuple[float, tuple[float, ...]]:
             f"--noise {text}: more than {MOST_BYTES // 2**20} MiB, 1 to {MOST_OBSERVED} times "
             f"are right"
         )
-    if not 1 <= len(lines) <= MOST_OBSERVED:
-        raise InputError(f"--noise {text}: {len(lines)} times, 1 to {MOST_OBSERVED} are right")
-    return 0.0, tuple(_observed(text, number, line) for number, line in enumerate(lines, 1))
+    if not 1 <= len(words) <= MOST_OBSERVED:
+        raise InputError(f"--noise {text}: {len(words)} times, 1 to {MOST_OBSERVED} are right")
+    return 0.0, tuple(_noise_seconds(text, number, word) for number, word in enumerate(words, 1))
 
 
-def _observed(where: str, number: int, text: str) -> float:
+def _noise_seconds(file: str, number: int, text: str) -> float:
+    """The time in a noise file: "0.5" is in seconds, "5ms" has a unit.
+
+    Raises InputError with the file and the number of the value, which counts from 1.
+    """
     if re.fullmatch(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text, re.ASCII):
         return float(text)
     try:
         return parse_seconds(text)
     except InputError as error:
-        raise InputError(f"--noise {where}, value {number}: {error}") from None
+        raise InputError(f"--noise {file}, value {number}: {error}") from None
 
 
 def _failure(text: str | None) -> Failure | None:

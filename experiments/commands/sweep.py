@@ -185,8 +185,8 @@ def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, i
 def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:
     """The exit code, explained on stderr."""
     wrong = [point for point in missing if point.wrong]
-    _name("skipped", [point for point in missing if not point.wrong])
-    _name("failed", wrong)
+    _note_missing("skipped", [point for point in missing if not point.wrong])
+    _note_missing("failed", wrong)
     failed = sum(row.verdict.failed for row in rows)
     if failed:
         share = f"{failed} of {output.counted(len(rows), 'point')}"
@@ -194,14 +194,17 @@ def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:
     return 1 if failed else 2 if wrong else 0
 
 
-def _name(what: str, points: Sequence[MissingPoint]) -> None:
+def _note_missing(verb: str, points: Sequence[MissingPoint]) -> None:
+    """Print a line on stderr for each algorithm and reason, with its first numbers of ranks.
+
+    `verb` begins each line. After `NAMED` lines the last line counts all points.
+    """
     reasons: dict[tuple[str, str], list[int]] = {}
     for point in points:
         reasons.setdefault((point.algorithm, point.why), []).append(point.ranks)
-    for (algorithm, why), ranks in list(reasons.items())[:NAMED]:
-        some = ", ".join(map(str, dict.fromkeys(ranks[:NAMED]))) + (
-            ", ..." if len(ranks) > NAMED else ""
-        )
-        output.note(f"{what} {algorithm}, {some} ranks: {why}")
+    for (algorithm, reason), ranks in list(reasons.items())[:NAMED]:
+        numbers = [str(number) for number in dict.fromkeys(ranks[:NAMED])]
+        dots = ["..."] if len(ranks) > NAMED else []
+        output.note(f"{verb} {algorithm}, {', '.join(numbers + dots)} ranks: {reason}")
     if len(reasons) > NAMED:
-        output.note(f"{what} {output.counted(len(points), 'point')} in all")
+        output.note(f"{verb} {output.counted(len(points), 'point')} in all")

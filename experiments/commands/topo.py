@@ -76,7 +76,7 @@ def _machine(name: str, machine: NodeKind) -> Record:
     about: dict[str, Value] = {
         "gpus": node.ranks,
         "nics": int(node.device_kinds.are("nic").sum()),
-        "inside": _inside(node),
+        "inside": _node_links(node),
         "network": machine.network,
         "port": machine.port,
     }
@@ -89,12 +89,14 @@ def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> d
     return {"name": name, "kind": kind, **about, "options": options, "summary": summary}
 
 
-def _inside(node: Topology) -> str:
-    """The kinds of links in a node with the bandwidth of one, fastest first."""
-    speeds: dict[str, list[str]] = {}
+def _node_links(node: Topology) -> str:
+    """The kinds of links in a node with their bandwidths, fastest first.
+
+    An example is "nvlink4 450 GB/s, pcie5 64 GB/s and 32 GB/s".
+    """
+    speeds: dict[str, dict[str, None]] = {}
     for group in link_groups(node)[0]:
-        known = speeds.setdefault(group.kind, [])
-        known += [speed for speed in [format_bandwidth(group.bandwidth_Bps)] if speed not in known]
+        speeds.setdefault(group.kind, {})[format_bandwidth(group.bandwidth_Bps)] = None
     return ", ".join(f"{kind} {' and '.join(values)}" for kind, values in speeds.items())
 
 

@@ -111,7 +111,7 @@ class DDP(Strategy):
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         slots = layout(reduced, self._extra(model, setting, communicator))
         builder = builder_of(slots, communicator)
-        steps = _Steps(self, Trainer(model, setting, builder, before=int(self.startup)), slots)
+        steps = _Steps(self, Trainer(model, setting, builder, startup=int(self.startup)), slots)
         if self.startup:
             steps.start(self._first(model))
         for attempt in setting.conditions.attempts(setting.steps):

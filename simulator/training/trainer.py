@@ -36,14 +36,18 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Model, setting: Setting, builder: ScheduleBuilder, *, before: int = 0
+        self, model: Model, setting: Setting, builder: ScheduleBuilder, *, startup: int = 0
     ) -> None:
+        """`startup` is the number of steps that run before the first step of the setting.
+
+        Raises InputError if no worker has input in the last step.
+        """
         self.model, self.setting, self.builder = model, setting, builder
         self.ranks = np.arange(setting.ranks)
         if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
             raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
-        self.attempts = [Attempt(0)] * before + setting.conditions.attempts(setting.steps)
-        self._before = before
+        self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
+        self._startup = startup
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._step = 0
         self._streams: dict[int, Ints] = {}
@@ -146,8 +150,8 @@ class Trainer:
 
     def _numbers(self) -> Ints:
         """The number of each step: those before the first of the setting come first."""
-        after = [self._before + attempt.step for attempt in self.attempts[self._before :]]
-        return np.array([*range(self._before), *after], dtype=np.int32)
+        after = [self._startup + attempt.step for attempt in self.attempts[self._startup :]]
+        return np.array([*range(self._startup), *after], dtype=np.int32)
 
     def restart(self) -> None:
         """All workers wait until the failure is noticed, and start again when they are done with

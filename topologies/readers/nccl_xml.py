@@ -103,8 +103,11 @@ def _check_unlike(numbers: list[int], elements: list[Element]) -> None:
 
 
 def _join_pcie(builder: TopologyBuilder, parts: Parts, links: Nvlinks, usual: str) -> Iterator[str]:
-    """Plugs in every device, save GPUs with faster links to where they would be plugged in; yields
-    notes."""
+    """Join every device to the device above it by PCIe; yields notes.
+
+    A GPU right below its CPU is left out if it has faster links to that CPU. `usual` is the kind of
+    link for what the file does not say.
+    """
     assumed = stated = 0
     for part in parts.devices:
         bandwidth, certain = _pcie_bandwidth(part.element, usual)

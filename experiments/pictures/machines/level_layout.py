@@ -168,7 +168,7 @@ def _columns(sketch: Sketch, level: Levels) -> tuple[Floats, list[float]]:
     for (_, number), row in sorted(members.items(), key=lambda item: (item[0][1] < 0, item[0][1])):
         if number:
             gap = 1.0 if number <= level.highest else max(1.0, 0.8 * width / len(row))
-            x[row] = _spread([_middle(near[k], level.of[k], level.of, x) for k in row], gap)
+            x[row] = _row_places([_middle(near[k], level.of[k], level.of, x) for k in row], gap)
     return x, dots
 
 
@@ -194,14 +194,17 @@ def _middle(near: list[int], own: int, level: list[int], x: Floats) -> float:
     return float(np.mean(under)) if under else float(np.nanmean(x))
 
 
-def _spread(wanted: list[float], gap: float) -> Floats:
-    """The places nearest to the wanted ones that are `gap` apart, in the same order."""
+def _row_places(middles: list[float], gap: float) -> Floats:
+    """The places of a row's devices, near their `middles` and in the same order.
+
+    Neighbours are at least `gap` columns from each other.
+    """
     from scipy.optimize import isotonic_regression
 
-    order, steps = np.argsort(np.round(wanted, 6), kind="stable"), gap * np.arange(len(wanted))
-    found = np.empty(len(wanted))
-    found[order] = isotonic_regression(np.asarray(wanted)[order] - steps).x + steps
-    return found
+    order, steps = np.argsort(np.round(middles, 6), kind="stable"), gap * np.arange(len(middles))
+    places = np.empty(len(middles))
+    places[order] = isotonic_regression(np.asarray(middles)[order] - steps).x + steps
+    return places
 
 
 def _widths(sketch: Sketch, level: Levels, x: Floats) -> Floats:

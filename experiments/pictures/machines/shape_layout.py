@@ -26,14 +26,19 @@ BOW = 0.55
 
 
 def shape_layout(sketch: Sketch) -> Layout:
-    """The devices of a graph without levels, laid out by its structure."""
+    """Place the devices of a graph without levels by its structure.
+
+    A device above the lowest row is the hub: it goes to the middle.
+    """
     import networkx
 
     graph: nx.Graph[int] = networkx.Graph(sketch.pairs)
     graph.add_nodes_from(range(len(sketch.kinds)))
-    hub = [k for k, place in enumerate(sketch.place) if place < 0]
-    cells = None if hub else _cells(sketch.pairs, len(sketch.kinds))
-    places = _with_hub(len(sketch.kinds), hub[0]) if hub else _places(graph, cells)
+    hubs = [k for k, place in enumerate(sketch.place) if place < 0]
+    if hubs:
+        places = _with_hub(len(sketch.kinds), hubs[0])
+    else:
+        places = _places(graph, _cells(sketch.pairs, len(sketch.kinds)))
     return Layout(sketch.devices, places, np.full(len(places), 0.9), _bows(sketch.pairs, places))
 
 

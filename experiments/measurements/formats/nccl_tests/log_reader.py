@@ -47,20 +47,23 @@ def parse_log(text: str, source: str) -> Measurements:
 
 
 def _job(text: str, source: str) -> Measurements:
-    """The curves in the log of one job."""
+    """The curves, skipped lines and failures in the log of one job.
+
+    Raises InputError if the log has no usable row.
+    """
     sections = cut(text) if "algbw" in text or "nThread" in text else Sections()
     skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
-    measured: list[Curve] = []
+    job_curves: list[Curve] = []
     failures: list[Failure] = []
     for run in sections.runs:
-        of_run = list(_curves(run, source, skipped, unfinished))
-        measured += of_run
+        curves = list(_curves(run, source, skipped, unfinished))
+        job_curves += curves
         bare = run.header is not None and run.header.line in skipped["bare"]
-        failures += died(run, of_run, source, bare=bare, last=run is sections.runs[-1])
-    if not measured:
-        raise nothing(_nothing(sections, source, skipped_lines(skipped)), failures)
-    return Measurements(tuple(measured), skipped_lines(skipped), tuple(failures))
+        failures += died(run, curves, source, bare=bare, last=run is sections.runs[-1])
+    if not job_curves:
+        raise nothing(_reason(sections, source, skipped_lines(skipped)), failures)
+    return Measurements(tuple(job_curves), skipped_lines(skipped), tuple(failures))
 
 
 def _curves(
@@ -90,7 +93,8 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
     return Measurements(tuple(measured), tuple(skipped), failures)
 
 
-def _nothing(sections: Sections, source: str, skipped: Sequence[str]) -> str:
+def _reason(sections: Sections, source: str, skipped: Sequence[str]) -> str:
+    """Why a log has no curve: no table, no rows, or no usable row."""
     header = next((header for _, header in sections.tables()), None)
     if header is None:
         return f"no nccl-tests table in {source}: {_EXPECTED}"

@@ -161,11 +161,11 @@ def _fits(name: str, token: str) -> bool:
 
 
 def is_infinite(text: str) -> bool:
-    """Whether a line is a size and values of which some are not finite, as a time of 0 leaves
-    them."""
+    """Whether a line is a row with a value that is not finite.
+
+    OSU prints such a value after it has divided by a time of 0.
+    """
     size, *values = text.split() or [""]
-    infinite = [_INFINITE.fullmatch(value) is not None for value in values]
-    readable = (
-        wrong or _VALUE.fullmatch(value) for wrong, value in zip(infinite, values, strict=True)
-    )
-    return _WHOLE.fullmatch(size) is not None and any(infinite) and all(readable)
+    others = [value for value in values if not _INFINITE.fullmatch(value)]
+    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, others))
+    return is_row and len(others) < len(values)
