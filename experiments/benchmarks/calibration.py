@@ -60,10 +60,10 @@ class Judged(NamedTuple):
 
     def errors(self) -> dict[str, tuple[float | None, ...]]:
         """By what was left out: the errors of `JUDGED`."""
-        errors = {one.protocol: error(one) for one in self.calibration.held_out}
+        errors = {fold.protocol: error(fold) for fold in self.calibration.held_out}
         return {
-            name: (one.model, one.discrepancy, one.baseline, _own(self.group, self.points, name))
-            for name, one in errors.items()
+            name: (fold.model, fold.discrepancy, fold.baseline, _own(self.group, self.points, name))
+            for name, fold in errors.items()
             if name in COLUMNS
         }
 
@@ -89,17 +89,21 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
     few = [["from links and two points", "points", "with the links", "without"]]
     everything = list(groups(folder, families))
     judged, pairs = list(_judged(everything)), list(_few(folder, everything))
-    for one in judged:
-        counts = (str(len(one.points.curves)), str(len(one.points)), format_seconds(one.seconds))
-        errors = one.errors()
-        rows.append([one.group.name, *counts, *(_cell(errors.get(name)) for name in COLUMNS)])
-        worst += _worst(one.group.name, one.calibration)
+    for group in judged:
+        counts = (
+            str(len(group.points.curves)),
+            str(len(group.points)),
+            format_seconds(group.seconds),
+        )
+        errors = group.errors()
+        rows.append([group.group.name, *counts, *(_cell(errors.get(name)) for name in COLUMNS)])
+        worst += _worst(group.group.name, group.calibration)
     for pair in pairs:
         shares = (f"{pair.with_links:.1%}", f"{pair.without_links:.1%}")
         few.append([f"{pair.group.name} {pair.collective}", str(pair.points), *shares])
     if out is not None:
         calibration_page.write(
-            out, [_record(one) for one in judged], [_pair_record(one) for one in pairs]
+            out, [_record(group) for group in judged], [_pair_record(group) for group in pairs]
         )
     return "\n\n".join(output.align(part) for part in (rows, worst, few) if len(part) > 1)
 
@@ -122,27 +126,27 @@ def _judged(everything: Sequence[Group]) -> Iterator[Judged]:
     progress(len(everything), len(everything))
 
 
-def _record(one: Judged) -> output.Record:
-    errors = one.errors()
+def _record(judged: Judged) -> output.Record:
+    errors = judged.errors()
     record: dict[str, output.Value] = {
-        "group": one.group.name,
-        "curves": len(one.points.curves),
-        "points": len(one.points),
-        "fit_s": one.seconds,
+        "group": judged.group.name,
+        "curves": len(judged.points.curves),
+        "points": len(judged.points),
+        "fit_s": judged.seconds,
     }
     for name in COLUMNS:
         values = errors.get(name, [None] * len(JUDGED))
-        record |= {f"{name}_{what}": value for what, value in zip(JUDGED, values, strict=True)}
+        record |= {f"{name}_{figure}": value for figure, value in zip(JUDGED, values, strict=True)}
     return record
 
 
-def _pair_record(one: TwoPoints) -> output.Record:
+def _pair_record(pair: TwoPoints) -> output.Record:
     return {
-        "group": one.group.name,
-        "collective": one.collective,
-        "points": one.points,
-        "with_links": one.with_links,
-        "without_links": one.without_links,
+        "group": pair.group.name,
+        "collective": pair.collective,
+        "points": pair.points,
+        "with_links": pair.with_links,
+        "without_links": pair.without_links,
     }
 
 
@@ -164,7 +168,7 @@ def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
 
 
 def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
-    found: dict[tuple[str, bool], tuple[Library, list[Curve]]] = {}
+    members_by_library: dict[tuple[str, bool], tuple[Library, list[Curve]]] = {}
     for curve in curves:
         try:
             library = library_of([curve])
@@ -172,8 +176,8 @@ def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
             output.note(f"{curve.source}: {refused}")
             continue
         key = library.name, bool(curve.algorithm)
-        found.setdefault(key, (library, []))[1].append(curve)
-    for (kind, forced), (library, members) in found.items():
+        members_by_library.setdefault(key, (library, []))[1].append(curve)
+    for (kind, forced), (library, members) in members_by_library.items():
         called = f"{name}: {kind}{' forced' if forced else ''}"
         parts = {"": members} if forced else setups(members, list(contradictions(members)))
         for part, alike in parts.items():
@@ -191,9 +195,9 @@ def _own(group: Group, measured: Points, protocol: str) -> float | None:
     are not known."""
     if group.library is not NCCL:
         return None
-    found = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
+    errors = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
     middle = np.nanmedian if protocol == "plateau" else np.nanmean
-    return None if np.isnan(found).all() else float(middle(found))
+    return None if np.isnan(errors).all() else float(middle(errors))
 
 
 def _few(folder: Path, everything: Iterable[Group]) -> Iterator[TwoPoints]:
@@ -204,7 +208,7 @@ def _few(folder: Path, everything: Iterable[Group]) -> Iterator[TwoPoints]:
         for collective in (
             dict.fromkeys(curve.collective for curve in group.curves) if links else ()
         ):
-            same = [one for one in group.curves if one.collective == collective]
+            same = [curve for curve in group.curves if curve.collective == collective]
             measured, _ = points(same, group.library, least=LINKED)
             keep = ends(measured)
             errors = []
@@ -227,14 +231,14 @@ def _links(group: Group, curves: Iterable[Curve]) -> list[Curve]:
     ]
 
 
-def _worst(name: str, found: Calibration) -> list[list[str]]:
-    sizes = next((one for one in found.held_out if one.protocol == "sizes"), None)
+def _worst(name: str, calibration: Calibration) -> list[list[str]]:
+    sizes = next((fold for fold in calibration.held_out if fold.protocol == "sizes"), None)
     if sizes is None:
         return []
-    measured, rows = found.fit.model.points, []
+    measured, rows = calibration.fit.model.points, []
     for k in np.argsort(-np.nan_to_num(sizes.model))[:WORST]:
         curve = measured.curves[measured.curve[k]]
-        what = f"{name}: {Path(curve.name).stem}"
-        shown = [format_bytes(float(measured.size[k])), format_seconds(float(measured.seconds[k]))]
-        rows.append([what, *shown, f"{sizes.model[k]:.0%}", f"{sizes.discrepancy[k]:.0%}"])
+        label = f"{name}: {Path(curve.name).stem}"
+        cells = [format_bytes(float(measured.size[k])), format_seconds(float(measured.seconds[k]))]
+        rows.append([label, *cells, f"{sizes.model[k]:.0%}", f"{sizes.discrepancy[k]:.0%}"])
     return rows

@@ -39,15 +39,15 @@ class Calibration:
 def library_of(curves: Iterable[Curve]) -> Library:
     """The library that the curves say they are of. Raises InputError if they say none, or
     several."""
-    found = {known.name for known in map(_library, curves) if known}
-    if len(found) != 1:
-        said = (
-            f"the runs are of {' and '.join(sorted(found))}"
-            if found
+    names = {library.name for library in map(_library, curves) if library}
+    if len(names) != 1:
+        text = (
+            f"the runs are of {' and '.join(sorted(names))}"
+            if names
             else "the runs do not say which library ran"
         )
-        raise InputError(f"{said}: choose with --library {', '.join(LIBRARIES)}")
-    return LIBRARIES[found.pop().lower()]
+        raise InputError(f"{text}: choose with --library {', '.join(LIBRARIES)}")
+    return LIBRARIES[names.pop().lower()]
 
 
 def _library(curve: Curve) -> Library | None:
@@ -65,7 +65,7 @@ def points(
 ) -> tuple[Points, list[str]]:
     """What can be fitted, and a line for each curve that cannot. A `profile` says which labels have
     no effect."""
-    found: list[Series] = []
+    fitted_curves: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
         other = _library(curve)
@@ -79,22 +79,22 @@ def points(
             )
             continue
         try:
-            one = series(curve, library, in_place=in_place, ran=_ran(curve, profile))
-            _check(one, machine)
+            curve_points = series(curve, library, in_place=in_place, ran=_ran(curve, profile))
+            _check(curve_points, machine)
         except InputError as error:
             skipped.append(str(error))
             continue
-        if len(one.sizes):
-            found.append(one)
+        if len(curve_points.sizes):
+            fitted_curves.append(curve_points)
         else:
             skipped.append(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
-    count = sum(len(one.sizes) for one in found)
+    count = sum(len(curve_points.sizes) for curve_points in fitted_curves)
     if count < least:
         because = f": {skipped[0]}" if skipped else ""
         raise InputError(f"{count} points to fit: expected at least {least}{because}")
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
-    return Points(found), skipped
+    return Points(fitted_curves), skipped
 
 
 def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
@@ -102,29 +102,29 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
     nothing."""
     if profile is None or not curve.ranks:
         return ()
-    known = profile.ignored(
+    entry = profile.ignored(
         forced(curve), curve.collective, curve.ranks, curve.nodes or curve.ranks, curve.library
     )
-    return known.ran if known else ()
+    return entry.ran if entry else ()
 
 
-def _check(one: Series, machine: Machine) -> None:
+def _check(curve: Series, machine: Machine) -> None:
     """Raise InputError if the machine has the ranks on other nodes than were measured, or is none
     for an algorithm that is made for machines."""
     if (
         machine is not as_nodes
-        and (count := used_nodes(machine(one.ranks, one.per_node))) != one.nodes
+        and (count := used_nodes(machine(curve.ranks, curve.per_node))) != curve.nodes
     ):
         raise InputError(
-            f"{one.name}: {one.ranks} ranks on {one.nodes} nodes, which the machine has on "
+            f"{curve.name}: {curve.ranks} ranks on {curve.nodes} nodes, which the machine has on "
             f"{count:.0f}"
         )
-    for name in one.algorithms:
+    for name in curve.algorithms:
         if (fitted := find(name).fit) is not None:
             try:
-                fitted(machine(one.ranks, one.per_node), one.ranks, 1.0)
+                fitted(machine(curve.ranks, curve.per_node), curve.ranks, 1.0)
             except InputError as error:
-                raise InputError(f"{one.name}: {name}: {error}") from None
+                raise InputError(f"{curve.name}: {name}: {error}") from None
 
 
 def calibrate(
@@ -147,7 +147,7 @@ def calibrate(
         results.append(held_out(whole, protocol))
     progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
     return Calibration(
-        whole, whole.estimates(), [one for one in results if not np.isnan(one.model).all()]
+        whole, whole.estimates(), [fold for fold in results if not np.isnan(fold.model).all()]
     )
 
 
@@ -161,9 +161,11 @@ def separated(
         for prior in library.protocols
         for kind in kinds
     }
-    found = explore(Model(measured, library, machine, gaps=list(names.values()))).estimates()
+    estimates = explore(Model(measured, library, machine, gaps=list(names.values()))).estimates()
     return [
-        names[one.parameter.name] for one in found if one.parameter.name in names and not one.open
+        names[estimate.parameter.name]
+        for estimate in estimates
+        if estimate.parameter.name in names and not estimate.open
     ]
 
 
@@ -178,16 +180,16 @@ def document(
     """A calibration as what a profile's file holds, with labels that had no effect."""
     model = calibration.fit.model
     estimates = {
-        one.parameter.name: Estimated(
-            value=one.value,
-            low=one.low if _says(one) else None,
-            high=one.high if _says(one) else None,
-            unit=one.parameter.unit,
-            open=one.open,
+        estimate.parameter.name: Estimated(
+            value=estimate.value,
+            low=estimate.low if _says(estimate) else None,
+            high=estimate.high if _says(estimate) else None,
+            unit=estimate.parameter.unit,
+            open=estimate.open,
         )
-        for one in calibration.estimates
+        for estimate in calibration.estimates
     }
-    errors = {one.protocol: error(one) for one in calibration.held_out}
+    errors = {estimate.protocol: error(estimate) for estimate in calibration.held_out}
     profile = replace(
         model.profile(calibration.fit.inner, name, machine), ineffective=tuple(ineffective)
     )
@@ -195,18 +197,18 @@ def document(
     return of(profile, model.library.name, **about)
 
 
-def error(one: HeldOut) -> Error:
+def error(held_out: HeldOut) -> Error:
     """Means over the points left out; of plateaus the median."""
-    middle = np.nanmedian if one.protocol == "plateau" else np.nanmean
+    middle = np.nanmedian if held_out.protocol == "plateau" else np.nanmean
     values = {
         name: None if np.isnan(column).all() else float(middle(column))
-        for name, column in zip(("model", "discrepancy", "baseline"), one[1:], strict=True)
+        for name, column in zip(("model", "discrepancy", "baseline"), held_out[1:], strict=True)
     }
-    return Error(points=int(np.count_nonzero(~np.isnan(one.model))), **values)
+    return Error(points=int(np.count_nonzero(~np.isnan(held_out.model))), **values)
 
 
-def _says(one: Estimate) -> bool:
+def _says(estimate: Estimate) -> bool:
     """Whether an interval says anything."""
-    if one.parameter.unit == "power":
-        return bool(np.isfinite(one.high))
-    return one.high < HOPELESS * one.low
+    if estimate.parameter.unit == "power":
+        return bool(np.isfinite(estimate.high))
+    return estimate.high < HOPELESS * estimate.low

@@ -22,21 +22,21 @@ EXPLAINED = 0.25
 """The mean |log(predicted / measured)| up to which such a curve is what another algorithm takes."""
 
 
-def of_fit(found: Fit) -> list[Ineffective]:
+def of_fit(fit: Fit) -> list[Ineffective]:
     """The labels of fitted curves that had no effect, and what ran instead."""
-    curves = found.model.points.curves
+    curves = fit.model.points.curves
     labels = {
-        c: _entry(one, found.model.ran.get(c, one.algorithms))
-        for c, one in enumerate(curves)
-        if one.forced
+        c: _entry(curve, fit.model.ran.get(c, curve.algorithms))
+        for c, curve in enumerate(curves)
+        if curve.forced
     }
     ignored = [
         labels[c]
-        for c, one in enumerate(curves)
-        if c in labels and (c in found.model.ran or one.ignored)
+        for c, curve in enumerate(curves)
+        if c in labels and (c in fit.model.ran or curve.ignored)
     ]
-    kept = [label for c, label in labels.items() if label not in ignored]
-    return list(_everywhere(ignored, kept))
+    obeyed = [label for c, label in labels.items() if label not in ignored]
+    return list(_everywhere(ignored, obeyed))
 
 
 def fallen_back(
@@ -44,23 +44,30 @@ def fallen_back(
 ) -> list[Ineffective]:
     """The labels of curves that were not fitted, as the machine cannot simulate what they are
     called, and that take as long as what it can."""
-    told: dict[tuple[str, str, str], list[Series]] = {}
+    groups: dict[tuple[str, str, str], list[Series]] = {}
     for curve in curves:
-        if forced(curve).lower() in library.unsure and (one := _chosen(curve, library)) is not None:
-            told.setdefault((one.collective, one.forced, one.library), []).append(one)
-    found = [
-        label for alike in told.values() for label in _fallen_back(alike, library, profile, machine)
+        if (
+            forced(curve).lower() in library.unsure
+            and (candidate := _chosen(curve, library)) is not None
+        ):
+            groups.setdefault(
+                (candidate.collective, candidate.forced, candidate.library), []
+            ).append(candidate)
+    entries = [
+        label
+        for alike in groups.values()
+        for label in _fallen_back(alike, library, profile, machine)
     ]
-    return list(_everywhere(found, []))
+    return list(_everywhere(entries, []))
 
 
 def _chosen(curve: Curve, library: Library) -> Series | None:
     """A curve as if the library had chosen; None where that cannot be judged."""
     try:
-        one = series(replace(curve, algorithm=""), library)
+        candidate = series(replace(curve, algorithm=""), library)
     except InputError:
         return None
-    return replace(one, forced=forced(curve)) if len(one.sizes) >= LEAST else None
+    return replace(candidate, forced=forced(curve)) if len(candidate.sizes) >= LEAST else None
 
 
 def _fallen_back(
@@ -69,38 +76,51 @@ def _fallen_back(
     """An entry a curve, where one of the library's algorithms or its choice explains all of
     them."""
 
-    def predicted(one: Series, ran: tuple[str, ...]) -> list[Predicted]:
+    def predicted(curve: Series, algorithms: tuple[str, ...]) -> list[Predicted]:
         return predict(
-            profile, library, replace(one, algorithms=ran), machine(one.ranks, one.per_node)
+            profile,
+            library,
+            replace(curve, algorithms=algorithms),
+            machine(curve.ranks, curve.per_node),
         )
 
     chosen = alike[0].algorithms
     misfits = {
-        ran: float(
-            np.mean([abs(np.log1p(row.error)) for one in alike for row in predicted(one, ran)])
+        names: float(
+            np.mean(
+                [abs(np.log1p(row.error)) for curve in alike for row in predicted(curve, names)]
+            )
         )
-        for ran in dict.fromkeys((*((name,) for name in chosen), chosen))
+        for names in dict.fromkeys((*((name,) for name in chosen), chosen))
     }
-    ran = min(misfits, key=lambda one: misfits[one])
-    return [_entry(one, ran) for one in alike] if misfits[ran] < EXPLAINED else []
+    explanation = min(misfits, key=lambda names: misfits[names])
+    return (
+        [_entry(curve, explanation) for curve in alike] if misfits[explanation] < EXPLAINED else []
+    )
 
 
-def _entry(curve: Series, ran: tuple[str, ...]) -> Ineffective:
-    return Ineffective(curve.forced, curve.collective, ran, curve.ranks, curve.nodes, curve.library)
+def _entry(curve: Series, algorithms: tuple[str, ...]) -> Ineffective:
+    return Ineffective(
+        curve.forced, curve.collective, algorithms, curve.ranks, curve.nodes, curve.library
+    )
 
 
-def _everywhere(ignored: list[Ineffective], kept: list[Ineffective]) -> Iterator[Ineffective]:
+def _everywhere(ignored: list[Ineffective], obeyed: list[Ineffective]) -> Iterator[Ineffective]:
     """One entry for all numbers of ranks where a label was ignored on each of several, in favour of
     the same."""
     done = set[Ineffective]()
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)
-        alike = [one for one in ignored if one._replace(ranks=None, nodes=None) == anywhere]
-        others = [one for one in (*ignored, *kept) if _same_label(one, label) and one not in alike]
-        found = anywhere if len({one.ranks for one in alike}) > 1 and not others else label
-        if found not in done:
-            done.add(found)
-            yield found
+        alike = [entry for entry in ignored if entry._replace(ranks=None, nodes=None) == anywhere]
+        others = [
+            entry
+            for entry in (*ignored, *obeyed)
+            if _same_label(entry, label) and entry not in alike
+        ]
+        summary = anywhere if len({entry.ranks for entry in alike}) > 1 and not others else label
+        if summary not in done:
+            done.add(summary)
+            yield summary
 
 
 def _same_label(first: Ineffective, second: Ineffective) -> bool:

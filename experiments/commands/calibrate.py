@@ -80,7 +80,7 @@ def run(choice: Request, out: Path | None, how: str) -> int:
     measured, skipped = points(
         curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST
     )
-    if links and max(one.nodes for one in measured.curves) == 1:
+    if links and max(curve.nodes for curve in measured.curves) == 1:
         raise InputError(
             f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
             f"it out"
@@ -93,35 +93,35 @@ def run(choice: Request, out: Path | None, how: str) -> int:
         *_uneven(measured),
     ):
         output.note(line)
-    found = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
+    calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
     where = (
         machine.text
         if machine
-        else f"nodes:per_node={max(one.per_node for one in measured.curves)}"
+        else f"nodes:per_node={max(curve.per_node for curve in measured.curves)}"
     )
     called = choice.name or (out.stem if out else "profile")
-    ignored = label_detection.of_fit(found.fit)
-    fitted = {one.name for one in measured.curves}
+    ignored = label_detection.of_fit(calibration.fit)
+    fitted = {curve.name for curve in measured.curves}
     others = [
-        one
-        for one in chosen_curves(measurements.curves, choice.only, False)
-        if one.source not in fitted
+        curve
+        for curve in chosen_curves(measurements.curves, choice.only, False)
+        if curve.source not in fitted
     ]
-    ignored += label_detection.fallen_back(others, chosen, found.fit.profile, built)
-    for line in (*map(_ignored, ignored), *map(_unlike, outliers(found.fit))):
+    ignored += label_detection.fallen_back(others, chosen, calibration.fit.profile, built)
+    for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
         output.note(line)
     profile = document(
-        found, called, where, _sources(measured.curves), _made((*files, *links)), ignored
+        calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
     )
     if out:
         write(profile, out)
-    unknown = sum(bool(one.open) for one in profile.estimates.values())
+    unknown = sum(bool(curve.open) for curve in profile.estimates.values())
     if unknown:
         verb = "is" if unknown == 1 else "are"
         output.note(
             f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
         )
-    output.say(_render(profile, found, how))
+    output.say(_render(profile, calibration, how))
     return 0
 
 
@@ -153,17 +153,19 @@ def _uneven(measured: Points) -> Iterator[str]:
             )
 
 
-def _unlike(one: Outlier) -> str:
+def _unlike(outlier: Outlier) -> str:
     """A curve that the fit does not explain in words."""
     how = (
-        f"{one.factor:.3g} times slower" if one.factor > 1 else f"{1 / one.factor:.3g} times faster"
+        f"{outlier.factor:.3g} times slower"
+        if outlier.factor > 1
+        else f"{1 / outlier.factor:.3g} times faster"
     )
-    said = (
-        f"{one.curve.name}: {one.curve.collective} on {output.counted(one.curve.ranks, 'rank')} "
-        f"is {how}"
+    text = (
+        f"{outlier.curve.name}: {outlier.curve.collective} on "
+        f"{output.counted(outlier.curve.ranks, 'rank')} is {how}"
     )
     return (
-        f"{said} than the fit of all curves says, in the median of its sizes: diagnose it, or "
+        f"{text} than the fit of all curves says, in the median of its sizes: diagnose it, or "
         f"leave it out"
     )
 
@@ -204,15 +206,15 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
     } | digests
 
 
-def _render(profile: Calibrated, found: Calibration, how: str) -> str:
+def _render(profile: Calibrated, calibration: Calibration, how: str) -> str:
     records: list[output.Record] = [
-        {"parameter": name, **one.model_dump()} for name, one in profile.estimates.items()
+        {"parameter": name, **estimate.model_dump()} for name, estimate in profile.estimates.items()
     ]
     if how == "json":
         return output.to_json(profile.model_dump(by_alias=True))
     if how == "csv":
         return output.to_csv(records).rstrip("\n")
-    points = found.fit.model.points
+    points = calibration.fit.model.points
     amount = (
         f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"
     )
@@ -223,16 +225,18 @@ def _render(profile: Calibrated, found: Calibration, how: str) -> str:
 
 def _parameters(estimates: dict[str, Estimated]) -> list[list[str]]:
     rows = [["parameter", "value", "95% from", "to", "not identified"]]
-    for name, one in estimates.items():
+    for name, estimate in estimates.items():
         ends = sorted(
-            (end for end in (one.low, one.high) if end is not None),
-            reverse="β" in name and one.unit != "power",
+            (end for end in (estimate.low, estimate.high) if end is not None),
+            reverse="β" in name and estimate.unit != "power",
         )
         cells = [
-            _shown(name, one.unit, one.value),
-            *([_shown(name, one.unit, end) for end in ends] or ["-", "-"]),
+            _shown(name, estimate.unit, estimate.value),
+            *([_shown(name, estimate.unit, end) for end in ends] or ["-", "-"]),
         ]
-        rows.append([name if one.unit == "power" else name.replace("1/β", "β"), *cells, one.open])
+        rows.append(
+            [name if estimate.unit == "power" else name.replace("1/β", "β"), *cells, estimate.open]
+        )
     return rows
 
 

@@ -78,7 +78,9 @@ def run(request: Request, plot: Path | None, how: str) -> int:
     for line in doubts(curves):
         output.note(line)
     output.say(_render(results, differences, measurements.failures, how))
-    return int(any(one.abnormal for one in results) or bool(differences or measurements.failures))
+    return int(
+        any(result.abnormal for result in results) or bool(differences or measurements.failures)
+    )
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:
@@ -90,15 +92,17 @@ def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> It
             )
         points = curve.in_place if in_place else curve.points or curve.in_place
         if points:
-            beside = () if in_place or not curve.points else curve.in_place
-            yield replace(curve, ranks=ranks or curve.ranks, points=points, in_place=beside)
+            in_place_points = () if in_place or not curve.points else curve.in_place
+            yield replace(
+                curve, ranks=ranks or curve.ranks, points=points, in_place=in_place_points
+            )
 
 
 def _expectation(machine: Blueprint | None, profile: str | None) -> Expectation | None:
     if profile is None:
         return simulated(partial(_of_curve, machine)) if machine else None
-    known = find_profile(profile)
-    return profiled(known, partial(_of_curve, machine or find_machine(known.machine)))
+    parameters = find_profile(profile)
+    return profiled(parameters, partial(_of_curve, machine or find_machine(parameters.machine)))
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
@@ -109,9 +113,9 @@ def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
     from experiments.pictures.diagnosis_curves import diagnosis_figure
 
-    for number, one in enumerate(results, 1):
+    for number, diagnosis in enumerate(results, 1):
         path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}{plot.suffix}")
-        output.write(path, diagnosis_figure(one, plot.suffix[1:]))
+        output.write(path, diagnosis_figure(diagnosis, plot.suffix[1:]))
         if len(results) > 1:
             output.note(f"drew {path}")
 
@@ -123,22 +127,23 @@ def _render(
     how: str,
 ) -> str:
     if how == "json":
-        between = [_difference(one) for one in differences]
-        failed = [one._asdict() for one in failures]
+        between = [_difference(difference) for difference in differences]
+        failed = [failure._asdict() for failure in failures]
         return output.to_json(
             {
-                "curves": [_record(one) for one in results],
+                "curves": [_record(result) for result in results],
                 "differences": between,
                 "failures": failed,
             }
         )
     if how == "csv":
         return output.to_csv(
-            [*(row for one in results for row in _rows(one)), *map(_failed, failures)]
+            [*(row for result in results for row in _rows(result)), *map(_failed, failures)]
         ).rstrip("\n")
-    died = {one.source for one in failures}
+    died = {failure.source for failure in failures}
     blocks = [
-        "\n".join(_text(one, len(results) <= FEW, one.curve.source in died)) for one in results
+        "\n".join(_text(result, len(results) <= FEW, result.curve.source in died))
+        for result in results
     ]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
     others = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
@@ -148,7 +153,7 @@ def _render(
 def _between(differences: Sequence[Difference]) -> Iterator[str]:
     if differences:
         yield "\nbetween set-ups"
-        yield from (f"  abnormal: {one.text}" for one in differences)
+        yield from (f"  abnormal: {difference.text}" for difference in differences)
         slower = Finding(Kind.SLOWER_SETUP, (), 1.0, "")
         yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
 
@@ -157,7 +162,8 @@ def _failures(failures: Sequence[Failure]) -> Iterator[str]:
     if failures:
         yield "\ntests"
         yield from (
-            f"  abnormal: {one.kind}, {Path(one.source).name}: {one.text}" for one in failures
+            f"  abnormal: {failure.kind}, {Path(failure.source).name}: {failure.text}"
+            for failure in failures
         )
         yield from (f"  try: {line}" for line in remedies(failures))
 
@@ -166,7 +172,7 @@ def _total(
     results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
 ) -> str:
     counts = [
-        f"{sum(one.abnormal for one in results)} of {output.counted(len(results), 'curve')} "
+        f"{sum(result.abnormal for result in results)} of {output.counted(len(results), 'curve')} "
         f"abnormal"
     ]
     counts += (
@@ -176,17 +182,18 @@ def _total(
     return "\n" + ", ".join(counts)
 
 
-def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:
+def _text(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     """The lines of one curve; `died`: a finding says already that its test did not end."""
-    curve = one.curve
+    curve = diagnosis.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
     kind = "" if curve.kind == COLLECTIVE else curve.kind
     about = ", ".join(
         word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word
     )
-    yield f"{about}, {Path(curve.source).name}: {one.verdict}"
+    yield f"{about}, {Path(curve.source).name}: {diagnosis.verdict}"
     yield from (
-        f"  {'abnormal' if one.alarm else 'note'}: {one.kind}, {one.text}" for one in one.findings
+        f"  {'abnormal' if finding.alarm else 'note'}: {finding.kind}, {finding.text}"
+        for finding in diagnosis.findings
     )
     if curve.unfinished and not died:
         yield f"  note: {NO_FOOTER}"
@@ -194,16 +201,16 @@ def _text(one: Diagnosis, full: bool, died: bool) -> Iterator[str]:
         return
     if curve.capped:
         yield "  note: the benchmark itself lowered its largest size for lack of memory: no fault"
-    yield from (f"  {fact}" for fact in one.facts)
-    yield from (f"  try: {line}" for line in one.advice)
-    yield output.align(list(_table(one)))
+    yield from (f"  {fact}" for fact in diagnosis.facts)
+    yield from (f"  try: {line}" for line in diagnosis.advice)
+    yield output.align(list(_table(diagnosis)))
 
 
-def _table(one: Diagnosis) -> Iterator[list[str]]:
-    head = ["  size", "time", "busbw" if one.curve.ranks else "algbw", "regime"]
-    yield [*head, *(("expected", "of it", "algorithm") if one.expected else ()), ""]
-    binary = in_binary(map(float, one.samples.size))
-    for row in _rows(one):
+def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
+    head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
+    yield [*head, *(("expected", "of it", "algorithm") if diagnosis.expected else ()), ""]
+    binary = in_binary(map(float, diagnosis.samples.size))
+    for row in _rows(diagnosis):
         size, time, rate = (
             float(row["size_B"] or 0),
             float(row["time_s"] or 0),
@@ -215,71 +222,88 @@ def _table(one: Diagnosis) -> Iterator[list[str]]:
             format_bandwidth(rate),
             str(row["regime"]),
         ]
-        if one.expected:
+        if diagnosis.expected:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
             cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]
         yield [*cells, str(row["abnormal"])]
 
 
-def _rows(one: Diagnosis) -> Iterator[dict[str, output.Value]]:
+def _rows(diagnosis: Diagnosis) -> Iterator[dict[str, output.Value]]:
     """A record a point; `abnormal` and `notes` are the kinds of what was found there."""
-    expected, fraction = one.expected, one.fraction
-    for k, (size, seconds) in enumerate(zip(one.samples.size, one.samples.seconds, strict=True)):
+    expected, fraction = diagnosis.expected, diagnosis.fraction
+    for k, (size, seconds) in enumerate(
+        zip(diagnosis.samples.size, diagnosis.samples.seconds, strict=True)
+    ):
         yield {
-            "source": one.curve.source,
-            "collective": one.curve.collective,
-            "ranks": one.curve.ranks,
+            "source": diagnosis.curve.source,
+            "collective": diagnosis.curve.collective,
+            "ranks": diagnosis.curve.ranks,
             "size_B": float(size),
             "time_s": float(seconds),
-            "busbw_Bps": float(one.busbw[k]),
-            "regime": one.regimes[k],
-            "fitted_s": float(one.envelope(one.samples.size[k : k + 1])[0]),
+            "busbw_Bps": float(diagnosis.busbw[k]),
+            "regime": diagnosis.regimes[k],
+            "fitted_s": float(diagnosis.envelope(diagnosis.samples.size[k : k + 1])[0]),
             "expected_s": float(expected.seconds[k]) if expected else None,
             "bound_s": float(expected.bound[k]) if expected else None,
             "fraction": float(fraction[k]) if fraction is not None else None,
             "algorithm": expected.algorithm[k] if expected else None,
             "abnormal": "; ".join(
-                found.kind for found in one.findings if found.alarm and k in found.places
+                finding.kind
+                for finding in diagnosis.findings
+                if finding.alarm and k in finding.places
             ),
             "notes": "; ".join(
-                found.kind for found in one.findings if not found.alarm and k in found.places
+                finding.kind
+                for finding in diagnosis.findings
+                if not finding.alarm and k in finding.places
             ),
         }
 
 
-def _failed(one: Failure) -> dict[str, output.Value]:
+def _failed(failure: Failure) -> dict[str, output.Value]:
     """A record without a size."""
-    return dict.fromkeys(_COLUMNS) | {"source": one.source, "abnormal": one.kind, "notes": one.text}
-
-
-def _record(one: Diagnosis) -> dict[str, object]:
-    return {
-        "source": one.curve.source,
-        "collective": one.curve.collective,
-        "kind": one.curve.kind,
-        "ranks": one.curve.ranks,
-        "nodes": one.curve.nodes,
-        "abnormal": one.abnormal,
-        "verdict": one.verdict,
-        "capped": one.curve.capped,
-        "notes": list(one.curve.notes),
-        "findings": [
-            found._asdict() | {"sizes_B": [float(one.samples.size[k]) for k in found.places]}
-            for found in one.findings
-        ],
-        "protocols": [piece._asdict() for piece in one.envelope.pieces],
-        "facts": list(one.facts),
-        "advice": list(one.advice),
-        "points": list(_rows(one)),
+    return dict.fromkeys(_COLUMNS) | {
+        "source": failure.source,
+        "abnormal": failure.kind,
+        "notes": failure.text,
     }
 
 
-def _difference(one: Difference) -> dict[str, object]:
-    ranges = [{"from_B": low, "to_B": high, "factor": factor} for low, high, factor in one.ranges]
-    about = {"collective": one.slower.collective, "ranks": one.slower.ranks, "text": one.text}
+def _record(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "source": diagnosis.curve.source,
+        "collective": diagnosis.curve.collective,
+        "kind": diagnosis.curve.kind,
+        "ranks": diagnosis.curve.ranks,
+        "nodes": diagnosis.curve.nodes,
+        "abnormal": diagnosis.abnormal,
+        "verdict": diagnosis.verdict,
+        "capped": diagnosis.curve.capped,
+        "notes": list(diagnosis.curve.notes),
+        "findings": [
+            finding._asdict()
+            | {"sizes_B": [float(diagnosis.samples.size[k]) for k in finding.places]}
+            for finding in diagnosis.findings
+        ],
+        "protocols": [piece._asdict() for piece in diagnosis.envelope.pieces],
+        "facts": list(diagnosis.facts),
+        "advice": list(diagnosis.advice),
+        "points": list(_rows(diagnosis)),
+    }
+
+
+def _difference(difference: Difference) -> dict[str, object]:
+    ranges = [
+        {"from_B": low, "to_B": high, "factor": factor} for low, high, factor in difference.ranges
+    ]
+    about = {
+        "collective": difference.slower.collective,
+        "ranks": difference.slower.ranks,
+        "text": difference.text,
+    }
     return about | {
-        "slower": one.slower.source,
-        "faster": one.faster.source,
-        "factor": one.factor,
+        "slower": difference.slower.source,
+        "faster": difference.faster.source,
+        "factor": difference.factor,
         "ranges": ranges,
     }

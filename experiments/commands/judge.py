@@ -153,8 +153,8 @@ def _nccl_times(
     profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str
 ) -> list[Floats]:
     """Every curve by NCCL's own model."""
-    known = nccl_comparison.generations(curves, chosen)
-    unknown = next((curve.name for curve in measured.curves if curve.name not in known), None)
+    generations = nccl_comparison.generations(curves, chosen)
+    unknown = next((curve.name for curve in measured.curves if curve.name not in generations), None)
     if unknown:
         raise InputError(
             f"--compare nccl: {unknown} does not say which GPUs it is of: name them, like "
@@ -163,10 +163,11 @@ def _nccl_times(
     output.note(
         f"NCCL's own model (src/graph/tuning.cc) has β of Simple by {profile.profile}, all else "
         f"is NCCL's: "
-        f"GPUs are {', '.join(sorted({known[curve.name] for curve in measured.curves}))}"
+        f"GPUs are {', '.join(sorted({generations[curve.name] for curve in measured.curves}))}"
     )
     return [
-        nccl_comparison.of_profile(profile, curve, known[curve.name]) for curve in measured.curves
+        nccl_comparison.of_profile(profile, curve, generations[curve.name])
+        for curve in measured.curves
     ]
 
 

@@ -51,8 +51,8 @@ def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) 
         from experiments.pictures.machines.machine_picture import topology_figure
 
         output.write(picture, topology_figure(topology, picture.suffix[1:].lower()))
-    found = facts(topology)
-    output.say(_text(found) if how == "table" else _record(found, how))
+    machine_facts = facts(topology)
+    output.say(_text(machine_facts) if how == "table" else _record(machine_facts, how))
 
 
 def import_file(blueprint: Blueprint, out: Path) -> None:
@@ -124,35 +124,40 @@ def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
                 "machines" if row["kind"] == "machine" else str(row["name"])
             )
     every = ", ".join(str(row["name"]) for row in shapes)
-    who = {
+    takers_text = {
         option: ", ".join(dict.fromkeys(names)).replace(every, "shapes")
         for option, names in takers.items()
     }
-    return [["option", "of", "what"], *([option, who[option], HELP[option]] for option in who)]
+    return [
+        ["option", "of", "what"],
+        *([option, takers_text[option], HELP[option]] for option in takers_text),
+    ]
 
 
 def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([title, *(f"  {line}" for line in output.align(rows).splitlines())])
 
 
-def _text(found: Facts) -> str:
-    nodes = f" on {found.nodes} nodes" if found.nodes > 1 else ""
+def _text(summary: Facts) -> str:
+    nodes = f" on {summary.nodes} nodes" if summary.nodes > 1 else ""
     blocks = {
-        "devices": [[kind, str(n), _in_network(found, kind)] for kind, n in found.devices.items()],
-        "links (one that is full-duplex counts once)": _links(found.links),
-        "shared media": _media(found),
-        "between ranks": _between(found),
-        "rings": _rings(found),
-        f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(found),
-        "notes": [[note] for note in found.notes],
+        "devices": [
+            [kind, str(n), _in_network(summary, kind)] for kind, n in summary.devices.items()
+        ],
+        "links (one that is full-duplex counts once)": _links(summary.links),
+        "shared media": _media(summary),
+        "between ranks": _between(summary),
+        "rings": _rings(summary),
+        f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(summary),
+        "notes": [[note] for note in summary.notes],
     }
     printed = [_block(title, rows) for title, rows in blocks.items() if rows]
-    return "\n\n".join([f"{found.name}: {_several(found.ranks, 'rank')}{nodes}", *printed])
+    return "\n\n".join([f"{summary.name}: {_several(summary.ranks, 'rank')}{nodes}", *printed])
 
 
-def _in_network(found: Facts, kind: str) -> str:
-    number = found.in_network.get(kind, 0)
-    which = "" if number == found.devices[kind] else f"{number} of them "
+def _in_network(summary: Facts, kind: str) -> str:
+    number = summary.in_network.get(kind, 0)
+    which = "" if number == summary.devices[kind] else f"{number} of them "
     return f"{which}reduce and multicast" if number else ""
 
 
@@ -175,63 +180,63 @@ def _bandwidth(bandwidth: float) -> str:
     return "unlimited" if isinf(bandwidth) else format_bandwidth(bandwidth)
 
 
-def _media(found: Facts) -> list[list[str]]:
+def _media(summary: Facts) -> list[list[str]]:
     rows = [
         [m.name, _bandwidth(m.bandwidth_Bps), f"shared by {m.links} links"]
-        for m in found.media[:SHOWN]
+        for m in summary.media[:SHOWN]
     ]
-    return [*rows, *_more(found.media, "media", 3)]
+    return [*rows, *_more(summary.media, "media", 3)]
 
 
-def _more(rows: Sequence[object], what: str, columns: int) -> list[list[str]]:
+def _more(rows: Sequence[object], noun: str, columns: int) -> list[list[str]]:
     """What is not printed of a long list."""
     return (
-        [[f"and {len(rows) - SHOWN} more {what}"] + [""] * (columns - 1)]
+        [[f"and {len(rows) - SHOWN} more {noun}"] + [""] * (columns - 1)]
         if len(rows) > SHOWN
         else []
     )
 
 
-def _between(found: Facts) -> list[list[str]]:
-    rows = {"routes": PATHS[found.paths]} | {
-        k: why for k, why in found.skipped.items() if k in BETWEEN
+def _between(summary: Facts) -> list[list[str]]:
+    rows = {"routes": PATHS[summary.paths]} | {
+        k: why for k, why in summary.skipped.items() if k in BETWEEN
     }
-    if found.diameter_hops is not None and found.diameter_s is not None:
+    if summary.diameter_hops is not None and summary.diameter_s is not None:
         rows["diameter"] = (
-            f"{_several(found.diameter_hops, 'link')}, {format_seconds(found.diameter_s)}"
+            f"{_several(summary.diameter_hops, 'link')}, {format_seconds(summary.diameter_s)}"
         )
-    if found.bisection_Bps is not None:
-        how = "" if found.bisection_exact else ", or less: not every half was looked at"
-        rows["bisection"] = f"{_bandwidth(found.bisection_Bps)}{how}"
+    if summary.bisection_Bps is not None:
+        how = "" if summary.bisection_exact else ", or less: not every half was looked at"
+        rows["bisection"] = f"{_bandwidth(summary.bisection_Bps)}{how}"
     return [[f"{what:<9}  {value}"] for what, value in rows.items()]
 
 
-def _rings(found: Facts) -> list[list[str]]:
-    if found.rings_Bps is None:
-        return [[found.skipped["rings"]]]
-    number = len(found.rings)
-    rows = [[f"{_several(number, 'channel')}, {_bandwidth(found.rings_Bps)} together"]]
-    rows += [[f"ring {k}: {_order(order)}"] for k, order in enumerate(found.rings[:SHOWN])]
-    return [*rows, *_more(found.rings, "rings", 1)]
+def _rings(summary: Facts) -> list[list[str]]:
+    if summary.rings_Bps is None:
+        return [[summary.skipped["rings"]]]
+    number = len(summary.rings)
+    rows = [[f"{_several(number, 'channel')}, {_bandwidth(summary.rings_Bps)} together"]]
+    rows += [[f"ring {k}: {_order(order)}"] for k, order in enumerate(summary.rings[:SHOWN])]
+    return [*rows, *_more(summary.rings, "rings", 1)]
 
 
-def _several(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _several(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _order(ranks: list[int]) -> str:
-    shown = ranks if len(ranks) <= ENDS + 2 else [*ranks[:ENDS], "...", ranks[-1]]
-    return " ".join(map(str, shown))
+    words = ranks if len(ranks) <= ENDS + 2 else [*ranks[:ENDS], "...", ranks[-1]]
+    return " ".join(map(str, words))
 
 
-def _bounds(found: Facts) -> list[list[str]]:
-    if "bounds" in found.skipped:
-        return [[found.skipped["bounds"]]]
-    return [[best.collective, format_seconds(best.time_s), best.bound] for best in found.bounds]
+def _bounds(summary: Facts) -> list[list[str]]:
+    if "bounds" in summary.skipped:
+        return [[summary.skipped["bounds"]]]
+    return [[best.collective, format_seconds(best.time_s), best.bound] for best in summary.bounds]
 
 
-def _record(found: Facts, how: str) -> str:
-    record = asdict(found)
+def _record(summary: Facts, how: str) -> str:
+    record = asdict(summary)
     return (
         output.to_json(record) if how == "json" else output.to_csv(list(_rows(record))).rstrip("\n")
     )
@@ -268,7 +273,7 @@ def _read(topology: Topology) -> str:
         sum(group.number for group in groups),
         sum(group.number for group in groups if group.assumed),
     )
-    known = (
+    figures = (
         f"the figures of {assumed} of them assumed" if assumed else "all with figures of their own"
     )
     counts = (
@@ -276,4 +281,4 @@ def _read(topology: Topology) -> str:
         _several(len(topology.device_names), "device"),
         _several(links, "link"),
     )
-    return f"read {', '.join(counts)}, {known}"
+    return f"read {', '.join(counts)}, {figures}"

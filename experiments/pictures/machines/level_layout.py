@@ -95,36 +95,36 @@ def _within(sketch: Sketch, near: Neighbours, body: Collection[int]) -> dict[int
         for other in near[k]
         if other in walked and other not in cpus
     ]
-    held = max((other for own, other in under if other < own), default=0)
-    return walked | dict.fromkeys(cpus, held + 0.5)
+    height = max((other for cpu_height, other in under if other < cpu_height), default=0)
+    return walked | dict.fromkeys(cpus, height + 0.5)
 
 
 def neighbours(pairs: Iterable[Pair]) -> Neighbours:
     """The devices next to each."""
     near: Neighbours = defaultdict(list)
-    for one, other in pairs:
-        near[one].append(other)
-        near[other].append(one)
+    for device, other in pairs:
+        near[device].append(other)
+        near[other].append(device)
     return near
 
 
 def _walk(start: list[int], near: Neighbours, allowed: Collection[int]) -> dict[int, int]:
     """How many links each allowed device is away."""
     away, queue = dict.fromkeys(start, 0), list(start)
-    for one in queue:
-        for other in near[one]:
+    for device in queue:
+        for other in near[device]:
             if other in allowed and other not in away:
-                away[other] = away[one] + 1
+                away[other] = away[device] + 1
                 queue.append(other)
     return away
 
 
 def _members(sketch: Sketch, level: Levels) -> Members:
     """The devices of every row, in order; the rows of a node are its own."""
-    found: Members = defaultdict(list)
+    members: Members = defaultdict(list)
     for k in sorted(range(len(level.of)), key=lambda k: (sketch.place[k], k)):
-        found[sketch.nodes[k] if level.of[k] <= level.highest else -1, level.of[k]].append(k)
-    return found
+        members[sketch.nodes[k] if level.of[k] <= level.highest else -1, level.of[k]].append(k)
+    return members
 
 
 def _thinned(sketch: Sketch, level: Levels) -> tuple[Sketch, tuple[str, ...]]:
@@ -143,11 +143,11 @@ def _thinned(sketch: Sketch, level: Levels) -> tuple[Sketch, tuple[str, ...]]:
                 alike[
                     frozenset(o for o in near[k] if level.of[o] < number and o not in gone)
                 ].append(k)
-            kept = _of_each([group for under, group in alike.items() if under], most)
-            gone |= set(row) - set(kept)
+            remainder = _of_each([group for under, group in alike.items() if under], most)
+            gone |= set(row) - set(remainder)
             left_out.append(
-                f"{len(row) - len(kept)} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r} "
-                f"not drawn"
+                f"{len(row) - len(remainder)} of {len(row)} in a row of kind "
+                f"{sketch.kinds[row[0]]!r} not drawn"
             )
     return sketch.only([k for k in range(len(sketch.kinds)) if k not in gone]), tuple(
         dict.fromkeys(left_out)
@@ -188,9 +188,9 @@ def _lowest_row(sketch: Sketch, members: Members) -> tuple[Floats, list[float]]:
     return x, dots
 
 
-def _middle(near: list[int], own: int, level: list[int], x: Floats) -> float:
+def _middle(near: list[int], height: int, level: list[int], x: Floats) -> float:
     """The middle of what a device hangs over, or else of all."""
-    under = [x[other] for other in near if level[other] != own and not np.isnan(x[other])]
+    under = [x[other] for other in near if level[other] != height and not np.isnan(x[other])]
     return float(np.mean(under)) if under else float(np.nanmean(x))
 
 
@@ -223,24 +223,24 @@ def _arcs(pairs: list[Pair], level: list[int], x: Floats, widths: Floats) -> dic
     """The height of every link within a row that is not short and straight; longer ones are
     higher."""
     far = {
-        (one, other): abs(float(x[one] - x[other]))
-        for one, other in pairs
-        if level[one] == level[other]
+        (device, other): abs(float(x[device] - x[other]))
+        for device, other in pairs
+        if level[device] == level[other]
     }
     arcs = {
-        (one, other): length
-        for (one, other), length in far.items()
-        if length < widths[one] + 0.9 or _between(one, other, level, x)
+        (device, other): length
+        for (device, other), length in far.items()
+        if length < widths[device] + 0.9 or _between(device, other, level, x)
     }
     longest = max(arcs.values(), default=1.0)
     highest = min(0.6 + 0.3 * longest, 3.0)
     return {pair: 0.4 + (highest - 0.4) * length / longest for pair, length in arcs.items()}
 
 
-def _between(one: int, other: int, level: list[int], x: Floats) -> bool:
-    left, right = sorted((x[one], x[other]))
+def _between(device: int, other: int, level: list[int], x: Floats) -> bool:
+    left, right = sorted((x[device], x[other]))
     return any(
-        row == level[one] and left < place < right
+        row == level[device] and left < place < right
         for row, place in zip(level, x.tolist(), strict=True)
     )
 
@@ -249,8 +249,8 @@ def _heights(level: Levels, width: float, arcs: dict[Pair, float]) -> Floats:
     """y of every device: room for the arcs of a row, and the more for a fan of links the wider it
     is."""
     lift: dict[int, float] = defaultdict(float)
-    for (one, _), height in arcs.items():
-        lift[level.of[one]] = max(lift[level.of[one]], height)
+    for (device, _), height in arcs.items():
+        lift[level.of[device]] = max(lift[level.of[device]], height)
     y = {-1: -STEP - lift[0], 0: 0.0}
     for number in range(1, max(level.of) + 1):
         step = STEP if number <= level.highest else float(np.clip(FAN * width, LOWEST, HIGHEST))
@@ -288,18 +288,25 @@ def _curves(arcs: dict[Pair, float], level: list[int], x: Floats, y: Floats) -> 
     """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it
     side by side."""
     near, leaves = neighbours(arcs), dict[Pair, float]()
-    for one, others in near.items():
-        order = sorted(others, key=lambda other: (x[other] > x[one], -x[other]))
-        leaves |= {(one, other): x[one] + _slot(k, len(order)) for k, other in enumerate(order)}
+    for device, others in near.items():
+        order = sorted(others, key=lambda other: (x[other] > x[device], -x[other]))
+        leaves |= {
+            (device, other): x[device] + _slot(k, len(order)) for k, other in enumerate(order)
+        }
     curves = {}
-    for (one, other), height in arcs.items():
-        here, there, up = (
-            leaves[one, other],
-            leaves[other, one],
-            4 / 3 * (height if level[one] > 0 else -height),
+    for (device, other), height in arcs.items():
+        start, end, up = (
+            leaves[device, other],
+            leaves[other, device],
+            4 / 3 * (height if level[device] > 0 else -height),
         )
-        points = [(here, y[one]), (here, y[one] + up), (there, y[other] + up), (there, y[other])]
-        curves[one, other] = np.array(points)
+        points = [
+            (start, y[device]),
+            (start, y[device] + up),
+            (end, y[other] + up),
+            (end, y[other]),
+        ]
+        curves[device, other] = np.array(points)
     return curves
 
 
@@ -316,15 +323,17 @@ def _frames(
     ]
     if not inside:
         return
-    lift = max((height for (one, _), height in arcs.items() if level.of[one] <= 0), default=0.0)
+    lift = max(
+        (height for (device, _), height in arcs.items() if level.of[device] <= 0), default=0.0
+    )
     bottom = min(float(y[inside].min()), -lift) - HEIGHT - MARGIN
     top = float(y[inside].max()) + HEIGHT + MARGIN
     for node in sorted({sketch.nodes[k] for k in inside}):
-        own = x[[k for k in inside if sketch.nodes[k] == node]]
+        columns = x[[k for k in inside if sketch.nodes[k] == node]]
         yield Frame(
             node,
-            float(own.min()) - BOX / 2 - MARGIN,
+            float(columns.min()) - BOX / 2 - MARGIN,
             bottom,
-            float(own.max()) + BOX / 2 + MARGIN,
+            float(columns.max()) + BOX / 2 + MARGIN,
             top,
         )
