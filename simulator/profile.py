@@ -83,10 +83,10 @@ class Ineffective(NamedTuple):
         """Whether the entry is about runs with such a label. What is unknown of the runs, or not
         stored, agrees."""
         stored = self.ranks, self.nodes, self.library or None
-        known = ranks, nodes, library or None
+        facts = ranks, nodes, library or None
         same = all(
             value is None or other is None or value == other
-            for value, other in zip(stored, known, strict=True)
+            for value, other in zip(stored, facts, strict=True)
         )
         return same and (label.lower(), collective) == (self.label.lower(), self.collective)
 
@@ -158,17 +158,21 @@ class Profile:
         return self._applied(topology, (protocol,), job(algorithm, topology), nbytes)[0]
 
     def _applied(
-        self, topology: Topology, protocols: Sequence[Protocol], here: Jobs, nbytes: float
+        self, topology: Topology, protocols: Sequence[Protocol], jobs: Jobs, nbytes: float
     ) -> list[Topology]:
         """`topology` as each of `protocols` finds it, with the links that all of them know."""
-        kinds = [kind for kind in protocols[0].links if all(kind in one.links for one in protocols)]
+        kinds = [
+            kind
+            for kind in protocols[0].links
+            if all(kind in protocol.links for protocol in protocols)
+        ]
         rated = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
         if unknown := sorted(rated.difference(kinds)):
             raise InputError(
                 f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows "
                 f"nothing of: it is of {self.machine}"
             )
-        costs = self.link_costs(here, protocols, kinds)
+        costs = self.link_costs(jobs, protocols, kinds)
         links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in kinds]
         reduction = np.full_like(topology.reduction, self.memory.merge(nbytes))
         machines = []
@@ -205,11 +209,11 @@ class Profile:
             factors = {name: row.get(kind, 1.0) for name, row in self.slower.items()}
             slower = slower * jobs.by_algorithm(factors, 1.0)
             sharing = self._sharing(pacers[kind], jobs)
-            for one in protocols:
-                link, pacer = one.links[kind], one.links[pacers[kind]].bandwidth / sharing
+            for protocol in protocols:
+                link, pacer = protocol.links[kind], protocol.links[pacers[kind]].bandwidth / sharing
                 paced = pacer if pacers[kind] == kind else np.minimum(pacer, link.bandwidth)
                 bandwidth = np.where(jobs.nodes > 1, paced, link.bandwidth)
-                factors = {name: row.get(kind, 1.0) for name, row in one.factors.items()}
+                factors = {name: row.get(kind, 1.0) for name, row in protocol.factors.items()}
                 latency = link.latency * jobs.by_algorithm(factors, 1.0) * longer
                 costs += latency, bandwidth / slower, link.gap
         columns = np.stack(np.broadcast_arrays(*costs, jobs.nodes)[:-1])
@@ -237,26 +241,26 @@ class Profile:
         fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         overheads = self.overheads(schedule, topology, algorithm)
-        here = job(algorithm.name, topology)
-        machines = self._applied(topology, self.protocols, here, nbytes)
+        jobs = job(algorithm.name, topology)
+        machines = self._applied(topology, self.protocols, jobs, nbytes)
         runs = (
             Run(protocol.name, run(over(routed, machine)), overheads)
             for protocol, machine in zip(self.protocols, machines, strict=True)
         )
-        return min(runs, key=lambda found: found.seconds)
+        return min(runs, key=lambda candidate: candidate.seconds)
 
     def overheads(
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
         """Seconds that no link takes, by name."""
-        here = job(algorithm.name, topology, reduces(algorithm.collective.name))
-        here = here._replace(ranks=np.array(float(schedule.ranks)))
+        jobs = job(algorithm.name, topology, reduces(algorithm.collective.name))
+        jobs = jobs._replace(ranks=np.array(float(schedule.ranks)))
         kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
         excess = 0.0
         if self.exchanges.slowness:
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             excess = self.exchanges.excess(messages)
-        shares = self.shares(here, schedule.nbytes_total, excess, kinds)
+        shares = self.shares(jobs, schedule.nbytes_total, excess, kinds)
         return {name: float(seconds) for name, seconds in shares.items()}
 
     def shares(
@@ -269,7 +273,7 @@ class Profile:
         number of nodes as links between nodes do: as the first of `kinds` that does.
         """
         launch = jobs.by_algorithm(self.launches, self.launch)
-        scratch, joined = (jobs.by_algorithm(one, 0.0) for one in (self.scratch, self.joined))
+        scratch, joined = (jobs.by_algorithm(costs, 0.0) for costs in (self.scratch, self.joined))
         between = next((self.crowding[kind] for kind in kinds if kind in self.crowding), Crowding())
         longer = self.exchanges.slowness
         return {

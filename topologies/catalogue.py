@@ -66,12 +66,12 @@ class Blueprint:
         Raises InputError for a machine or a file, whose links are known.
         """
         figures = {"bandwidth": bandwidth, "latency": latency, "gap": gap}
-        known = {name: value for name, value in figures.items() if value is not None}
-        if known and self.kind != "shape":
+        changes = {name: value for name, value in figures.items() if value is not None}
+        if changes and self.kind != "shape":
             raise InputError(
                 f"{self.name} has links of its own: leave out --bandwidth, --latency and --gap"
             )
-        return self.with_options(**known) if known else self
+        return self.with_options(**changes) if changes else self
 
     def for_job(self, ranks: int, nodes: int) -> Blueprint:
         """The machine for a job of `ranks` ranks on `nodes` nodes, as many ranks on each: it has
@@ -138,9 +138,9 @@ class Blueprint:
         return node if nodes == 1 or self.kind == "file" else self._nodes(nodes=nodes)
 
     def _nodes(self, **options: object) -> Topology:
-        known: dict[str, Any] = {**self.options, **options}
-        paths = known.pop("paths", None)
-        topology = self.make(**known)
+        parameters: dict[str, Any] = {**self.options, **options}
+        paths = parameters.pop("paths", None)
+        topology = self.make(**parameters)
         return topology if paths is None else replace(topology, paths=paths)
 
 
@@ -158,12 +158,12 @@ def find(text: str) -> Blueprint:
             _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options),
             path=Path(path),
         )
-    known = [*SHAPES, *MACHINES]
-    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    names = [*SHAPES, *MACHINES]
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise InputError(
         f"{name[:80]!r} is no topology and no file: {hint}(simctl topo list shows them: "
-        f"{', '.join(known)})"
+        f"{', '.join(names)})"
     )
 
 
@@ -183,12 +183,12 @@ def _from_file(path: Path) -> Callable[..., Topology]:
 def _blueprint(
     text: str, name: str, kind: Kind, make: Callable[..., Topology], options: str
 ) -> Blueprint:
-    known = option_names(make)
+    names = option_names(make)
     values: dict[str, object] = {}
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
-        if key not in known:
-            raise InputError(_wrong_option(name, key, known))
+        if key not in names:
+            raise InputError(_wrong_option(name, key, names))
         if not equals:
             raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
         if key in values:
@@ -203,10 +203,10 @@ def option_names(make: Callable[..., Topology]) -> list[str]:
     return [*names, "paths"] if "nodes" in names else names
 
 
-def _wrong_option(name: str, key: str, known: Sequence[str]) -> str:
-    width = max(map(len, known), default=0)
-    lines = [f"  {option:<{width}}  {HELP[option]}" for option in known]
-    near = get_close_matches(key, known, n=1, cutoff=0.5)
+def _wrong_option(name: str, key: str, names: Sequence[str]) -> str:
+    width = max(map(len, names), default=0)
+    lines = [f"  {option:<{width}}  {HELP[option]}" for option in names]
+    near = get_close_matches(key, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return "\n".join(
         [f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines]
@@ -287,8 +287,8 @@ def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None)
     }
     spare = np.concatenate(list(free.values())) if kind is None else free[kind]
     if len(spare) < servers:
-        what = "device" if kind is None else kind.upper()
+        noun = "device" if kind is None else kind.upper()
         raise InputError(
-            f"{machine.name} has no {what} left for {servers} servers besides {ranks} ranks"
+            f"{machine.name} has no {noun} left for {servers} servers besides {ranks} ranks"
         )
     return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))

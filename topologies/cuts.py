@@ -75,12 +75,12 @@ def components(topology: Topology, links: Flags) -> Ints:
     >>> components(line(4, bandwidth=1e9), np.array([True, True, False, False, True, True]))
     array([0, 0, 1, 1], dtype=int32)
     """
-    one, other = topology.source[links], topology.target[links]
+    source, other = topology.source[links], topology.target[links]
     label = np.arange(len(topology.device_names))
     while True:
         lower = label.copy()
-        for here, there in ((one, other), (other, one)):
-            np.minimum.at(lower, label[here], label[there])
+        for start, end in ((source, other), (other, source)):
+            np.minimum.at(lower, label[start], label[end])
         lower = lower[lower]
         if np.array_equal(lower, label):
             return _numbered(label)
@@ -98,16 +98,16 @@ def partitions(topology: Topology) -> list[Ints]:
     alone = np.arange(devices)
     away = _hops_from_ranks(topology)
     reach = np.maximum(away[source], away[target])
-    found = [
+    groupings = [
         alone.astype(np.int32),
         _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
     ]
-    found += [
+    groupings += [
         components(topology, topology.bandwidth > speed)
         for speed in np.unique(topology.bandwidth)[:LEVELS]
     ]
-    found += [components(topology, reach <= hops) for hops in np.unique(reach)[:-1]]
-    return list({groups.tobytes(): groups for groups in found}.values())
+    groupings += [components(topology, reach <= hops) for hops in np.unique(reach)[:-1]]
+    return list({groups.tobytes(): groups for groups in groupings}.values())
 
 
 def tree_cuts(topology: Topology) -> Flags:
@@ -122,9 +122,9 @@ def tree_cuts(topology: Topology) -> Flags:
     if devices > TREE:
         return np.zeros((0, devices), dtype=np.bool_)
     neighbours: list[set[int]] = [set() for _ in range(devices)]
-    for one, other in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
-        neighbours[one].add(other)
-        neighbours[other].add(one)
+    for source, target in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
+        neighbours[source].add(target)
+        neighbours[target].add(source)
     order, parent = [0], {0: 0}
     for device in order:
         beyond = [other for other in sorted(neighbours[device]) if other not in parent]
@@ -145,8 +145,8 @@ def _hops_from_ranks(topology: Topology) -> Ints:
     away[topology.placement] = 0
     while True:
         nearer = away.copy()
-        for here, there in ((topology.source, topology.target), (topology.target, topology.source)):
-            np.minimum.at(nearer, here, away[there] + 1)
+        for start, end in ((topology.source, topology.target), (topology.target, topology.source)):
+            np.minimum.at(nearer, start, away[end] + 1)
         if np.array_equal(nearer, away):
             return away
         away = nearer
@@ -198,8 +198,8 @@ def _least_of_all(topology: Topology) -> float:
         sides @ np.bincount(topology.placement, minlength=devices) == topology.ranks // 2
     ].astype(np.float64)
     ways = (
-        ((here @ table) * (1 - here)).sum(axis=1).min(initial=np.inf)
-        for here in (inside, 1 - inside)
+        ((side @ table) * (1 - side)).sum(axis=1).min(initial=np.inf)
+        for side in (inside, 1 - inside)
     )
     least = float(min(ways))
     return least if least < unlimited else np.inf
@@ -210,8 +210,8 @@ def _least(topology: Topology, halves: Iterable[Flags]) -> float:
     sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
     flows = (
         max_flow(topology, *ends).bandwidth
-        for one, other in sides
-        for ends in ((one, other), (other, one))
+        for first, other in sides
+        for ends in ((first, other), (other, first))
     )
     return min(flows, default=np.inf)
 

@@ -74,9 +74,9 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
             )
         )
         uses += _uses(topology, orders[-1], channel)
-        found = Rings(np.array(orders), _together(topology, len(orders), uses))
-        if channels or found.bandwidth > best.bandwidth * (1 + GAIN):
-            best = found
+        rings = Rings(np.array(orders), _together(topology, len(orders), uses))
+        if channels or rings.bandwidth > best.bandwidth * (1 + GAIN):
+            best = rings
         if not channels and best.bandwidth >= most:
             break
     plain = np.arange(ranks, dtype=np.int32)
@@ -136,9 +136,10 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
         return rank_order[None]
     group = max(groups, key=len)
     nearest = _nearest(topology, group)
-    kept = [rank_order, rank_order[::-1], nearest, nearest[::-1]]
+    orders = [rank_order, rank_order[::-1], nearest, nearest[::-1]]
     return np.unique(
-        [np.roll(order, -shift) for order in kept for shift in range(1 if start else size)], axis=0
+        [np.roll(order, -shift) for order in orders for shift in range(1 if start else size)],
+        axis=0,
     )
 
 
@@ -147,10 +148,10 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
     from topologies.routing import distances
 
     away = distances(topology, group)[:, group]
-    order, left = [0], np.ones(len(group), dtype=np.bool_)
+    order, free = [0], np.ones(len(group), dtype=np.bool_)
     while len(order) < len(group):
-        left[order[-1]] = False
-        order.append(int(np.argmin(np.where(left, away[order[-1]], np.inf))))
+        free[order[-1]] = False
+        order.append(int(np.argmin(np.where(free, away[order[-1]], np.inf))))
     return np.array(order)
 
 
@@ -171,32 +172,32 @@ def _next(
 
 
 def _edges(
-    topology: Topology, here: Ints, there: Ints | None, patterns: Rows, channel: int
+    topology: Topology, node: Ints, next_node: Ints | None, patterns: Rows, channel: int
 ) -> list[tuple[Legs, Rows, Rows]]:
     """The steps of every pattern: through a node and back to its start, or through two nodes in
     turn. Of a node that has fewer ranks the pattern takes those that are there."""
-    inside = _legs(topology, here, here, channel)
+    inside = _legs(topology, node, node, channel)
     through = (inside, patterns[:, :-1], patterns[:, 1:])
-    if there is None:
+    if next_node is None:
         return [through, (inside, patterns[:, -1:], patterns[:, :1])]
-    other = patterns[patterns < len(there)].reshape(len(patterns), -1)
+    other = patterns[patterns < len(next_node)].reshape(len(patterns), -1)
     return [
         through,
-        (_legs(topology, here, there, channel), patterns[:, -1:], other[:, :1]),
-        (_legs(topology, there, there, channel), other[:, :-1], other[:, 1:]),
-        (_legs(topology, there, here, channel), other[:, -1:], patterns[:, :1]),
+        (_legs(topology, node, next_node, channel), patterns[:, -1:], other[:, :1]),
+        (_legs(topology, next_node, next_node, channel), other[:, :-1], other[:, 1:]),
+        (_legs(topology, next_node, node, channel), other[:, -1:], patterns[:, :1]),
     ]
 
 
 Legs = tuple[int, Ints, Ints]
 
 
-def _legs(topology: Topology, here: Ints, there: Ints, channel: int) -> Legs:
+def _legs(topology: Topology, starts: Ints, ends: Ints, channel: int) -> Legs:
     """The routes from every rank of one group to every rank of another: how many these are, and the
     routes."""
-    source, target = np.repeat(here, len(there)), np.tile(there, len(here))
+    source, target = np.repeat(starts, len(ends)), np.tile(ends, len(starts))
     indptr, links = topology.routes(source, target, np.full(len(source), channel))
-    return len(there), indptr, links
+    return len(ends), indptr, links
 
 
 def _lengths(leg: Legs, weight: Floats) -> Floats:

@@ -39,14 +39,14 @@ def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints
     graph = _Graph(topology)
     heads: list[Ints] = []
     tails: list[Ints] = []
-    here, there = topology.placement[sources], topology.placement[targets]
-    here = graph.walk(here, there, graph.only_way_out, topology.target, heads)
-    there = graph.walk(there, here, graph.only_way_in, topology.source, tails)
-    direct = graph.direct(here, there)
-    open_pairs = np.flatnonzero((here != there) & (direct < 0))
+    starts, goals = topology.placement[sources], topology.placement[targets]
+    starts = graph.walk(starts, goals, graph.only_way_out, topology.target, heads)
+    goals = graph.walk(goals, starts, graph.only_way_in, topology.source, tails)
+    direct = graph.direct(starts, goals)
+    open_pairs = np.flatnonzero((starts != goals) & (direct < 0))
     indptr, links = graph.search(
-        here[open_pairs],
-        there[open_pairs],
+        starts[open_pairs],
+        goals[open_pairs],
         _salts(topology, sources, targets, channels)[open_pairs],
     )
     lost = open_pairs[indptr[1:] == indptr[:-1]]
@@ -64,14 +64,14 @@ def _joined(
     count = len(heads[0])
     singles = [*heads, *tails]
     owner = [np.flatnonzero(column >= 0) for column in singles]
-    found = [column[rows] for column, rows in zip(singles, owner, strict=True)]
+    columns = [column[rows] for column, rows in zip(singles, owner, strict=True)]
     owner.insert(len(heads), np.repeat(middle, np.diff(indptr)))
-    found.insert(len(heads), links)
+    columns.insert(len(heads), links)
     owners = np.concatenate(owner)
     order = np.argsort(owners, kind="stable")
     total = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(owners, minlength=count), out=total[1:])
-    return total, np.concatenate(found).astype(np.int32)[order]
+    return total, np.concatenate(columns).astype(np.int32)[order]
 
 
 def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
@@ -131,7 +131,7 @@ class _Graph:
             devices = np.where(step >= 0, end[step], devices)
         return devices
 
-    def direct(self, here: Ints, there: Ints) -> Ints:
+    def direct(self, starts: Ints, ends: Ints) -> Ints:
         """The link between the two, where no other leaves with less latency, so that no detour is
         shorter; or -1."""
         topology, ticks = self.topology, self.ticks
@@ -140,18 +140,20 @@ class _Graph:
         chosen = np.flatnonzero(ticks == nearest[topology.source])
         key = topology.source[chosen].astype(np.int64) * self.devices + topology.target[chosen]
         order = np.argsort(key)
-        wanted = here.astype(np.int64) * self.devices + there
-        place = np.minimum(np.searchsorted(key[order], wanted), max(0, len(key) - 1))
+        pair_key = starts.astype(np.int64) * self.devices + ends
+        place = np.minimum(np.searchsorted(key[order], pair_key), max(0, len(key) - 1))
         if not len(key):
-            return np.full(len(here), -1, dtype=np.int32)
+            return np.full(len(starts), -1, dtype=np.int32)
         link = chosen[order[place]]
-        return np.where((key[order[place]] == wanted) & (here != there), link, -1).astype(np.int32)
+        return np.where((key[order[place]] == pair_key) & (starts != ends), link, -1).astype(
+            np.int32
+        )
 
-    def search(self, here: Ints, there: Ints, salts: Longs) -> tuple[Longs, Ints]:
+    def search(self, begins: Ints, ends: Ints, salts: Longs) -> tuple[Longs, Ints]:
         """The routes of the pairs, in CSR form, by a search from every target towards its
         sources."""
         topology = self.topology
-        if not len(here):
+        if not len(begins):
             return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
         order_by = np.arange(topology.links) if topology.paths == "link" else topology.target
         leaving = np.lexsort((order_by, topology.source))
@@ -159,8 +161,8 @@ class _Graph:
         place[leaving] = np.arange(topology.links)
         entering = np.lexsort((topology.source, topology.target))
         into = np.stack((topology.source[entering].astype(np.int64), place[entering]), axis=1)
-        order = np.argsort(there, kind="stable")
-        targets, first = np.unique(there[order], return_index=True)
+        order = np.argsort(ends, kind="stable")
+        targets, first = np.unique(ends[order], return_index=True)
         groups = np.append(first, len(order)).astype(np.int64)
         shortest = kernel(_kernels.shortest, len(targets) * topology.links + len(order))
         graph = _kernels.Graph(
@@ -172,7 +174,7 @@ class _Graph:
             ticks=self.ticks[leaving],
             node=topology.node,
         )
-        pairs = _kernels.Pairs(targets.astype(np.int32), groups, here[order], salts[order])
+        pairs = _kernels.Pairs(targets.astype(np.int32), groups, begins[order], salts[order])
         indptr, links = shortest(graph, pairs)
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")

@@ -117,10 +117,10 @@ def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
     """The model and where it ends once curves that are not what they are called are taken as what
     ran instead."""
-    ran = _mislabelled(model, keep, inner)
-    if not ran:
+    algorithms = _mislabelled(model, keep, inner)
+    if not algorithms:
         return model, inner
-    model = model.taking(ran)
+    model = model.taking(algorithms)
     return model, _solve(model, keep, inner)
 
 
@@ -129,7 +129,7 @@ def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[st
     instead."""
     curves, together = model.points.curves, _together(model)
     called = _costs(model, keep, inner, together)
-    least, ran = called / 2, dict[int, tuple[str, ...]]()
+    least, algorithms = called / 2, dict[int, tuple[str, ...]]()
     for k in range(max(len(curve.instead) for curve in curves)):
         other = {c: curve.instead[k] for c, curve in enumerate(curves) if k < len(curve.instead)}
         costs = _costs(model.taking(other), keep, inner, together)
@@ -138,20 +138,20 @@ def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[st
             for c, names in other.items()
             if called[c] - costs[c] > MISLABELLED and costs[c] < least[c]
         }
-        ran |= better
+        algorithms |= better
         least[list(better)] = costs[list(better)]
-    return ran
+    return algorithms
 
 
 def _together(model: Model) -> Flags:
     """Which curves are judged with which: themselves, and those whose same label is known to have
     had no effect, shape (curves, curves)."""
     curves = model.points.curves
-    told = [
-        (one.collective, one.forced, one.library, one.instead) if one.ignored else c
-        for c, one in enumerate(curves)
+    labels = [
+        (curve.collective, curve.forced, curve.library, curve.instead) if curve.ignored else c
+        for c, curve in enumerate(curves)
     ]
-    return np.array([[one == other for other in told] for one in told])
+    return np.array([[curve == other for other in labels] for curve in labels])
 
 
 def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
@@ -186,7 +186,7 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     ends = [
         least_squares(
             residuals,
-            one,
+            start_point,
             jacobian,
             loss="soft_l1",
             f_scale=SCALE,
@@ -194,7 +194,7 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
             xtol=CONVERGED,
             max_nfev=60,
         )
-        for one in starts
+        for start_point in starts
     ]
     return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
 

@@ -38,14 +38,14 @@ def held_out(whole: Fit, protocol: str) -> HeldOut:
     """
     model, points = whole.model, whole.model.points
     errors = np.full((3, len(points)), np.nan)
-    for left in _folds(points, protocol):
-        if left.all():
+    for fold in _folds(points, protocol):
+        if fold.all():
             continue
-        again = fit(model, ~left)
+        again = fit(model, ~fold)
         predicted = again.predicted
-        expected = np.exp(discrepancy(points, again.residuals, ~left))
-        for row, seconds in enumerate((predicted, predicted * expected, _baseline(points, left))):
-            errors[row, left] = np.abs(seconds[left] / points.seconds[left] - 1)
+        expected = np.exp(discrepancy(points, again.residuals, ~fold))
+        for row, seconds in enumerate((predicted, predicted * expected, _baseline(points, fold))):
+            errors[row, fold] = np.abs(seconds[fold] / points.seconds[fold] - 1)
     return HeldOut(protocol, *errors)
 
 
@@ -64,30 +64,32 @@ def _folds(points: Points, protocol: str) -> Iterator[Flags]:
         yield points.largest
 
 
-def _baseline(points: Points, left: Flags) -> Floats:
+def _baseline(points: Points, fold: Flags) -> Floats:
     """One α and one β a curve, from its own other points; a curve left out whole takes those of its
     kind at the largest fitted number of ranks, rescaled by the algorithm's closed form; nan where
     there is none."""
     seconds = np.full(len(points), np.nan)
-    for c in np.unique(points.curve[left]):
-        here = points.curve == c
-        seen = here & ~left
-        if np.count_nonzero(seen) >= 2:
-            seconds[here] = affine(points.size[seen], points.seconds[seen])(points.size[here])
-        elif not seen.any():
-            seconds[here] = _rescaled(points, int(c), ~left)
+    for c in np.unique(points.curve[fold]):
+        on_curve = points.curve == c
+        fitted = on_curve & ~fold
+        if np.count_nonzero(fitted) >= 2:
+            seconds[on_curve] = affine(points.size[fitted], points.seconds[fitted])(
+                points.size[on_curve]
+            )
+        elif not fitted.any():
+            seconds[on_curve] = _rescaled(points, int(c), ~fold)
     return seconds
 
 
-def _rescaled(points: Points, c: int, seen: Flags) -> Floats:
+def _rescaled(points: Points, c: int, fitted: Flags) -> Floats:
     curve = points.curves[c]
-    others = [k for k in np.unique(points.curve[seen]) if points.curves[k].label == curve.label]
+    others = [k for k in np.unique(points.curve[fitted]) if points.curves[k].label == curve.label]
     if not others:
         return np.full(len(curve.sizes), np.nan)
     nearest = max(others, key=lambda k: points.curves[k].ranks)
     other = points.curves[nearest]
-    here = seen & (points.curve == nearest)
-    line = affine(points.size[here], points.seconds[here])
+    points_used = fitted & (points.curve == nearest)
+    line = affine(points.size[points_used], points.seconds[points_used])
     alpha, slope = line(np.zeros(1))[0], line(np.ones(1))[0] - line(np.zeros(1))[0]
     steps = _least(_steps, curve) / _least(_steps, other)
     volume = _least(_bytes, curve) / _least(_bytes, other)

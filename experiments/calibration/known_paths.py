@@ -110,12 +110,14 @@ class KnownPaths:
         """Every algorithm where it was measured."""
         for job, ((name, ranks, per_node), paths) in enumerate(self.of.items()):
             curves = [
-                one for one in self.points.curves if one.ranks == ranks and one.per_node == per_node
+                curve
+                for curve in self.points.curves
+                if curve.ranks == ranks and curve.per_node == per_node
             ]
             sizes = [
-                one.sizes
-                for one in curves
-                if name in self.library.all_of(one.algorithms + one.others)
+                curve.sizes
+                for curve in curves
+                if name in self.library.all_of(curve.algorithms + curve.others)
             ]
             yield Place(job, name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
 
@@ -140,13 +142,13 @@ class KnownPaths:
         absent, excess = np.full((len(points), most), np.inf), np.zeros((len(points), most))
         job = np.zeros((len(points), most), dtype=np.int64)
         for c, curve in enumerate(points.curves):
-            here = points.curve == c
+            on_curve = points.curve == c
             for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
                 paths = self.of[name, curve.ranks, curve.per_node]
                 columns = [self.kinds.index(kind) for kind in paths.kinds]
-                for q, point in product(range(shape[2]), np.flatnonzero(here)):
-                    if found := paths.rows(q, float(points.size[point])):
-                        rows = np.array(found)
+                for q, point in product(range(shape[2]), np.flatnonzero(on_curve)):
+                    if path_rows := paths.rows(q, float(points.size[point])):
+                        rows = np.array(path_rows)
                         place = point, a, q, slice(len(rows))
                         counts = np.split(rows[:, :-1], 3, axis=1)
                         for column, count in zip((latencies, crossed, gaps), counts, strict=True):
@@ -157,29 +159,29 @@ class KnownPaths:
                     for q, prior in enumerate(self.library.protocols)
                     if prior.name not in curve.protocols
                 ]
-                crossed[np.ix_(here, [a], barred if curve.protocols else [])] = ENDLESS
-                job[here, a] = list(self.of).index((name, curve.ranks, curve.per_node))
-                excess[here, a] = [
-                    paths.exchanged(float(size), self.beyond) for size in points.size[here]
+                crossed[np.ix_(on_curve, [a], barred if curve.protocols else [])] = ENDLESS
+                job[on_curve, a] = list(self.of).index((name, curve.ranks, curve.per_node))
+                excess[on_curve, a] = [
+                    paths.exchanged(float(size), self.beyond) for size in points.size[on_curve]
                 ]
-            absent[here] = self.absent(c, curve.algorithms, most)
+            absent[on_curve] = self.absent(c, curve.algorithms, most)
         return PathTable(latencies, crossed, gaps, merged, absent, excess, job)
 
-    def absent(self, c: int, ran: tuple[str, ...], most: int) -> Floats:
-        """Infinite where an algorithm cannot have made a point of a curve that took one of `ran`,
-        else 0, shape (points of the curve, most)."""
-        here, curve = self.points.curve == c, self.points.curves[c]
-        found = np.full((np.count_nonzero(here), most), np.inf)
+    def absent(self, c: int, algorithms: tuple[str, ...], most: int) -> Floats:
+        """Infinite where an algorithm cannot have made a point of a curve that took one of
+        `algorithms`, else 0, shape (points of the curve, most)."""
+        on_curve, curve = self.points.curve == c, self.points.curves[c]
+        seconds = np.full((np.count_nonzero(on_curve), most), np.inf)
         for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
-            found[:, a] = self._absent(name, ran, self.points, here)
-        return found
+            seconds[:, a] = self._absent(name, algorithms, self.points, on_curve)
+        return seconds
 
     def _absent(
-        self, name: str, algorithms: tuple[str, ...], points: Points, here: np.ndarray
+        self, name: str, algorithms: tuple[str, ...], points: Points, on_curve: np.ndarray
     ) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a
         rank, the other."""
-        few = points.size[here] / ELEMENT < points.ranks[here]
+        few = points.size[on_curve] / ELEMENT < points.ranks[on_curve]
         if name in algorithms:
             return np.where(few & (name in self.library.few), np.inf, 0.0)
         return np.where(few & (name in self.library.all_of(algorithms)), 0.0, np.inf)

@@ -39,10 +39,10 @@ def asked(text: str) -> str:
 def generations(curves: Iterable[Curve], chosen: str = "") -> dict[str, str]:
     """The GPUs' generation by a curve's source: as `chosen`, else as the curve says; those that do
     not are left out."""
-    found = {
+    by_source = {
         curve.source: chosen or _generation(f"{curve.device} {curve.machine}") for curve in curves
     }
-    return {source: generation for source, generation in found.items() if generation}
+    return {source: generation for source, generation in by_source.items() if generation}
 
 
 def _generation(words: str) -> str:
@@ -70,7 +70,7 @@ def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
 def _job_bandwidth(profile: Profile, curve: Series) -> float:
     """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as
     there, inside as on one node."""
-    simple = next(one for one in profile.protocols if one.name == "Simple")
+    simple = next(protocol for protocol in profile.protocols if protocol.name == "Simple")
     inside = (
         simple.links["node"].bandwidth if "node" in simple.links and curve.per_node > 1 else np.inf
     )
@@ -114,15 +114,13 @@ def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Fl
     the largest: of the same curve; "ranks", all curves on most ranks: of the curve of their kind on
     the most ranks that are kept.
     """
-    found = np.full(len(points), np.nan)
+    errors = np.full(len(points), np.nan)
     for c, curve in enumerate(points.curves):
-        here = points.curve == c
-        if known := generation.get(curve.name):
-            seconds = (
-                _of_others(points, c, known) if protocol == "ranks" else _of_its_own(curve, known)
-            )
-            found[here] = np.abs(seconds / curve.seconds - 1)
-    return np.where(_left(points, protocol), found, np.nan)
+        on_curve = points.curve == c
+        if gpu := generation.get(curve.name):
+            seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
+            errors[on_curve] = np.abs(seconds / curve.seconds - 1)
+    return np.where(_left(points, protocol), errors, np.nan)
 
 
 def _left(points: Points, protocol: str) -> Flags:
@@ -136,15 +134,19 @@ def _of_its_own(curve: Series, generation: str) -> Floats:
     if len(curve.sizes) < 2:
         return np.full(len(curve.sizes), np.nan)
     largest = curve.sizes == curve.sizes.max()
-    usual, without = (matched(one, generation) for one in (curve, curve.at(~largest)))
+    usual, without = (matched(sizes, generation) for sizes in (curve, curve.at(~largest)))
     return np.where(largest, predict(curve, generation, without), predict(curve, generation, usual))
 
 
 def _of_others(points: Points, c: int, generation: str) -> Floats:
     curve = points.curves[c]
     alike = [
-        one for one in points.curves if one.label == curve.label and one.ranks < points.ranks.max()
+        other
+        for other in points.curves
+        if other.label == curve.label and other.ranks < points.ranks.max()
     ]
     if not alike:
         return np.full(len(curve.sizes), np.nan)
-    return predict(curve, generation, matched(max(alike, key=lambda one: one.ranks), generation))
+    return predict(
+        curve, generation, matched(max(alike, key=lambda other: other.ranks), generation)
+    )

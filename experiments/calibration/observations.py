@@ -80,11 +80,11 @@ def series(
 
     Raises InputError where the curve leaves open what a fit needs.
     """
-    known = ran or library.algorithms(curve.collective, curve.algorithm)
-    if not known:
-        what = curve.algorithm or f"whatever {library.name} chooses"
+    algorithms = ran or library.algorithms(curve.collective, curve.algorithm)
+    if not algorithms:
+        choice = curve.algorithm or f"whatever {library.name} chooses"
         raise InputError(
-            f"{curve.source}: nothing here simulates {curve.collective} by {what}: leave it out"
+            f"{curve.source}: nothing here simulates {curve.collective} by {choice}: leave it out"
         )
     if not curve.ranks or curve.ranks < 2:
         raise InputError(
@@ -95,26 +95,28 @@ def series(
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
     chosen = library.algorithms(curve.collective)
-    others = tuple(name for name in chosen if library.deviates and name not in known and not ran)
+    others = tuple(
+        name for name in chosen if library.deviates and name not in algorithms and not ran
+    )
     word = forced(curve)
     ignored = bool(word) and (not curve.algorithm or bool(ran))
     instead: tuple[tuple[str, ...], ...] = tuple(
-        (name,) for name in known if ignored and not ran and len(known) > 1
+        (name,) for name in algorithms if ignored and not ran and len(algorithms) > 1
     )
-    instead += (known + others,) if others else ()
+    instead += (algorithms + others,) if others else ()
     nodes = _nodes(curve, curve.ranks)
-    told = library.told(curve.protocol)
+    protocols = library.told(curve.protocol)
     return Series(
         curve.source,
         curve.collective,
-        known,
+        algorithms,
         curve.ranks,
         nodes,
         sizes,
         seconds,
         4,
         others,
-        told,
+        protocols,
         word,
         ignored,
         instead,
@@ -145,12 +147,14 @@ class Points:
         self.curves = tuple(curves)
         if not self.curves:
             raise InputError("no curve to fit: expected at least one with a known number of ranks")
-        self.curve = np.repeat(np.arange(len(self.curves)), [len(one.sizes) for one in self.curves])
-        self.size = np.concatenate([one.sizes for one in self.curves])
-        self.seconds = np.concatenate([one.seconds for one in self.curves])
-        self.ranks = np.array([one.ranks for one in self.curves])[self.curve]
-        self.nodes = np.array([one.nodes for one in self.curves])[self.curve]
-        self.label = np.array([one.label for one in self.curves])[self.curve]
+        self.curve = np.repeat(
+            np.arange(len(self.curves)), [len(curve.sizes) for curve in self.curves]
+        )
+        self.size = np.concatenate([curve.sizes for curve in self.curves])
+        self.seconds = np.concatenate([curve.seconds for curve in self.curves])
+        self.ranks = np.array([curve.ranks for curve in self.curves])[self.curve]
+        self.nodes = np.array([curve.nodes for curve in self.curves])[self.curve]
+        self.label = np.array([curve.label for curve in self.curves])[self.curve]
 
     def __len__(self) -> int:
         return len(self.size)

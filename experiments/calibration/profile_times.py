@@ -64,7 +64,7 @@ def times(
     if len(schedule) > LARGE:
         return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
     runs = {size: profile.simulate(schedule.scaled(size), topology, algorithm) for size in sizes}
-    return {size: (found.seconds, found.protocol) for size, found in runs.items()}
+    return {size: (result.seconds, result.protocol) for size, result in runs.items()}
 
 
 class _Large:
@@ -84,17 +84,22 @@ class _Large:
         protocols = self.profile.protocols
         self.simulate(protocols[0], sizes[0])
         self.simulate(protocols[-1], sizes[-1])
-        seem = {size: {one.name: self.seems(one, size) for one in protocols} for size in sizes}
-        found: dict[float, dict[str, float]] = {size: {} for size in sizes}
-        for one in protocols:
+        seem = {
+            size: {protocol.name: self.seems(protocol, size) for protocol in protocols}
+            for size in sizes
+        }
+        result: dict[float, dict[str, float]] = {size: {} for size in sizes}
+        for protocol in protocols:
             near = [
-                size for size in sizes if seem[size][one.name] <= NEAR * min(seem[size].values())
+                size
+                for size in sizes
+                if seem[size][protocol.name] <= NEAR * min(seem[size].values())
             ]
-            for size, seconds in self.between(one, near).items():
-                found[size][one.name] = seconds
+            for size, seconds in self.between(protocol, near).items():
+                result[size][protocol.name] = seconds
         overheads = {size: sum(self.overheads(size).values()) for size in sizes}
-        best = {size: min(by, key=lambda name: by[name]) for size, by in found.items()}
-        return {size: (overheads[size] + found[size][name], name) for size, name in best.items()}
+        best = {size: min(by, key=lambda name: by[name]) for size, by in result.items()}
+        return {size: (overheads[size] + result[size][name], name) for size, name in best.items()}
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
         """Seconds of ascending sizes, by simulations of as many of them as tell the others."""
@@ -102,21 +107,25 @@ class _Large:
         return self.inside(protocol, sizes, {size: self.simulate(protocol, size) for size in ends})
 
     def inside(
-        self, protocol: Protocol, sizes: Sequence[float], known: dict[float, float]
+        self, protocol: Protocol, sizes: Sequence[float], seconds_by_size: dict[float, float]
     ) -> dict[float, float]:
         """Seconds of all sizes; the first and the last are known."""
         if len(sizes) <= 2:
-            return known
+            return seconds_by_size
         ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
         for path in self.paths:
-            if all(abs(path.seconds(ends[size], size) / known[size] - 1) < SAME for size in ends):
+            if all(
+                abs(path.seconds(ends[size], size) / seconds_by_size[size] - 1) < SAME
+                for size in ends
+            ):
                 return {
                     size: path.seconds(self.machine(protocol, size), size) for size in sizes
-                } | known
+                } | seconds_by_size
         middle = len(sizes) // 2
-        known |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
+        seconds_by_size |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
         halves = (
-            self.inside(protocol, part, known) for part in (sizes[: middle + 1], sizes[middle:])
+            self.inside(protocol, part, seconds_by_size)
+            for part in (sizes[: middle + 1], sizes[middle:])
         )
         return {size: seconds for half in halves for size, seconds in half.items()}
 

@@ -76,54 +76,61 @@ def _one(request: Request, files: Files, how: str) -> int:
     job = request.variants[0][1] if request.variants else request.job
     progress = output.Progress("simulated, measured, explained")
     progress(0, 3)
-    found = job.run(request.ranks[0])
+    result = job.run(request.ranks[0])
     progress(1, 3)
-    record = asdict(found.row)
+    record = asdict(result.row)
     progress(2, 3)
-    _warn(found)
+    _warn(result)
     if files.timeline:
-        output.write(files.timeline, _picture(found, files.timeline, request))
-    what_if = found.what_if()
+        output.write(files.timeline, _picture(result, files.timeline, request))
+    what_if = result.what_if()
     progress(3, 3)
     if files.out:
         _store(files.out, [record], request)
     if how == "csv":
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
-        output.say(output.to_json(report(found, record, what_if)))
+        output.say(output.to_json(report(result, record, what_if)))
     else:
-        output.say(text(found, what_if))
-    return _verdict([found])
+        output.say(text(result, what_if))
+    return _verdict([result])
 
 
-def _warn(found: TrainingRun) -> None:
+def _warn(training: TrainingRun) -> None:
     """Say so if a device would have to hold more than it can."""
-    device = ACCELERATORS.get(found.plan.model.device)
-    if device is None or found.memory is None:
+    device = ACCELERATORS.get(training.plan.model.device)
+    if device is None or training.memory is None:
         return
-    peak = float(found.memory.peaks[: found.ranks].max())
+    peak = float(training.memory.peaks[: training.ranks].max())
     if peak > device.memory:
-        held, there = (format_bytes(nbytes, binary=False) for nbytes in (peak, device.memory))
+        peak_text, limit = (format_bytes(nbytes, binary=False) for nbytes in (peak, device.memory))
         output.note(
-            f"the fullest worker holds {held}: more than the {there} of {found.plan.model.device}"
+            f"the fullest worker holds {peak_text}: more than the {limit} of "
+            f"{training.plan.model.device}"
         )
 
 
 def _verdict(runs: list[TrainingRun]) -> int:
-    wrong = [found for found in runs if found.wrong]
-    for found in wrong:
-        output.note(f"{found.title}: {found.wrong}: this is a bug in simctl, please report it")
+    wrong = [training for training in runs if training.wrong]
+    for training in wrong:
+        output.note(
+            f"{training.title}: {training.wrong}: this is a bug in simctl, please report it"
+        )
     return 1 if wrong else 0
 
 
-def _picture(found: TrainingRun, path: Path, request: Request) -> bytes | str:
+def _picture(training: TrainingRun, path: Path, request: Request) -> bytes | str:
     if path.suffix.lower() == ".json":
         from experiments.pictures.timelines.training_trace import training_trace
 
-        return training_trace(found.plan, found.timeline, dict(request.parameters), found.memory)
+        return training_trace(
+            training.plan, training.timeline, dict(request.parameters), training.memory
+        )
     from experiments.pictures.timelines.training_picture import training_figure
 
-    return training_figure(found.plan, found.timeline, found.title, path.suffix[1:].lower())
+    return training_figure(
+        training.plan, training.timeline, training.title, path.suffix[1:].lower()
+    )
 
 
 def _store(out: Path, records: list[dict[str, output.Value]], request: Request) -> None:
@@ -138,11 +145,11 @@ def _several(request: Request, files: Files, how: str) -> int:
     total = len(variants) * len(request.ranks)
     for done, ((value, job), p) in enumerate(product(variants, request.ranks)):
         progress(done, total)
-        found = job.run(p)
+        result = job.run(p)
         swept: dict[str, output.Value] = {request.swept: value.text} if value else {}
-        records.append(swept | _record(found, not value))
-        if found.wrong:
-            wrong.append(found)
+        records.append(swept | _record(result, not value))
+        if result.wrong:
+            wrong.append(result)
     progress(total, total)
     if files.out:
         _store(files.out, records, request)
@@ -162,10 +169,10 @@ def _several(request: Request, files: Files, how: str) -> int:
     return _verdict(wrong)
 
 
-def _record(found: TrainingRun, what_if: bool) -> dict[str, output.Value]:
+def _record(training: TrainingRun, what_if: bool) -> dict[str, output.Value]:
     """A run as a row, on request with what changes of the machine would save."""
-    record: dict[str, output.Value] = asdict(found.row)
-    for name, (first_order, simulated) in found.what_if().items() if what_if else ():
+    record: dict[str, output.Value] = asdict(training.row)
+    for name, (first_order, simulated) in training.what_if().items() if what_if else ():
         record |= {
             f"{COLUMNS[name]}_first_order_s": first_order,
             f"{COLUMNS[name]}_s": simulated,

@@ -161,12 +161,13 @@ class Calibrated(Part):
         crowding = {kind: _crowding(keys) for kind, keys in self.crowding.items()}
         memory = Memory(**self.memory.model_dump(by_alias=True))
         exchanges = Exchanges(**self.exchanges.model_dump())
-        known = (self.profile, self.machine, self.launch, protocols, crowding, memory)
+        values = (self.profile, self.machine, self.launch, protocols, crowding, memory)
         labels = tuple(
-            Ineffective(**one.model_dump() | {"ran": tuple(one.ran)}) for one in self.ineffective
+            Ineffective(**entry.model_dump() | {"ran": tuple(entry.ran)})
+            for entry in self.ineffective
         )
         return Profile(
-            *known,
+            *values,
             self.scratch,
             self.paced,
             self.joined,
@@ -218,11 +219,12 @@ _LIMITS = {
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
     """A fitted profile as a document; `about` is what else its fields say."""
     protocols = {
-        one.name: {kind: vars(link) for kind, link in one.links.items()}
-        for one in profile.protocols
+        protocol.name: {kind: vars(link) for kind, link in protocol.links.items()}
+        for protocol in profile.protocols
     }
     factors = {
-        one.name: {key: dict(row) for key, row in one.factors.items()} for one in profile.protocols
+        protocol.name: {key: dict(row) for key, row in protocol.factors.items()}
+        for protocol in profile.protocols
     }
     content: dict[str, Any] = dict(
         profile=profile.name,
@@ -239,7 +241,7 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         launches=dict(profile.launches),
         exchanges=profile.exchanges._asdict(),
         paced=profile.paced,
-        ineffective=[one._asdict() for one in profile.ineffective],
+        ineffective=[protocol._asdict() for protocol in profile.ineffective],
         **about,
     )
     return calibrated(

@@ -103,9 +103,9 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
 def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
     """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds`
     does."""
-    found = bounds(collective, topology, workers, nbytes)
-    highest = max(bound.seconds for bound in found)
-    return next(bound for bound in found if bound.seconds >= highest * (1 - TIE))
+    candidates = bounds(collective, topology, workers, nbytes)
+    highest = max(bound.seconds for bound in candidates)
+    return next(bound for bound in candidates if bound.seconds >= highest * (1 - TIE))
 
 
 @lru_cache(maxsize=8)
@@ -133,19 +133,19 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     task = Task(collective, topology, workers)
     alone, *groups = partitions(topology)
     injection, ejection, total = _through(task, alone)
-    found = [
+    bounds_so_far = [
         Limit("latency", _latency(task), 0.0),
         Limit("injection port", 0.0, float(injection.max())),
         Limit("ejection port", 0.0, float(ejection.max())),
         Limit("all ports", 0.0, total),
     ]
-    _raise(found, _in_groups(task, groups))
+    _raise(bounds_so_far, _in_groups(task, groups))
     if workers * topology.links > CUTS:
-        _raise(found, [*_cut_in_half(task), *_links(task)])
-    elif not _is_met(task, _highest(found)):
-        _raise(found, _links(task))
-        _raise(found, _searched(task, _highest(found)))
-    return tuple(found)
+        _raise(bounds_so_far, [*_cut_in_half(task), *_links(task)])
+    elif not _is_met(task, _highest(bounds_so_far)):
+        _raise(bounds_so_far, _links(task))
+        _raise(bounds_so_far, _searched(task, _highest(bounds_so_far)))
+    return tuple(bounds_so_far)
 
 
 def needs(collective: Collective, group: Ints, groups: int) -> Needs:
@@ -158,13 +158,13 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
     and after that each other receives something.
     """
     workers, ranks = np.bincount(group, minlength=groups), len(group)
-    here, root = workers > 0, np.arange(groups) == group[0]
-    share, rest, later = workers / ranks, here * (ranks - workers) / ranks, np.roll(group, -1)
+    occupied, root = workers > 0, np.arange(groups) == group[0]
+    share, rest, later = workers / ranks, occupied * (ranks - workers) / ranks, np.roll(group, -1)
     pairs = (np.bincount(end[group != later], minlength=groups) for end in (group, later))
     leave, enter = {
-        "all_reduce": (here, here),
-        "reduce": (here & ~root, root),
-        "broadcast": (root, here & ~root),
+        "all_reduce": (occupied, occupied),
+        "reduce": (occupied & ~root, root),
+        "broadcast": (root, occupied & ~root),
         "scatter": (root * (ranks - workers) / ranks, share * ~root),
         "gather": (share * ~root, root * (ranks - workers) / ranks),
         "all_gather": (share, rest),
@@ -172,11 +172,13 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
         "all_to_all": (workers * rest, workers * rest),
         "send_recv": tuple(pairs),
     }.get(collective.name, (np.zeros(groups), np.zeros(groups)))
-    apart = float(here.sum() > 1)
+    split = float(occupied.sum() > 1)
     total = (
-        2.0 * (here.sum() - 1) if collective.name == "all_reduce" else max(leave.sum(), enter.sum())
+        2.0 * (occupied.sum() - 1)
+        if collective.name == "all_reduce"
+        else max(leave.sum(), enter.sum())
     )
-    return Needs(apart * leave, apart * enter, apart * float(total))
+    return Needs(split * leave, split * enter, split * float(total))
 
 
 def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
@@ -192,11 +194,11 @@ def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
     holds[group[topology.placement]] = holds[group[topology.in_network]] = True
     crossing = group[topology.source] != group[topology.target]
     ways, together = [], [0.0]
-    for end, wanted in ((topology.source, need.leave), (topology.target, need.enter)):
+    for end, needed in ((topology.source, need.leave), (topology.target, need.enter)):
         of = np.where(crossing, group[end], np.int32(-1))
-        ways.append(np.array([*map(_seconds, wanted, capacities(topology, of, groups))]))
-        for nbytes, who in ((wanted.sum(), wanted > 0), (need.total, holds)):
-            all_of = np.where(crossing & who[group[end]], np.int32(0), np.int32(-1))
+        ways.append(np.array([*map(_seconds, needed, capacities(topology, of, groups))]))
+        for nbytes, members in ((needed.sum(), needed > 0), (need.total, holds)):
+            all_of = np.where(crossing & members[group[end]], np.int32(0), np.int32(-1))
             together.append(_seconds(nbytes, capacities(topology, all_of, 1)[0]))
     return ways[0], ways[1], max(together)
 
@@ -213,8 +215,8 @@ def _in_groups(task: Task, partitions: Iterable[Ints]) -> Iterator[Limit]:
     for group in partitions:
         workers = np.bincount(group[task.devices], minlength=int(group.max()) + 1)
         leave, enter, total = _through(task, group)
-        one = np.maximum(leave, enter)
-        yield _cut(task, int(workers[one.argmax()]), float(one.max()))
+        worst = np.maximum(leave, enter)
+        yield _cut(task, int(workers[worst.argmax()]), float(worst.max()))
         yield Limit(f"between {np.count_nonzero(workers)} groups", 0.0, total)
 
 
@@ -222,16 +224,18 @@ def _cut(task: Task, workers: int, per_byte: float) -> Limit:
     return Limit(f"cut of {workers} of {task.workers} ranks", 0.0, per_byte)
 
 
-def _raise(found: list[Limit], further: Iterable[Limit]) -> None:
-    """Add the highest of `further`, of equal ones the first, if it is higher than all found."""
+def _raise(bounds_so_far: list[Limit], further: Iterable[Limit]) -> None:
+    """Add the highest of `further`, of equal ones the first, if it is higher than all so far."""
     candidates = list(further)
-    highest = _highest([*found, *candidates])
-    if highest > _highest(found) * (1 + TIE):
-        found.append(next(limit for limit in candidates if limit.per_byte >= highest * (1 - TIE)))
+    highest = _highest([*bounds_so_far, *candidates])
+    if highest > _highest(bounds_so_far) * (1 + TIE):
+        bounds_so_far.append(
+            next(limit for limit in candidates if limit.per_byte >= highest * (1 - TIE))
+        )
 
 
-def _highest(found: Iterable[Limit]) -> float:
-    return max(limit.per_byte for limit in found)
+def _highest(candidates: Iterable[Limit]) -> float:
+    return max(limit.per_byte for limit in candidates)
 
 
 def _is_met(task: Task, per_byte: float) -> bool:
@@ -256,8 +260,8 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     if name == "send_recv":
         yield 1.0, (source[:ranks], target[:ranks])
     elif rooted:
-        kept = (target if name == "broadcast" else source) > 0
-        yield 1 / 2, (source[kept], target[kept])
+        chosen = (target if name == "broadcast" else source) > 0
+        yield 1 / 2, (source[chosen], target[chosen])
     elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
     if name not in ("send_recv", "scatter", "gather") and _near(task):
@@ -319,9 +323,9 @@ def _cut_in_half(task: Task) -> Iterator[Limit]:
     """What the first half of the workers and the second must tell each other."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
-    one, other = task.devices[later == 0], task.devices[later == 1]
-    for nbytes, ends in ((need.leave[0], (one, other)), (need.enter[0], (other, one))):
-        yield _cut(task, len(one), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
+    first, other = task.devices[later == 0], task.devices[later == 1]
+    for nbytes, ends in ((need.leave[0], (first, other)), (need.enter[0], (other, first))):
+        yield _cut(task, len(first), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
 
 
 def _links(task: Task) -> Iterator[Limit]:

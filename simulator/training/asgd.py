@@ -66,9 +66,9 @@ class ASGD(Strategy):
     def __post_init__(self) -> None:
         if self.server not in SERVERS:
             raise InputError(f"server is {self.server!r}: it is one of {', '.join(SERVERS)}")
-        for what in ("update", "server_memory"):
-            if not 0 <= getattr(self, what) < inf:
-                raise InputError(f"{what} is {getattr(self, what)}: it is 0 or more")
+        for field in ("update", "server_memory"):
+            if not 0 <= getattr(self, field) < inf:
+                raise InputError(f"{field} is {getattr(self, field)}: it is 0 or more")
 
     @property
     def usual_steps(self) -> int:
@@ -190,8 +190,8 @@ class _Servers:
             back = builder.compute(
                 workers, failure.timeout + failure.restart, after=columns(forward)
             )
-            asked = self.ask(builder, worker, share, np.tile(back, self.shares))
-            return _Cycle(workers, builder.build(), pulled, forward, asked, none, none)
+            requests = self.ask(builder, worker, share, np.tile(back, self.shares))
+            return _Cycle(workers, builder.build(), pulled, forward, requests, none, none)
         builder.phase("backward")
         backward = builder.compute(
             workers,
@@ -201,7 +201,7 @@ class _Servers:
             count=self.shares,
             after=columns(forward),
         )
-        asked = self.ask(builder, worker, share, np.tile(backward, self.shares))
+        requests = self.ask(builder, worker, share, np.tile(backward, self.shares))
         builder.phase("push")
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
@@ -211,7 +211,7 @@ class _Servers:
             server, server, slot=inbox, target=self.weights, after=columns(updated)
         )
         trained = np.concatenate((forward, backward))
-        return _Cycle(workers, builder.build(), pulled, trained, asked, pushed, applied)
+        return _Cycle(workers, builder.build(), pulled, trained, requests, pushed, applied)
 
     def ask(
         self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
@@ -224,10 +224,10 @@ class _Servers:
         """Besides what is in slots: the buffers of workers, and the optimizer state at the
         servers."""
         ranks, state = self.setting.ranks, self.model.parameters * self.model.state
-        held = np.zeros(ranks + self.options.servers(ranks))
-        held[:ranks] = self.model.buffers
-        held[self.first : self.first + self.shares] += state / self.shares
-        return Held(held, state + self.model.buffers)
+        nbytes = np.zeros(ranks + self.options.servers(ranks))
+        nbytes[:ranks] = self.model.buffers
+        nbytes[self.first : self.first + self.shares] += state / self.shares
+        return Held(nbytes, state + self.model.buffers)
 
     def words(self) -> tuple[str, ...]:
         """How long an update takes and why; what staleness is that of."""
@@ -302,16 +302,16 @@ class _Run:
         """The operations of a cycle, of which the number of the first is returned. A worker that
         has asked gets the parameters when its own update is in them and the clock allows it."""
         child, workers = cycle.schedule, cycle.workers
-        asked, applied = self.asked[:, workers], self.applied[:, workers]
+        requests, applied = self.asked[:, workers], self.applied[:, workers]
         after = np.full((len(child), 3), -1, dtype=np.int32)
-        after[cycle.pulled, 0] = asked.ravel()
+        after[cycle.pulled, 0] = requests.ravel()
         after[cycle.pulled, 1] = applied.ravel()
         after[cycle.pulled, 2] = self._clock()
         seconds = child.seconds.copy()
         seconds[cycle.trained] *= self.factors[step, child.rank[cycle.trained]]
         first = int(self.builder.inline(replace(child, seconds=seconds), after=after)[0])
-        self._span(workers, asked, first + cycle.pulled)
-        self.asked[:, workers] = (first + cycle.asked).reshape(asked.shape)
+        self._span(workers, requests, first + cycle.pulled)
+        self.asked[:, workers] = (first + cycle.asked).reshape(requests.shape)
         return first
 
     def _update(self, cycle: _Cycle, first: int) -> None:

@@ -68,12 +68,12 @@ class Nvlinks:
                 f"{self.dangling} links lead to GPUs that are not in the file, as of a job on "
                 f"some of them: left out"
             )
-        for found in (self.turned, self.doubtful):
-            yield from first_of(found)
+        for lines in (self.turned, self.doubtful):
+            yield from first_of(lines)
 
 
-def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
-    """The links of all GPUs, of the NVLinks that are `given` or of those that `sm` tells.
+def nvlinks_of(parts: Parts, nvlink: str | None) -> Nvlinks:
+    """The links of all GPUs, of the kind `nvlink` or else of the kind that `sm` tells.
 
     Raises InputError for links to what is not there, and for links of which the two ends tell
     different numbers.
@@ -85,7 +85,7 @@ def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
                 total = element.whole("bw", 1, 10_000_000) * element.whole("count", 1, MOST) * 1e6
                 _add(links.c2c, part, total)
             elif gpu and element.tag in ("nvlink", "xgmi"):
-                name, reason = _xgmi_of(gpu) if element.tag == "xgmi" else _nvlink_of(gpu, given)
+                name, reason = _xgmi_of(gpu) if element.tag == "xgmi" else _nvlink_of(gpu, nvlink)
                 links.reasons.setdefault(name, reason)
                 _add_link(links, parts, part, element, name)
     _turn_own(links)
@@ -94,14 +94,15 @@ def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
         for part in parts.gpus
         if (part.host, busid_of(part.element, "busid")) in parts.doubtful
     }
-    for (one, other), pair in list(links.pairs.items()):
-        back = links.pairs.get((other, one))
+    for (gpu_name, other), pair in list(links.pairs.items()):
+        back = links.pairs.get((other, gpu_name))
         if back is not None and back.count == pair.count:
             continue
-        if doubtful & {one, other}:
-            del links.pairs[one, other]
+        if doubtful & {gpu_name, other}:
+            del links.pairs[gpu_name, other]
             links.doubtful.append(
-                f"links from {one} to {other}, of which several GPUs have the bus id, are left out"
+                f"links from {gpu_name} to {other}, of which several GPUs have the bus id, are "
+                f"left out"
             )
         else:
             listed = f"{back.count} (line {back.element.line})" if back else "none"
@@ -113,11 +114,11 @@ def nvlinks_of(parts: Parts, given: str | None) -> Nvlinks:
 
 def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
     """Adds the links to GPUs and CPUs that are there already, and an NVSwitch."""
-    for (one, other), pair in links.pairs.items():
-        if one < other:
+    for (first, other), pair in links.pairs.items():
+        if first < other:
             kind = LINKS[pair.kind]
             link = replace(kind.link, bandwidth=pair.count * kind.link.bandwidth)
-            builder.connect(one, other, link, kind=kind.kind, assumed=True)
+            builder.connect(first, other, link, kind=kind.kind, assumed=True)
     if links.switched:
         latest = max(name for name in links.reasons if name.startswith("nvlink"))
         join_by_nvswitch(
@@ -136,17 +137,17 @@ def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
 def _turn_own(links: Nvlinks) -> None:
     """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if
     there is just one."""
-    for name, own in links.own.items():
+    for name, self_links in links.own.items():
         lonely = [
-            one for (one, other) in links.pairs if other == name and (name, one) not in links.pairs
+            gpu for (gpu, other) in links.pairs if other == name and (name, gpu) not in links.pairs
         ]
-        alike = [one for one in lonely if links.pairs[one, name].count == own.count]
-        said = f"{name} has {own.count} links to itself"
+        alike = [gpu for gpu in lonely if links.pairs[gpu, name].count == self_links.count]
+        text = f"{name} has {self_links.count} links to itself"
         if len(alike) == 1:
-            links.pairs[name, alike[0]] = own
-            links.turned.append(f"{said}: taken for those to {alike[0]}, which has as many to it")
+            links.pairs[name, alike[0]] = self_links
+            links.turned.append(f"{text}: taken for those to {alike[0]}, which has as many to it")
         else:
-            links.turned.append(f"{said}: left out")
+            links.turned.append(f"{text}: left out")
 
 
 def _add(totals: dict[str, float], part: Part, bandwidth: float) -> None:
@@ -186,16 +187,16 @@ def _target(parts: Parts, part: Part, element: Element) -> Part | str | None:
     key = part.host, busid_of(element, "target")
     if key in parts.switches:
         return "nvswitch"
-    found = parts.by_busid.get(key)
-    if found is not None and found.kind != "gpu":
+    target = parts.by_busid.get(key)
+    if target is not None and target.kind != "gpu":
         raise element.mistake("target", "it is the busid of another GPU")
-    return found
+    return target
 
 
-def _nvlink_of(gpu: Element, given: str | None) -> tuple[str, str]:
+def _nvlink_of(gpu: Element, nvlink: str | None) -> tuple[str, str]:
     """The kind of the NVLinks of a <gpu>, and why."""
-    if given:
-        return given, "as asked for"
+    if nvlink:
+        return nvlink, "as asked for"
     generation = gpu.whole("sm", 0, 9999)
     return next(
         name for least, name in _GENERATIONS if generation >= least

@@ -73,8 +73,8 @@ def lane_name(plan: Plan, lane: int) -> str:
 def all_computations(timeline: Timeline) -> Boxes:
     """Computations that take time."""
     schedule = timeline.schedule
-    shown = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
-    chosen = np.flatnonzero(shown).astype(np.int32)
+    visible = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
+    chosen = np.flatnonzero(visible).astype(np.int32)
     return _boxes(timeline, schedule.rank[chosen], schedule.lane[chosen], chosen, chosen)
 
 
@@ -112,8 +112,8 @@ def merges(timeline: Timeline) -> Boxes:
     schedule = timeline.schedule
     start = timeline.node_start[timeline.routed.node_indptr[1:] - 1]
     local = (schedule.kind != COMPUTATION) & ~schedule.remote
-    shown = (local | (schedule.reduces == 1)) & (start < timeline.finish)
-    chosen = np.flatnonzero(shown).astype(np.int32)
+    visible = (local | (schedule.reduces == 1)) & (start < timeline.finish)
+    chosen = np.flatnonzero(visible).astype(np.int32)
     lane = np.ones_like(chosen)
     boxes = _boxes(timeline, schedule.peer[chosen], lane, chosen, chosen)
     return boxes._replace(start=start[chosen])
@@ -150,26 +150,34 @@ def gaps(plan: Plan, timeline: Timeline) -> Gaps:
     main = (
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
-    own = np.flatnonzero(main).astype(np.int32)
-    own = own[np.lexsort((timeline.finish[own], timeline.start[own], schedule.rank[own]))]
-    rank, start, finish = schedule.rank[own], timeline.start[own], timeline.finish[own]
+    operations = np.flatnonzero(main).astype(np.int32)
+    operations = operations[
+        np.lexsort(
+            (timeline.finish[operations], timeline.start[operations], schedule.rank[operations])
+        )
+    ]
+    rank, start, finish = (
+        schedule.rank[operations],
+        timeline.start[operations],
+        timeline.finish[operations],
+    )
     new = np.diff(rank, prepend=-1) > 0
     free = np.where(new, 0.0, np.roll(finish, 1))
     last = np.roll(new, -1)
     idle, final = rank[last], last_operations(timeline)[rank[last]]
     done = np.maximum(timeline.finish[final], finish[last])
     gap = start > free
-    found = Gaps(
+    bubbles = Gaps(
         np.concatenate((rank[gap], idle, idle)),
         np.concatenate((free[gap], finish[last], done)),
         np.concatenate((start[gap], done, np.full(len(idle), makespan))),
         np.concatenate(
-            (_awaited(timeline, own[gap]), final, np.full(len(idle), -1, dtype=np.int32))
+            (_awaited(timeline, operations[gap]), final, np.full(len(idle), -1, dtype=np.int32))
         ),
     )
-    order = np.lexsort((found.start, found.rank))
-    order = order[(found.end > found.start)[order]]
-    return Gaps._make(column[order] for column in found)
+    order = np.lexsort((bubbles.start, bubbles.rank))
+    order = order[(bubbles.end > bubbles.start)[order]]
+    return Gaps._make(column[order] for column in bubbles)
 
 
 def _awaited(timeline: Timeline, operations: Ints) -> Ints:
@@ -190,12 +198,12 @@ def sends(timeline: Timeline) -> Sends:
     row = np.repeat(np.arange(len(link)), count)
     begins = np.cumsum(count) - count
     medium = media[indptr[link[row]] + np.arange(len(row)) - begins[row]]
-    held = (
+    seconds = (
         topology.medium_gap[medium]
         + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
     )
-    longest = np.maximum.reduceat(held, begins) if len(held) else held
-    chosen = np.flatnonzero(held == longest[row])
+    longest = np.maximum.reduceat(seconds, begins) if len(seconds) else seconds
+    chosen = np.flatnonzero(seconds == longest[row])
     chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
     end = (
         timeline.sent[operation]
@@ -215,8 +223,8 @@ def bands(
     band = np.zeros(len(order), dtype=np.int64)
     overlap = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
     for crowded in np.unique(track[1:][overlap]):
-        own = slice(*np.searchsorted(track, [crowded, crowded + 1]))
-        band[own] = partition(start[own], end[own])
+        part = slice(*np.searchsorted(track, [crowded, crowded + 1]))
+        band[part] = partition(start[part], end[part])
     result = np.empty_like(band)
     result[order] = band
     return result
