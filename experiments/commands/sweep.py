@@ -15,7 +15,7 @@ from experiments.simulations import workload
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep import MissingPoint, SweepRow, sweep
-from experiments.streaming import Csv, Say, Table
+from experiments.streaming import Column, Csv, Say, Table
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -72,7 +72,9 @@ def run(request: Request, show: Show) -> int:
     _announce(request)
     progress = output.Progress("numbers of ranks simulated")
     say = _say(progress, kept=bool(show.out or show.plot))
-    print_row, missing, rows = _printer(request, show, say), list[MissingPoint](), list[SweepRow]()
+    shown = _columns(request, show.wide)
+    print_row = _printer(show.how, shown, say)
+    missing, rows = list[MissingPoint](), list[SweepRow]()
     for row in _rows(request, progress, missing.append):
         rows.append(row)
         print_row(row)
@@ -84,7 +86,7 @@ def run(request: Request, show: Show) -> int:
     if show.how == "json":
         output.say(output.to_json([row.record() for row in rows]))
     elif show.how == "table":
-        say(f"\n{explanation(rows, wide=show.wide)}")
+        say(f"\n{explanation(rows, shown, wide=show.wide)}")
     return _verdict(rows, missing)
 
 
@@ -121,16 +123,19 @@ def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
         output.write(show.plot, sweep_figure(rows, show.metric, show.plot.suffix[1:]))
 
 
-def _printer(request: Request, show: Show, say: Say) -> Callable[[SweepRow], None]:
+def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
+    protocols = [protocol.name for protocol in request.profile.protocols] if request.profile else []
+    return columns(request.algorithms, request.ranks, request.sizes, protocols=protocols, wide=wide)
+
+
+def _printer(how: str, shown: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
     """What prints a row as soon as it is there: json is printed at the end."""
-    if show.how == "json":
+    if how == "json":
         return lambda row: None
-    if show.how == "csv":
+    if how == "csv":
         print_record = Csv(say)
         return lambda row: print_record(row.record())
-    algorithms, ranks, sizes = request.algorithms, request.ranks, request.sizes
-    profiled = request.profile is not None
-    return Table(columns(algorithms, ranks, sizes, profiled=profiled, wide=show.wide), say)
+    return Table(shown, say)
 
 
 def _check_paths(show: Show) -> None:

@@ -24,35 +24,37 @@ def columns(
     ranks: Sequence[int],
     sizes: Sequence[float],
     *,
-    profiled: bool,
+    protocols: Sequence[str],
     wide: bool,
 ) -> list[Column[SweepRow]]:
-    """The columns with widths that hold every row to come."""
+    """The columns with widths that hold every row to come. `protocols` are those of the profile."""
     which = _which(algorithms, ranks, sizes)
     if wide:
-        return [*which, *_times(wide), *_all(algorithms, ranks, sizes), *_verdict(profiled, wide)]
+        return [*which, *_times(wide), *_all(algorithms, ranks, sizes), *_verdict(protocols, wide)]
     busbw = Column[SweepRow]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
-    narrow = [*which, *_times(wide), busbw, *_verdict(profiled, wide)]
+    narrow = [*which, *_times(wide), busbw, *_verdict(protocols, wide)]
     for heading in DISPENSABLE:
         if width_of(narrow) > WIDEST:
             narrow = [column for column in narrow if column.heading != heading]
     return narrow
 
 
-def explanation(rows: Sequence[SweepRow], *, wide: bool) -> str:
+def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, wide: bool) -> str:
     """What the words of the table mean, and the reasons of verdicts that the narrow table leaves
-    out."""
+    out. `shown` are the columns of the table."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row.verdict.reason:
             names = reasons.setdefault(row.verdict.word, {}).setdefault(row.verdict.reason, [])
             names += [row.algorithm] * (row.algorithm not in names)
-    more = ["redundant", *reasons] if wide else [*reasons, "--wide"]
+    headings = [column.heading for column in shown]
+    terms = ["V", *(term for term in ("of bound", "busbw") if term in headings)]
+    terms += ["redundant", *reasons] if wide else [*reasons, "--wide"]
     examples = {
         word: [_shortened(f"{reason} ({', '.join(names)})") for reason, names in known.items()]
         for word, known in reasons.items()
     }
-    return footnote(["V", "of bound", "busbw", *more], {} if wide else examples)
+    return footnote(terms, {} if wide else examples)
 
 
 def _shortened(text: str) -> str:
@@ -110,12 +112,16 @@ def _all(
     ]
 
 
-def _verdict(profiled: bool, wide: bool) -> list[Column[SweepRow]]:
-    protocol = Column[SweepRow]("protocol", lambda row: row.protocol, words=True)
+def _verdict(protocols: Sequence[str], wide: bool) -> list[Column[SweepRow]]:
+    name = max(map(len, protocols), default=0)
+    protocol = Column[SweepRow]("protocol", lambda row: row.protocol, name, words=True)
     verdict = Column[SweepRow](
-        "verdict", lambda row: str(row.verdict) if wide else row.verdict.word, words=True
+        "verdict",
+        lambda row: str(row.verdict) if wide else row.verdict.word,
+        len("not claimed"),
+        words=True,
     )
-    return [protocol, verdict] if profiled else [verdict]
+    return [protocol, verdict] if protocols else [verdict]
 
 
 def _difference(row: SweepRow) -> str:

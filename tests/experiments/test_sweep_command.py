@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
 from experiments.simulations.sweep import SweepRow, sweep
 from experiments.simulations.verdict import Verdict
+from experiments.streaming import Table
 from simulator.collectives import algorithms, find
+from topologies.shapes import star
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HGX = ("--topology", "hgx_h100:nodes=4")
@@ -225,9 +228,45 @@ def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -
     assert [line for line in lines if len(line) > 100] == []
 
 
+@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("protocols", [(), ("short", "rendezvous")])
+def test_the_widest_row_of_any_algorithm_has_100_characters(
+    name: str, protocols: tuple[str, ...]
+) -> None:
+    ranks, size, lines = 131072, 1234567.0, list[str]()
+    (row,) = sweep([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9))
+    row = replace(
+        row,
+        algorithm=name,
+        ranks=ranks,
+        protocol=max(protocols, key=len, default=""),
+        verdict=Verdict(assumption="routes differ"),
+    )
+    Table(columns([find(name)], [ranks], [size], protocols=protocols, wide=False), lines.append)(
+        row
+    )
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_words_below_a_table_are_those_of_its_columns(simctl: Simctl) -> None:
+    line = (
+        "sweep",
+        "--algo",
+        "recursive_halving_reduce_scatter",
+        "--p",
+        "4,1000",
+        "--size",
+        "1MiB",
+    )
+    rows, _, words = simctl(*line, "--sharing", "fair").stdout.partition("\n\n")
+    assert "busbw" not in rows
+    assert "busbw" not in words
+    assert "busbw" in simctl(*line, "--wide").stdout.partition("\n\n")[2]
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_no_two_headings_are_equal(wide: bool, simctl: Simctl) -> None:
-    shown = columns([find("ring")], [4], [8.0], profiled=True, wide=wide)
+    shown = columns([find("ring")], [4], [8.0], protocols=["LL"], wide=wide)
     names = [(column.group.strip(), column.heading.strip()) for column in shown]
     assert len(set(names)) == len(names)
 
