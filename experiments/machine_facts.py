@@ -182,8 +182,11 @@ def _media(topology: Topology) -> list[Medium]:
 
 
 def _bounds(topology: Topology) -> list[BestTime]:
-    found = {each.name: best_bound(each, topology, topology.ranks, SIZE) for each in COLLECTIVES}
-    return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in found.items()]
+    bounds = {
+        collective.name: best_bound(collective, topology, topology.ranks, SIZE)
+        for collective in COLLECTIVES
+    }
+    return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in bounds.items()]
 
 
 def _group(topology: Topology, link: int, duplex: bool, number: int) -> LinkGroup:
@@ -210,10 +213,10 @@ def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> npt.NDArray[np.int6
 def _ways_back(topology: Topology) -> npt.NDArray[np.int64]:
     """The link in the other direction of every link, -1 if there is none."""
     devices = len(topology.device_names)
-    there = topology.source.astype(np.int64) * devices + topology.target
+    forth = topology.source.astype(np.int64) * devices + topology.target
     back = topology.target.astype(np.int64) * devices + topology.source
-    if not len(there):
-        return there
-    order = np.argsort(there)
-    found = order[np.minimum(np.searchsorted(there, back, sorter=order), len(order) - 1)]
-    return np.where(there[found] == back, found, -1)
+    if not len(forth):
+        return forth
+    order = np.argsort(forth)
+    place = order[np.minimum(np.searchsorted(forth, back, sorter=order), len(order) - 1)]
+    return np.where(forth[place] == back, place, -1)

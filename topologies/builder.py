@@ -138,7 +138,7 @@ class TopologyBuilder:
 
     def connect(
         self,
-        one: str,
+        first: str,
         other: str,
         link: Link,
         *,
@@ -146,12 +146,12 @@ class TopologyBuilder:
         assumed: bool = False,
     ) -> None:
         """Add a full-duplex link: one in each direction."""
-        for ends in ((one, other), (other, one)):
+        for ends in ((first, other), (other, first)):
             self.link(*ends, link, kind=kind, assumed=assumed)
 
     def wire(
         self,
-        one: npt.ArrayLike,
+        first: npt.ArrayLike,
         other: npt.ArrayLike,
         link: Link,
         *,
@@ -163,7 +163,7 @@ class TopologyBuilder:
 
         `cables`, one number for all or one for each pair, multiplies the bandwidth.
         """
-        ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(one, other)]
+        ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(first, other)]
         count = len(ends[0])
         if count and not 0 <= min(map(np.min, ends)) <= max(map(np.max, ends)) < len(self):
             raise InputError(
@@ -305,13 +305,13 @@ class TopologyBuilder:
         order = np.argsort(owner, kind="stable")
         indptr = np.zeros(links + 1, dtype=np.int32)
         np.cumsum(np.bincount(owner, minlength=links), out=indptr[1:])
-        own = np.arange(links, dtype=np.int32)
-        return indptr, np.concatenate((own, medium + np.int32(links)))[order]
+        wires = np.arange(links, dtype=np.int32)
+        return indptr, np.concatenate((wires, medium + np.int32(links)))[order]
 
     def _of_media(self, column: str, field: int) -> Floats:
         shared = np.array([figures[field] for figures in self._media.values()], dtype=np.float64)
-        own = np.frombuffer(self._figures[column])
-        return np.concatenate((own, shared)) if len(shared) else own
+        wires = np.frombuffer(self._figures[column])
+        return np.concatenate((wires, shared)) if len(shared) else wires
 
 
 def _copies(columns: dict[str, array[T]]) -> dict[str, array[T]]:

@@ -34,9 +34,9 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     flow is higher.
     """
     if not topology.shared_names:
-        kept = group >= 0
+        members = group >= 0
         return np.asarray(
-            np.bincount(group[kept], topology.bandwidth[kept], groups), dtype=np.float64
+            np.bincount(group[members], topology.bandwidth[members], groups), dtype=np.float64
         )
     owner, medium = _crossings(topology, group)
     key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
@@ -44,16 +44,16 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     order = np.lexsort((topology.medium_bandwidth[medium], -users[place], owner))
     links, first = np.unique(owner[order], return_index=True)
     through = np.bincount(place[order[first]], topology.bandwidth[links], len(shares))
-    found, limit = np.divmod(shares, len(topology.medium_bandwidth))
+    owners, limit = np.divmod(shares, len(topology.medium_bandwidth))
     limited = np.minimum(through, topology.medium_bandwidth[limit])
-    return np.asarray(np.bincount(found, limited, groups), dtype=np.float64)
+    return np.asarray(np.bincount(owners, limited, groups), dtype=np.float64)
 
 
 def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
     """Link and medium of every crossing, of the links that are in a group."""
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    kept = group[owner] >= 0
-    return owner[kept], topology.link_media[kept]
+    members = group[owner] >= 0
+    return owner[members], topology.link_media[members]
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
@@ -153,10 +153,10 @@ class Network:
         flow = maximum_flow(graph, self.source, self.sink)
         if flow.flow_value >= UNITS:
             return None
-        left = csr_array(graph - flow.flow)
-        left.eliminate_zeros()
+        residual = csr_array(graph - flow.flow)
+        residual.eliminate_zeros()
         inside = np.zeros(self.sink + 1, dtype=np.bool_)
-        inside[breadth_first_order(left, self.source, return_predecessors=False)] = True
+        inside[breadth_first_order(residual, self.source, return_predecessors=False)] = True
         crossing = inside[self.tail] & ~inside[self.head]
         return Cut(inside[: self.devices], float(self.capacity[crossing].sum()))
 

@@ -48,29 +48,29 @@ def discrepancy(points: Points, residuals: Floats, keep: Flags) -> Floats:
     How large and how long likenesses are is what makes the residuals known most likely, of a few
     choices.
     """
-    wanted, noise = residuals[keep], USUAL.noise
+    observed, noise = residuals[keep], USUAL.noise
     usual = {size: _covariance(points, USUAL._replace(size=size)) for size in LENGTHS}
     among = {size: like[np.ix_(keep, keep)] for size, like in usual.items()}
     factor, size = max(
         product(FACTORS, LENGTHS),
-        key=lambda one: _likelihood(one[0] ** 2 * among[one[1]], noise, wanted),
+        key=lambda candidate: _likelihood(candidate[0] ** 2 * among[candidate[1]], noise, observed),
     )
-    like, known = factor**2 * usual[size], factor**2 * among[size]
-    weight = np.ones(len(wanted))
+    like, covariance = factor**2 * usual[size], factor**2 * among[size]
+    weight = np.ones(len(observed))
     for _ in range(ROUNDS):
-        weights = np.linalg.solve(known + np.diag(noise**2 / weight), wanted)
-        surprise = (wanted - known @ weights) / noise
+        weights = np.linalg.solve(covariance + np.diag(noise**2 / weight), observed)
+        surprise = (observed - covariance @ weights) / noise
         weight = np.maximum(LEAST, 1 / (1 + surprise**2 / FREEDOM))
     return np.asarray(like[:, keep] @ weights)
 
 
-def _likelihood(known: Floats, noise: float, wanted: Floats) -> float:
+def _likelihood(covariance: Floats, noise: float, residuals: Floats) -> float:
     """The log likelihood of residuals, up to a constant, with one in twenty clipped as outliers."""
     from scipy.linalg import solve_triangular
 
-    limit = max(3 * noise, float(np.quantile(np.abs(wanted), 0.95)))
-    clipped = np.clip(wanted, -limit, limit)
-    root = np.linalg.cholesky(known + noise**2 * np.eye(len(wanted)))
+    limit = max(3 * noise, float(np.quantile(np.abs(residuals), 0.95)))
+    clipped = np.clip(residuals, -limit, limit)
+    root = np.linalg.cholesky(covariance + noise**2 * np.eye(len(residuals)))
     return float(
         -0.5 * np.sum(solve_triangular(root, clipped, lower=True) ** 2)
         - np.log(np.diag(root)).sum()

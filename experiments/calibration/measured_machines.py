@@ -23,13 +23,14 @@ def check(curves: Sequence[Curve]) -> None:
         machines: dict[str, list[Curve]] = {}
         for curve in curves:
             machines.setdefault(tell(curve), []).append(curve)
-        known = [machine for machine in machines if machine]
-        if len(known) > 1:
-            shown = ", ".join(machine[:60] for machine in known[:SHOWN]) + (
-                ", ..." if len(known) > SHOWN else ""
+        names = [machine for machine in machines if machine]
+        if len(names) > 1:
+            examples = ", ".join(machine[:60] for machine in names[:SHOWN]) + (
+                ", ..." if len(names) > SHOWN else ""
             )
             raise InputError(
-                f"runs of {len(known)} machines ({shown}): a profile is of one, {_advice(machines)}"
+                f"runs of {len(names)} machines ({examples}): a profile is of one, "
+                f"{_advice(machines)}"
             )
 
 
@@ -45,8 +46,8 @@ def gpu(curve: Curve) -> str:
     >>> gpu(Curve("all_reduce", 8, 1, (), (), "x.log", device="NVIDIA A100-SXM4-40GB"))
     'A100'
     """
-    found = _GPU.search(f"{curve.device} {curve.machine}".replace("_", " "))
-    return found[0] if found else ""
+    match = _GPU.search(f"{curve.device} {curve.machine}".replace("_", " "))
+    return match[0] if match else ""
 
 
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
@@ -56,17 +57,17 @@ def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
         machine: [{*setups.words(curve)} for curve in curves]
         for machine, curves in machines.items()
     }
-    told = []
+    choices = []
     for machine, files in names.items():
         others = [name for other, rest in names.items() if other != machine for name in rest]
-        told.append(
+        choices.append(
             sorted(
                 set.intersection(*files).difference(*others),
                 key=lambda word: (word.isdigit(), word),
             )
         )
-    if all(told):
-        return f"take each alone: {', '.join(f'--only {words[0]}' for words in told[:SHOWN])}"
+    if all(choices):
+        return f"take each alone: {', '.join(f'--only {words[0]}' for words in choices[:SHOWN])}"
     families = sorted({family(curve) for curves in machines.values() for curve in curves} - {""})
     if len(families) > 1:
         return f"take each alone: {', '.join(f'--family {name}' for name in families[:SHOWN])}"

@@ -71,23 +71,27 @@ def predict_all(
         for size in curve.sizes.tolist():
             for job in _running(library, curve, size):
                 jobs.setdefault(job, set()).add(size)
-    found: dict[Job, dict[float, tuple[float, str]]] = {}
+    best_times: dict[Job, dict[float, tuple[float, str]]] = {}
     for done, (job, sizes) in enumerate(jobs.items()):
         progress(done, len(jobs))
-        told = tuple(one for one in profile.protocols if one.name in job.protocols)
-        simulated = replace(profile, protocols=told or profile.protocols)
-        found[job] = times(simulated, find(job.algorithm), machine(job), job.ranks, sorted(sizes))
+        protocols = tuple(
+            protocol for protocol in profile.protocols if protocol.name in job.protocols
+        )
+        simulated = replace(profile, protocols=protocols or profile.protocols)
+        best_times[job] = times(
+            simulated, find(job.algorithm), machine(job), job.ranks, sorted(sizes)
+        )
     progress(len(jobs), len(jobs))
-    return [_rows(library, curve, found) for curve in curves]
+    return [_rows(library, curve, best_times) for curve in curves]
 
 
 def _rows(
-    library: Library, curve: Series, found: Mapping[Job, Mapping[float, tuple[float, str]]]
+    library: Library, curve: Series, best_times: Mapping[Job, Mapping[float, tuple[float, str]]]
 ) -> list[Predicted]:
     rows = []
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
-        best = min(_running(library, curve, size), key=lambda job: found[job][size][0])
-        seconds, protocol = found[best][size]
+        best = min(_running(library, curve, size), key=lambda job: best_times[job][size][0])
+        seconds, protocol = best_times[best][size]
         rows.append(Predicted(size, measured, seconds, best.algorithm, protocol))
     return rows
 

@@ -70,12 +70,12 @@ def _between(prior: Prior, slowness: float) -> Prior:
 def ends(points: Points) -> Flags:
     """Two points of the first curve on the most ranks: its largest size, and the one nearest to
     SMALLER times less."""
-    curve = int(np.argmax([one.ranks for one in points.curves]))
-    here = np.flatnonzero(points.curve == curve)
-    wanted = points.size[here].max() / np.array([1, SMALLER])
-    nearest = np.abs(np.log(points.size[here][:, None] / wanted)).argmin(axis=0)
+    curve = int(np.argmax([curve.ranks for curve in points.curves]))
+    indices = np.flatnonzero(points.curve == curve)
+    sizes = points.size[indices].max() / np.array([1, SMALLER])
+    nearest = np.abs(np.log(points.size[indices][:, None] / sizes)).argmin(axis=0)
     chosen = np.zeros(len(points), dtype=np.bool_)
-    chosen[here[nearest]] = True
+    chosen[indices[nearest]] = True
     return chosen
 
 
@@ -90,8 +90,12 @@ def transfer(points: Points, library: Library, keep: Flags) -> Floats:
 def carried(few: Fit, model: Model) -> Floats:
     """What a fit of few points predicts for those of `model`, whose other parameters stay where
     they start."""
-    values = dict(zip((one.name for one in few.model.parameters), few.inner, strict=True))
-    inner = np.array([values.get(one.name, one.inner) for one in model.parameters])
+    values = dict(
+        zip((parameter.name for parameter in few.model.parameters), few.inner, strict=True)
+    )
+    inner = np.array(
+        [values.get(parameter.name, parameter.inner) for parameter in model.parameters]
+    )
     for _ in range(2):
         model.explore(inner)
     return model.predict(inner)

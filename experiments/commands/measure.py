@@ -114,13 +114,13 @@ def _counts(nproc: str | None) -> list[int]:
 
 def _plan(request: Request, ranks: int) -> Plan:
     device = request.device or ("cuda" if request.backend == "nccl" else "cpu")
-    for name, value, known in (
+    for name, value, choices in (
         ("backend", request.backend, BACKENDS),
         ("device", device, DEVICES),
         ("dtype", request.dtype, tuple(ITEMS)),
     ):
-        if value not in known:
-            raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(known)}")
+        if value not in choices:
+            raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
     if request.backend == "nccl" and device == "cpu":
         raise InputError(
             "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
@@ -156,11 +156,14 @@ def _seconds(name: str, text: str) -> float:
 def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for plan in plans:
-        largest, here = max(point.size_bytes for point in plan.points), 1 if place else plan.ranks
-        if plan.device == "cpu" and _COPIES * here * largest > memory:
+        largest, processes = (
+            max(point.size_bytes for point in plan.points),
+            1 if place else plan.ranks,
+        )
+        if plan.device == "cpu" and _COPIES * processes * largest > memory:
             raise InputError(
-                f"{format_bytes(largest)} at {here} rank(s) of this machine: more than fits into "
-                f"{format_bytes(memory)}"
+                f"{format_bytes(largest)} at {processes} rank(s) of this machine: more than fits "
+                f"into {format_bytes(memory)}"
             )
 
 
@@ -216,9 +219,9 @@ def _record(out: Path | None, resume: bool) -> Record:
 
 def _without(plan: Plan, record: Record) -> Plan:
     """The plan without what has been measured."""
-    known = {row.key for row in record.rows}
+    keys = {row.key for row in record.rows}
     return replace(
-        plan, points=tuple(point for point in plan.points if key_of(plan, point) not in known)
+        plan, points=tuple(point for point in plan.points if key_of(plan, point) not in keys)
     )
 
 
@@ -269,9 +272,9 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
         verb = "has a wrong result" if wrong == 1 else "have wrong results"
         points = output.counted(len(record.rows), "point")
         print(f"simctl: {wrong} of {points} {verb}", file=sys.stderr)  # noqa: T201
-    said = "; ".join(filter(None, (failure, _kept(record))))
-    if failure is not None and said:
-        print(f"simctl: {said}", file=sys.stderr)  # noqa: T201
+    text = "; ".join(filter(None, (failure, _kept(record))))
+    if failure is not None and text:
+        print(f"simctl: {text}", file=sys.stderr)  # noqa: T201
     return 1 if wrong or failure is not None else 0
 
 
@@ -283,20 +286,20 @@ def _kept(record: Record) -> str:
 
 def _provenance(request: Request, plans: Sequence[Plan], record: Record) -> str:
     """As of every table; of one that is resumed, what was known of it before is under `before`."""
-    asked = {name: value for name, value in asdict(request).items() if value is not None}
+    options = {name: value for name, value in asdict(request).items() if value is not None}
     machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
     ranks = ",".join(str(plan.ranks) for plan in plans)
-    made = json.loads(output.provenance(**asked, **machine, ranks=ranks, torch=_torch()))
+    provenance = json.loads(output.provenance(**options, **machine, ranks=ranks, torch=_torch()))
     if record.meta and record.rows:
         try:
-            made["before"] = json.loads(record.meta.read_text())
+            provenance["before"] = json.loads(record.meta.read_text())
         except (OSError, ValueError):
             lost = "cannot be read" if record.meta.exists() else "is not there"
             rows = output.counted(len(record.rows), "row")
             output.note(
                 f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known"
             )
-    return json.dumps(made, indent=1)
+    return json.dumps(provenance, indent=1)
 
 
 def _torch() -> str:

@@ -72,15 +72,15 @@ def load(target: str) -> nn.Module:
         raise InputError(
             f"{target!r}: PACKAGE.MODULE:NAME or FILE.py:NAME, like torchvision.models:resnet18"
         )
-    found: Any = _imported(place)
+    value: Any = _imported(place)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise InputError(f"{place} has no {part!r}: name a class or a function of it")
-        found = getattr(found, part)
-    made = found if isinstance(found, nn.Module) else _called(found, target)
-    if not isinstance(made, nn.Module):
-        raise InputError(f"{target} is no torch.nn.Module but {type(made).__name__}")
-    return made
+        value = getattr(value, part)
+    module = value if isinstance(value, nn.Module) else _called(value, target)
+    if not isinstance(module, nn.Module):
+        raise InputError(f"{target} is no torch.nn.Module but {type(module).__name__}")
+    return module
 
 
 def parse_inputs(text: str, vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
@@ -126,10 +126,10 @@ def _imported(place: str) -> ModuleType:
 
 def _check_file(path: Path) -> None:
     try:
-        there = path.is_file()
+        is_file = path.is_file()
     except OSError as error:
         raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    if not there:
+    if not is_file:
         raise InputError(f"no file {str(path)!r}")
 
 
@@ -143,11 +143,11 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _called(found: Any, target: str) -> Any:
-    if not callable(found):
-        raise InputError(f"{target} is no torch.nn.Module but {type(found).__name__}")
+def _called(value: Any, target: str) -> Any:
+    if not callable(value):
+        raise InputError(f"{target} is no torch.nn.Module but {type(value).__name__}")
     try:
-        return found()
+        return value()
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{target} cannot be called without arguments: {first_line(error)}"

@@ -135,7 +135,7 @@ class _Measured(NamedTuple):
         """Median seconds of each layer, scaled so that they add up to the median total."""
         medians = [median(times) for times in zip(*map(seconds, self.traces), strict=True)]
         scale = median(total[part] for total in self.totals) / sum(medians)
-        return [scale * each for each in medians]
+        return [scale * median for median in medians]
 
     def overhead(self) -> float:
         """The cost of the hooks, as a share of a forward and a backward without them."""
@@ -186,7 +186,9 @@ def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) ->
             forward,
             backward,
             activation=measured.kept[k],
-            tensors=tuple(Tensor(each, nbytes_of([parameters[each]])) for each in registered[k]),
+            tensors=tuple(
+                Tensor(parameter, nbytes_of([parameters[parameter]])) for parameter in registered[k]
+            ),
             buffers=buffers[k],
             channels=_channels(module.get_submodule(run[k])) if k < len(run) else 0,
             arrival=_arrival(registered[k], arriving[k]),
@@ -204,11 +206,11 @@ def _arrival(registered: list[str], arriving: list[str]) -> tuple[int, ...]:
 
 def _names(module: nn.Module, run: Sequence[str]) -> list[str]:
     """A name for each layer: `fc`, and `fc#2` when it is called again."""
-    seen: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     names = []
     for name in [*(name or type(module).__name__ for name in run), OTHER]:
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        calls[name] += 1
+        names.append(name if calls[name] == 1 else f"{name}#{calls[name]}")
     return names
 
 

@@ -27,11 +27,11 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
             yield from _among("kind of link", ("slower", algorithm, kind), kinds)
     for kind, crowd in profile.crowding.items():
         yield from _among("kind of link", ("crowding", kind), kinds)
-        counts = [own.nodes for own in crowd.apart]
+        counts = [correction.nodes for correction in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
-    for number, one in enumerate(profile.ineffective):
-        for place, algorithm in enumerate(one.ran):
+    for number, entry in enumerate(profile.ineffective):
+        for place, algorithm in enumerate(entry.ran):
             if algorithm not in algorithms():
                 yield (
                     ("ineffective", number, "ran", place),
@@ -46,6 +46,6 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
             yield from _among("algorithm", (key, algorithm), algorithms())
 
 
-def _among(what: str, place: tuple[str, ...], known: Collection[str]) -> Iterator[Mistake]:
-    if place[-1] not in known:
-        yield place, unknown(what, place[-1], known)
+def _among(noun: str, place: tuple[str, ...], names: Collection[str]) -> Iterator[Mistake]:
+    if place[-1] not in names:
+        yield place, unknown(noun, place[-1], names)

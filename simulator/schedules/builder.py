@@ -360,8 +360,10 @@ class ScheduleBuilder:
         )
         self._written[writes] = self._writes + writers
         twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
-        found = self._written[reads]
-        race = bool(np.any((found >= self._writes) & ~(local & (found == self._writes + readers))))
+        last_write = self._written[reads]
+        race = bool(
+            np.any((last_write >= self._writes) & ~(local & (last_write == self._writes + readers)))
+        )
         self._writes += len(rank)
         if twice:
             raise InputError("two operations of one call overwrite the same slot: use two calls")
@@ -414,17 +416,21 @@ class ScheduleBuilder:
         return indptr, indices[np.argsort(waits, kind="stable")]
 
 
-def _shares(what: str, slots: int | Sequence[float], each: float | None = None) -> list[float]:
-    """Shares of V: a number of slots of share `each` (by default such that they add up to 1), or
-    the shares."""
+def _shares(
+    name: str, slots: int | Sequence[float], share_of_slot: float | None = None
+) -> list[float]:
+    """The shares of V of all slots, from their number or from the shares themselves.
+
+    A number of slots has slots of share `share_of_slot`, or of such that they add up to 1.
+    """
     if np.ndim(slots) == 0:
-        count = whole_number(what, slots)
+        count = whole_number(name, slots)
         if count < 0:
-            raise InputError(f"{what} is {count}: 0 or more")
-        return [1 / max(1, count) if each is None else each] * count
+            raise InputError(f"{name} is {count}: 0 or more")
+        return [1 / max(1, count) if share_of_slot is None else share_of_slot] * count
     shares: list[float] = np.asarray(slots, dtype=np.float64).tolist()
     if not all(0 <= share < np.inf for share in shares):
-        raise InputError(f"{what} has the shares {shares}: each is 0 or more")
+        raise InputError(f"{name} has the shares {shares}: each is 0 or more")
     return shares
 
 
@@ -443,17 +449,17 @@ def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, I
     row = after if after.ndim == 2 else after.reshape(1, -1)
     rows = np.broadcast_to(row, (last - first, row.shape[1]))
     operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
-    given = rows.ravel() >= 0
-    return operation[given], rows.ravel()[given].astype(np.int32)
+    present = rows.ravel() >= 0
+    return operation[present], rows.ravel()[present].astype(np.int32)
 
 
-def _spread(first: Column, count: Column, there: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
+def _spread(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
     """The cells `first`, `first + 1`, ... of every range that is there, and the number of its
     range."""
-    if count.max() == 1 and there.all():
+    if count.max() == 1 and present.all():
         return first, np.arange(len(first))
-    number = np.repeat(np.arange(len(first)), count * there)
+    number = np.repeat(np.arange(len(first)), count * present)
     offset = np.arange(len(number)) - np.repeat(
-        np.cumsum(count * there) - count * there, count * there
+        np.cumsum(count * present) - count * present, count * present
     )
     return np.asarray(first[number] + offset), number

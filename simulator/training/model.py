@@ -107,20 +107,21 @@ class Model:
             raise InputError(f"model {self.name} has no layers: give it one or more")
         if self.batch < 1:
             raise InputError(f"model {self.name} has a batch of {self.batch}: 1 or more")
-        for what, dtype in (("dtype", self.dtype), ("gradient_dtype", self.gradient_dtype)):
+        for quantity, dtype in (("dtype", self.dtype), ("gradient_dtype", self.gradient_dtype)):
             if dtype not in WIDTHS:
                 raise InputError(
-                    f"model {self.name} has the {what} {dtype!r}: it is one of {', '.join(WIDTHS)}"
+                    f"model {self.name} has the {quantity} {dtype!r}: it is one of "
+                    f"{', '.join(WIDTHS)}"
                 )
-        for what in ("optimizer", "state", "inputs", "outputs"):
-            _check(f"model {self.name}", what, getattr(self, what))
+        for quantity in ("optimizer", "state", "inputs", "outputs"):
+            _check(f"model {self.name}", quantity, getattr(self, quantity))
         if not self.memory_bandwidth > 0:
             raise InputError(
                 f"model {self.name} has a memory bandwidth of {self.memory_bandwidth}: above 0"
             )
         for layer in self.layers:
-            for what in ("forward", "backward", "activation", "buffers", "channels"):
-                _check(f"layer {layer.name} of {self.name}", what, getattr(layer, what))
+            for quantity in ("forward", "backward", "activation", "buffers", "channels"):
+                _check(f"layer {layer.name} of {self.name}", quantity, getattr(layer, quantity))
             self._check_ranks(
                 f"layer {layer.name} of {self.name}",
                 forwards=layer.forwards,
@@ -142,14 +143,14 @@ class Model:
             )
 
     def _check_ranks(self, whose: str, **times: tuple[float, ...]) -> None:
-        for what, values in times.items():
+        for quantity, values in times.items():
             if len(values) != self.ranks:
                 raise InputError(
-                    f"{whose} has {what} of {len(values)} ranks, and the first layer of "
+                    f"{whose} has {quantity} of {len(values)} ranks, and the first layer of "
                     f"{self.ranks}"
                 )
             for rank, seconds in enumerate(values):
-                _check(f"{whose}, rank {rank},", what, seconds)
+                _check(f"{whose}, rank {rank},", quantity, seconds)
 
     @property
     def ranks(self) -> int:
@@ -225,6 +226,6 @@ def _each(mean: float, values: tuple[float, ...], ranks: int) -> Floats:
     return np.array(values[:ranks], dtype=np.float64)
 
 
-def _check(whose: str, what: str, value: float) -> None:
+def _check(whose: str, quantity: str, value: float) -> None:
     if not 0 <= value < inf:
-        raise InputError(f"{whose} has {what} = {value}: it is 0 or more")
+        raise InputError(f"{whose} has {quantity} = {value}: it is 0 or more")

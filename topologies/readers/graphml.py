@@ -182,16 +182,16 @@ def _repeated(items: Iterable[Item]) -> Item | None:
 def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> list[Content]:
     """The edges by their number where they have one, else as in the file."""
     usual, links = graph.graph.get("edge_default", {}), []
-    for one, other in edges:
-        data = usual | graph.edges[one, other]
+    for first, other in edges:
+        data = usual | graph.edges[first, other]
         link = {
-            "from": names[one],
+            "from": names[first],
             "to": names[other],
             **_picked(data, _EDGE),
             "both": not graph.is_directed(),
         }
         number = _whole(
-            data.get("link_number", len(edges)), f"{name}, edge {_arrow(one, other)}, link_number"
+            data.get("link_number", len(edges)), f"{name}, edge {_arrow(first, other)}, link_number"
         )
         links.append((number, link if "bandwidth" in link else _assumed(link, name)))
     return [link for _, link in sorted(links, key=itemgetter(0))]
@@ -211,11 +211,11 @@ def _assumed(link: Content, name: str) -> Content:
     return figures | link | {"kind": kind.kind, "assumed": True}
 
 
-def _ranks(given: Iterable[tuple[str, object]], name: str) -> list[str]:
+def _ranks(entries: Iterable[tuple[str, object]], name: str) -> list[str]:
     """The device of every rank; a device may have several: "0,4"."""
     placed = [
         (_whole(rank, f"{name}, node {shown(device)}, rank"), device)
-        for device, ranks in given
+        for device, ranks in entries
         for rank in str(ranks).split(",")
         if rank
     ]
@@ -236,9 +236,9 @@ def _ranks(given: Iterable[tuple[str, object]], name: str) -> list[str]:
     return [device for _, device in placed]
 
 
-def _whole(value: object, what: str) -> int:
+def _whole(value: object, place: str) -> int:
     if not re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value), re.ASCII):
-        raise InputError(f"{what}: {shown(value)} is not a whole number")
+        raise InputError(f"{place}: {shown(value)} is not a whole number")
     return int(str(value))
 
 
@@ -257,8 +257,8 @@ def _with_unit(value: Any, unit: str | None) -> Any:
     return "inf" if value == inf and unit == "B/s" else f"{value!r}{unit}"
 
 
-def _arrow(one: str, other: str) -> str:
-    return shown(f"{one}->{other}")
+def _arrow(first: str, other: str) -> str:
+    return shown(f"{first}->{other}")
 
 
 def _ranks_of(topology: Topology) -> dict[str, list[int]]:

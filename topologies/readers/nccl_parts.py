@@ -98,8 +98,8 @@ class Parts:
 
     def notes(self) -> Iterator[str]:
         """What is given twice: the first of each sort, and how many more there are."""
-        for found in self.repeated.values():
-            yield from first_of(found)
+        for lines in self.repeated.values():
+            yield from first_of(lines)
 
 
 def first_of(notes: list[str]) -> list[str]:
@@ -140,14 +140,14 @@ def _checked(root: Element) -> Iterator[Element]:
     while waiting:
         element = waiting.pop()
         yield element
-        known = [child for child in element.children if child.tag in _WITHIN]
-        for child in known:
+        children = [child for child in element.children if child.tag in _WITHIN]
+        for child in children:
             if element.tag not in _WITHIN[child.tag]:
                 place = f"it belongs in <{'> or <'.join(_WITHIN[child.tag])}>"
                 raise InputError(
                     f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}"
                 )
-        waiting += known
+        waiting += children
 
 
 class _Surveyor:
@@ -213,30 +213,30 @@ class _Surveyor:
             self.parts.by_busid[host, busid] = part
         return part
 
-    def _repeat(self, sort: str, key: object, element: Element, what: str) -> bool:
+    def _repeat(self, sort: str, key: object, element: Element, noun: str) -> bool:
         """Note that another element has what is there only once; whether one has."""
         first = self.taken.setdefault((sort, key), element)
         if first is element:
             return False
         again = (
-            f"{what} is on line {first.line} and again on line {element.line}: taken for two "
+            f"{noun} is on line {first.line} and again on line {element.line}: taken for two "
             f"devices"
         )
         self.parts.repeated.setdefault(sort, []).append(again)
         return True
 
-    def _of_its_own(self, name: str, element: Element, sort: str, what: str = "") -> str:
+    def _of_its_own(self, name: str, element: Element, sort: str, noun: str = "") -> str:
         """A name, with a number behind it if an element of that sort has it already; noted if
-        `what` says of what."""
+        `noun` says of what."""
         number, plain = 1, name
         while (sort, name) in self.taken:
             number += 1
             name = f"{plain}#{number}"
         self.taken[sort, name] = element
-        if what and number > 1:
+        if noun and number > 1:
             first = self.taken[sort, plain].line
             again = (
-                f"{what} {plain} is on line {first} and again on line {element.line}: the second "
+                f"{noun} {plain} is on line {first} and again on line {element.line}: the second "
                 f"is called {name}"
             )
             self.parts.repeated.setdefault(sort, []).append(again)

@@ -26,8 +26,8 @@ def machine_layout(topology: Topology) -> Layout:
     large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
     if topology.node.max() >= 0 or others > 1 or (others and (large or topology.shared_names)):
         drawn, left_out = _some(topology, ranks)
-        found = level_layout(sketch(topology, drawn, ranks))
-        return found._replace(left_out=left_out + found.left_out)
+        layout = level_layout(sketch(topology, drawn, ranks))
+        return layout._replace(left_out=left_out + layout.left_out)
     if large:
         size = f"{len(topology.device_names)} devices and {topology.links} links"
         raise InputError(
@@ -52,7 +52,7 @@ def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
         [topology.device_kinds[device] for device in devices.tolist()],
         topology.node[devices].tolist(),
         _place(devices, ranks),
-        [(one, other) for one, other in np.unique(ends, axis=0).tolist()],
+        [(first, other) for first, other in np.unique(ends, axis=0).tolist()],
     )
 
 
@@ -71,9 +71,9 @@ def _rank_devices(topology: Topology) -> Numbers:
 def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
     """Which devices are drawn: some ranks and what is as near to one of them as to any, and what is
     left out."""
-    kept, left_out = _some_ranks(topology, ranks)
-    drawn = _distance(topology, kept) == _distance(topology, ranks)
-    drawn[np.setdiff1d(ranks, kept)] = False
+    selection, left_out = _some_ranks(topology, ranks)
+    drawn = _distance(topology, selection) == _distance(topology, ranks)
+    drawn[np.setdiff1d(ranks, selection)] = False
     return drawn, left_out
 
 
@@ -85,19 +85,19 @@ def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str,
         return ranks, ()
     count = min(len(nodes), MOST_NODES, max(2, MOST_RANKS // int(size.max())))
     chosen = ends(nodes.tolist(), count)
-    kept = [ends(ranks[node == number].tolist(), MOST_RANKS // count) for number in chosen]
+    selection = [ends(ranks[node == number].tolist(), MOST_RANKS // count) for number in chosen]
     left_out = _missing("node", nodes.tolist(), chosen)
-    if len(kept[0]) < size[0]:
-        each, where = list(range(size[0])), " of a node" if len(nodes) > 1 else ""
-        left_out += _missing("rank", each, ends(each, MOST_RANKS // count), where)
-    return np.concatenate(kept), left_out
+    if len(selection[0]) < size[0]:
+        places, where = list(range(size[0])), " of a node" if len(nodes) > 1 else ""
+        left_out += _missing("rank", places, ends(places, MOST_RANKS // count), where)
+    return np.concatenate(selection), left_out
 
 
-def _missing(what: str, every: list[int], chosen: list[int], where: str = "") -> tuple[str, ...]:
+def _missing(noun: str, every: list[int], chosen: list[int], where: str = "") -> tuple[str, ...]:
     gone = sorted(set(every) - set(chosen))
     if not gone:
         return ()
-    which = f"{what} {gone[0]}" if len(gone) == 1 else f"{what}s {gone[0]} to {gone[-1]}"
+    which = f"{noun} {gone[0]}" if len(gone) == 1 else f"{noun}s {gone[0]} to {gone[-1]}"
     return (f"{which} of {len(every)}{where} not drawn",)
 
 

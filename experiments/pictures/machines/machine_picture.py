@@ -166,7 +166,7 @@ def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
 def _draw_links(axes: Axes, where: Layout, strokes: list[_Stroke]) -> None:
     """The fastest first, so that thin lines lie on wide ones."""
     for stroke in strokes:
-        paths = [_path(where, (one, other)) for one, other in stroke.pairs.tolist()]
+        paths = [_path(where, (first, other)) for first, other in stroke.pairs.tolist()]
         lines = PathCollection(
             paths, facecolors="none", edgecolors=stroke.colour, linewidths=stroke.width, alpha=0.85
         )
@@ -178,17 +178,17 @@ def _path(where: Layout, pair: tuple[int, int]) -> Path:
     """A curve, or straight; at a bar it ends straight above or below the other end."""
     if pair in where.curves:
         return Path(where.curves[pair], CURVE)
-    one, other = pair
+    first, other = pair
     ends = []
-    for here, there in ((one, other), (other, one)):
+    for start, end in ((first, other), (other, first)):
         reach = (
-            max(0.0, where.widths[here] / 2 - 0.4)
-            if where.widths[here] > where.widths[there]
+            max(0.0, where.widths[start] / 2 - 0.4)
+            if where.widths[start] > where.widths[end]
             else 0.0
         )
-        x, y = where.places[here]
-        edge = HALF * float(np.sign(where.places[there][1] - y)) if where.rows else 0.0
-        ends.append((float(np.clip(where.places[there][0], x - reach, x + reach)), float(y) + edge))
+        x, y = where.places[start]
+        edge = HALF * float(np.sign(where.places[end][1] - y)) if where.rows else 0.0
+        ends.append((float(np.clip(where.places[end][0], x - reach, x + reach)), float(y) + edge))
     return Path(ends)
 
 
@@ -268,11 +268,11 @@ def _device_colours(topology: Topology) -> dict[str, str]:
     return _colours(topology.device_kinds, DEVICES, "Pastel1")
 
 
-def _colours(kinds: Words, known: dict[str, str], others: str) -> dict[str, str]:
+def _colours(kinds: Words, colours: dict[str, str], others: str) -> dict[str, str]:
     """The colour of every kind; those that are not known get what a map of colours has, in turn."""
     palette = mpl.colormaps[others]
-    strange = [kind for kind in kinds.vocabulary if kind not in known and kinds.are(kind).any()]
-    return known | {
+    strange = [kind for kind in kinds.vocabulary if kind not in colours and kinds.are(kind).any()]
+    return colours | {
         kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)
     }
 

@@ -85,8 +85,8 @@ def parse_csv(text: str, path: Path) -> Measurements:
         raise InputError(
             f"{path}: a header and no rows with a size and a time above 0: expected at least one"
         )
-    known = about(path)
-    curves = tuple(_curve(key, series, known, path) for key, series in table.series.items())
+    guess = about(path)
+    curves = tuple(_curve(key, series, guess, path) for key, series in table.series.items())
     return Measurements(curves, tuple(_skipped(table)))
 
 
@@ -169,47 +169,47 @@ def _disagrees(printed: str, computed: float) -> bool:
     return not math.isfinite(value) or (value > 0 and abs(value - computed) > _TOLERANCE * computed)
 
 
-def _curve(key: Identity, series: _Series, known: About, path: Path) -> Curve:
+def _curve(key: Identity, series: _Series, guess: About, path: Path) -> Curve:
     points, in_place = (
         tuple(by_size[size] for size in sorted(by_size))
         for by_size in (series.points, series.in_place)
     )
-    ranks, nodes = key.ranks or known.ranks, key.nodes or known.nodes
+    ranks, nodes = key.ranks or guess.ranks, key.nodes or guess.nodes
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     return Curve(
-        key.collective or known.collective or UNKNOWN,
+        key.collective or guess.collective or UNKNOWN,
         ranks,
         nodes,
         points,
         in_place,
         key.source or str(path),
-        (*known.notes, *_notes(key, series, known)),
-        algorithm=key.algorithm or known.algorithm,
-        protocol=key.protocol or known.protocol,
-        library=key.library or known.library,
-        gpus_per_node=known.gpus_per_node or per_node,
+        (*guess.notes, *_notes(key, series, guess)),
+        algorithm=key.algorithm or guess.algorithm,
+        protocol=key.protocol or guess.protocol,
+        library=key.library or guess.library,
+        gpus_per_node=guess.gpus_per_node or per_node,
         backend=key.backend,
-        device=key.device or known.device,
+        device=key.device or guess.device,
         dtype=key.dtype,
         topology=key.topology,
-        family=known.family,
-        machine=known.machine,
-        kind=key.kind or known.kind or COLLECTIVE,
-        network=network_by_words(f"{key.topology} {known.machine}"),
-        label=known.label,
-        ignored_algorithm=known.ignored_algorithm,
-        pairs=known.pairs,
-        single_node=known.single_node,
-        ports=known.ports,
+        family=guess.family,
+        machine=guess.machine,
+        kind=key.kind or guess.kind or COLLECTIVE,
+        network=network_by_words(f"{key.topology} {guess.machine}"),
+        label=guess.label,
+        ignored_algorithm=guess.ignored_algorithm,
+        pairs=guess.pairs,
+        single_node=guess.single_node,
+        ports=guess.ports,
     )
 
 
-def _notes(key: Identity, series: _Series, known: About) -> Iterator[str]:
-    guesses = {"collective": (key.collective, known.collective), "ranks": (key.ranks, known.ranks)}
+def _notes(key: Identity, series: _Series, facts: About) -> Iterator[str]:
+    guesses = {"collective": (key.collective, facts.collective), "ranks": (key.ranks, facts.ranks)}
     guessed = [
-        what for what, (given, guess) in guesses.items() if given is None and guess is not None
+        field for field, (value, guess) in guesses.items() if value is None and guess is not None
     ]
-    if guessed and known.guessed:
+    if guessed and facts.guessed:
         yield f"{' and '.join(guessed)} by the file's name"
     if series.points and 0 < len(series.in_place) < len(series.points):
         yield f"in-place times for {len(series.in_place)} of {counted(len(series.points), 'size')}"
