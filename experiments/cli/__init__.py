@@ -89,7 +89,8 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        _fail(" ".join(str(message()).split()) or f"see simctl --help ({type(error).__name__})")
+        text = " ".join(str(message()).replace("Value error, ", "").split())
+        _fail(text or f"see simctl --help ({type(error).__name__})")
     sys.exit(code)
 
 

@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, completer, library_names, machine_names
+from experiments.cli.completion import (
+    algorithm_names,
+    completer,
+    library_names,
+    machine_names,
+    profile_names,
+)
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.cli.measuring_options import MeasuringOptions
@@ -19,7 +25,7 @@ from topologies.errors import InputError
 app = typer.Typer()
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUNS...", help="nccl-tests, OSU or CSV files, or folders of them."),
+    typer.Argument(metavar="RUNS", help="nccl-tests, OSU or CSV files, or folders of them."),
 ]
 Family = Annotated[str | None, typer.Option(help="Of a folder with an index: this series only.")]
 Only = Annotated[
@@ -115,6 +121,7 @@ def judge(
         typer.Argument(
             metavar="PROFILE",
             help="A calibrated profile: its name or FILE.yaml.",
+            autocompletion=completer(profile_names),
         ),
     ],
     runs: Runs,
@@ -207,7 +214,7 @@ def calibrate(
 def diagnose(
     logs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG...", help="nccl-tests, OSU or CSV files, or folders of them."),
+        typer.Argument(metavar="LOG", help="nccl-tests, OSU or CSV files, or folders of them."),
     ],
     machine: MachineOptions = MachineOptions(),
     profile: ProfileName = None,

@@ -28,8 +28,10 @@ class Commands(TyperGroup):
 
 def _names_a_profile(words: Sequence[str]) -> bool:
     """Whether words after `validate` are a profile and runs, instead of one log."""
-    files = list(_files(words))
-    return len(files) > 1 or any(Path(file).suffix in (".yaml", ".yml") for file in files)
+    files = [Path(file) for file in _files(words)]
+    if any(file.suffix in (".yaml", ".yml") for file in files[:1]):
+        return True
+    return len(files) > 1 and not (files[0].suffix and files[0].is_file())
 
 
 def _files(words: Sequence[str]) -> Iterator[str]:

@@ -156,7 +156,7 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "has links of kind link, which mine knows nothing of" in refusal(
         "sweep", "--p", "4", "--profile", profile, "--topology", "star"
     )
-    assert "Missing argument 'RUNS...'" in refusal("judge", profile, "--tolerance", "0.1")
+    assert "Missing argument 'RUNS'" in refusal("judge", profile, "--tolerance", "0.1")
     assert "No such option: --topology" in refusal("judge", profile, unknown, "--topology", "ring")
     assert "comes first" in refusal("judge", unknown, profile)
     assert "like 0.15" in refusal("judge", profile, unknown, "--tolerance", "15%")

@@ -36,9 +36,18 @@ def test_a_profile_and_runs_are_judged(simctl: Simctl, tmp_path: Path) -> None:
         ("a.log --fit", False),
         ("a.log --plot x.png --fit", False),
         ("--help", False),
+        ("", False),
+        ("mn5_acc", False),
     ],
 )
 def test_only_a_profile_and_runs_are_an_old_spelling(
     words: str, judged: bool, simctl: Simctl
 ) -> None:
     assert (NOTE in simctl("validate", *words.split()).stderr) is judged
+
+
+def test_two_logs_are_refused_as_one_too_many(simctl: Simctl, tmp_path: Path) -> None:
+    log = runs(tmp_path / "runs.csv")
+    done = simctl("validate", log, log)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [f"simctl: Got unexpected extra argument(s) ({log})"]

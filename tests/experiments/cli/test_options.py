@@ -42,6 +42,7 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
         ("sweep --topology hgx", ["hgx_h100", "hgx_h200"]),
         ("sweep --placement r", ["round-robin"]),
         ("run --profile leo", ["leonardo_cpu"]),
+        ("judge leo", ["leonardo_cpu"]),
         ("train --model bert", ["bert_base", "bert_large"]),
         ("train --strategy d", ["ddp", "dp"]),
         ("topo show hgx", ["hgx_h100", "hgx_h200"]),
@@ -63,3 +64,13 @@ def test_a_shell_completes(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     assert simctl().stdout.split() == completed
+
+
+def test_a_value_that_an_option_does_not_have_is_named(
+    simctl: Callable[..., "CompletedProcess[str]"],
+) -> None:
+    done = simctl("sweep", "--format", "xml")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "simctl: Invalid value for '--format': 'xml' is not one of 'table', 'csv', 'json'.\n"
+    )
