@@ -65,11 +65,11 @@ def to_csv(records: Sequence[Record]) -> str:
 def provenance(**parameters: Value) -> str:
     """JSON that says how a result was made: versions, parameters and command."""
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
-    made = {
+    facts = {
         "versions": {package: version(package) for package in packages},
         "parameters": parameters,
     }
-    return json.dumps(made | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
+    return json.dumps(facts | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
 
 
 def counted(number: int, noun: str) -> str:
@@ -117,9 +117,12 @@ def meta_of(path: Path) -> Path:
     return path.with_name(f"{path.name}{META}")
 
 
-def write_table(path: Path, records: Sequence[Record], made: str) -> None:
-    """Write a CSV table and, beside it, how it was `made`: both or neither. Raises InputError."""
-    write_all({path: to_csv(records), meta_of(path): made})
+def write_table(path: Path, records: Sequence[Record], provenance: str) -> None:
+    """Write a CSV table and its `provenance` in a file of its own: both or neither.
+
+    Raises InputError.
+    """
+    write_all({path: to_csv(records), meta_of(path): provenance})
 
 
 def write(path: Path, content: bytes | str) -> None:
@@ -164,8 +167,8 @@ def _refused(path: Path) -> Iterator[None]:
 class Progress:
     """A line on stderr once work has taken two seconds, and then once a second."""
 
-    def __init__(self, what: str, stream: io.TextIOBase | None = None) -> None:
-        self._what, self._stream = what, stream or sys.stderr
+    def __init__(self, noun: str, stream: io.TextIOBase | None = None) -> None:
+        self._what, self._stream = noun, stream or sys.stderr
         self._next = time.monotonic() + 2.0
         self._shown = False
 

@@ -52,8 +52,8 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
     )
     away = distances(replace(topology, latency=length, placement=devices))
     paid = float(demand[demand > 0] @ away[demand > 0])
-    taken = float(prices[limiting] @ topology.medium_bandwidth[limiting])
-    return paid / taken if taken > 0 else paid
+    capacity = float(prices[limiting] @ topology.medium_bandwidth[limiting])
+    return paid / capacity if capacity > 0 else paid
 
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
@@ -63,9 +63,9 @@ def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     from scipy.optimize import linprog
 
     sources = np.flatnonzero(demand.any(axis=1))
-    wanted = np.zeros((len(sources), len(topology.device_names)))
-    wanted[:, devices] = demand[sources] / demand.max()
-    wanted[np.arange(len(sources)), devices[sources]] -= wanted.sum(axis=1)
+    deficit = np.zeros((len(sources), len(topology.device_names)))
+    deficit[:, devices] = demand[sources] / demand.max()
+    deficit[np.arange(len(sources)), devices[sources]] -= deficit.sum(axis=1)
     limiting = np.flatnonzero(np.isfinite(topology.medium_bandwidth))
     slowness = topology.medium_bandwidth[limiting].min() / topology.medium_bandwidth[limiting]
     balance, load = (
@@ -74,7 +74,7 @@ def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     )
     time = np.arange(load.shape[1]) == load.shape[1] - 1
     solved = linprog(
-        time, load, np.zeros(len(limiting)), balance, wanted.ravel(), method="highs-ds"
+        time, load, np.zeros(len(limiting)), balance, deficit.ravel(), method="highs-ds"
     )
     prices = np.zeros(len(topology.medium_bandwidth))
     prices[limiting] = np.maximum(-solved.ineqlin.marginals, 0.0) * slowness
@@ -100,9 +100,9 @@ def _load(topology: Topology, limiting: Longs, slowness: Floats, sources: int) -
     from scipy.sparse import csr_array
 
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    kept = np.isin(topology.link_media, limiting)
-    row, every = np.searchsorted(limiting, topology.link_media[kept]), np.arange(len(limiting))
-    column = (topology.links * np.arange(sources)[:, None] + owner[kept]).ravel()
+    crossings = np.isin(topology.link_media, limiting)
+    row, every = np.searchsorted(limiting, topology.link_media[crossings]), np.arange(len(limiting))
+    column = (topology.links * np.arange(sources)[:, None] + owner[crossings]).ravel()
     time = np.full(len(limiting), sources * topology.links)
     value = np.concatenate((np.tile(slowness[row], sources), np.full(len(limiting), -1.0)))
     ends = np.concatenate((np.tile(row, sources), every)), np.concatenate((column, time))

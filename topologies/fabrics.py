@@ -188,8 +188,8 @@ def join_dragonfly(
     names = (f"group{group}.router{place}" for group in range(groups) for place in range(per_group))
     table = _switches(builder, equipment, names).reshape(groups, per_group)
     _to_ports(builder, equipment, flat, table.ravel()[router])
-    one, other = np.triu_indices(per_group, 1)
-    _between(builder, equipment, table[:, one], table[:, other], cables=whole("trunk", trunk))
+    first, other = np.triu_indices(per_group, 1)
+    _between(builder, equipment, table[:, first], table[:, other], cables=whole("trunk", trunk))
     ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
     latency = equipment.global_latency
     outer = equipment if latency is None else replace(equipment, switch_latency=latency)

@@ -46,11 +46,11 @@ def check_topology(topology: Topology) -> None:
     _check_figures(topology)
 
 
-def check_figure(what: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
+def check_figure(name: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
     """Raises InputError unless a figure is at least `low` and finite, or, `strict`, above `low`."""
     if not (value > low if strict else low <= value < np.inf):
         raise InputError(
-            f"{what} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}"
+            f"{name} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}"
         )
 
 
@@ -109,12 +109,12 @@ def _check_media(indptr: Ints, crossed: Ints, links: int, media: int) -> None:
         right = f"expected steps of 1 or more from 0 to {len(crossed)}"
         raise InputError(f"link_indptr runs from {indptr[0]} to {indptr[-1]}: {right}")
     _check_range("link_media", crossed, media)
-    own = crossed[indptr[:-1]]
-    wrong = np.flatnonzero(own != np.arange(links))
+    wires = crossed[indptr[:-1]]
+    wrong = np.flatnonzero(wires != np.arange(links))
     if len(wrong):
         link = wrong[0]
         raise InputError(
-            f"link_media gives link {link} the medium {own[link]} first: its own comes first, "
+            f"link_media gives link {link} the medium {wires[link]} first: its own comes first, "
             f"medium {link}"
         )
 
@@ -133,9 +133,9 @@ def _check_figures(topology: Topology) -> None:
 
 
 def _check_column(
-    what: str, values: Floats, names: Sequence[str], unit: str, *, strict: bool = False
+    column: str, values: Floats, names: Sequence[str], unit: str, *, strict: bool = False
 ) -> None:
     right = values > 0 if strict else (values >= 0) & (values < np.inf)
     if not right.all():
         row = int(right.argmin())
-        check_figure(f"{what} of {names[row]}", float(values[row]), unit, low=0, strict=strict)
+        check_figure(f"{column} of {names[row]}", float(values[row]), unit, low=0, strict=strict)

@@ -85,7 +85,7 @@ def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> fl
     return float(quantity) * units[quantity.units]
 
 
-def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, example: str) -> str:
+def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, example: str) -> str:
     unit = next(iter(units))
     bare = re.fullmatch(rf"({_NUMBER})\s*([kKMGTP]?)", text)
     if bare and unit != "s":
@@ -103,7 +103,7 @@ def _wrong_unit(text: str, found: str, units: dict[str, float], noun: str, examp
     if right := _respelt(text, units):
         return f"{text!r} is not {noun}: {right}"
     return (
-        f"{text!r} is not {noun}: its unit is {found!r}, one of {', '.join(units)} is right, "
+        f"{text!r} is not {noun}: its unit is {match!r}, one of {', '.join(units)} is right, "
         f"like {example}"
     )
 

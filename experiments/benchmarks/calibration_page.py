@@ -29,7 +29,7 @@ Row = dict[str, str]
 
 def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.Record]) -> None:
     """Write the csv files of a run, and how they were made."""
-    made = {
+    provenance = {
         "command": ["python", "-m", "experiments.benchmarks", *sys.argv[1:]],
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {package: version(package) for package in PACKAGES},
@@ -38,7 +38,7 @@ def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.
         {
             folder / ERRORS: output.to_csv(errors),
             folder / PAIRS: output.to_csv(pairs),
-            folder / MADE: json.dumps(made, indent=1) + "\n",
+            folder / MADE: json.dumps(provenance, indent=1) + "\n",
         }
     )
 
@@ -48,12 +48,12 @@ def page(folder: Path = RESULTS) -> str:
     names = {row["group"]: row for row in _rows(folder / NAMES)}
     errors = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / ERRORS)]
     pairs = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / PAIRS)]
-    made = json.loads((folder / MADE).read_text())
+    provenance = json.loads((folder / MADE).read_text())
     return Template((folder / TEXT).read_text()).substitute(
-        command=" ".join(made["command"]),
-        date=made["date"],
-        versions=", ".join(f"{name} {number}" for name, number in made["versions"].items()),
-        note=made.get("note", ""),
+        command=" ".join(provenance["command"]),
+        date=provenance["date"],
+        versions=", ".join(f"{name} {number}" for name, number in provenance["versions"].items()),
+        note=provenance.get("note", ""),
         summary=_summary(errors),
         sizes=_held_out(errors, "sizes"),
         ranks=_held_out(errors, "ranks"),
@@ -77,12 +77,12 @@ def _summary(errors: Iterable[Row]) -> str:
     rows = list(errors)
     lines = []
     for use in dict.fromkeys(row["use"] for row in rows):
-        for what in ("sizes", "ranks", "plateau"):
-            judged = [r for r in rows if r["use"] == use and r[f"{what}_model"]]
-            both = [r for r in judged if r[f"{what}_line"]]
-            nearer = sum(float(r[f"{what}_model"]) < float(r[f"{what}_line"]) for r in both)
-            middle = (_median(both, f"{what}_{model}") for model in ("model", "line"))
-            lines.append([use, what, str(len(judged)), *middle, f"{nearer} of {len(both)}"])
+        for split in ("sizes", "ranks", "plateau"):
+            judged = [r for r in rows if r["use"] == use and r[f"{split}_model"]]
+            both = [r for r in judged if r[f"{split}_line"]]
+            nearer = sum(float(r[f"{split}_model"]) < float(r[f"{split}_line"]) for r in both)
+            middle = (_median(both, f"{split}_{model}") for model in ("model", "line"))
+            lines.append([use, split, str(len(judged)), *middle, f"{nearer} of {len(both)}"])
     heads = ("use of the runs", "held out", "groups", "model", "line", "model is nearer")
     return _markdown(heads, lines)
 
@@ -92,9 +92,9 @@ def _median(rows: Iterable[Row], column: str) -> str:
     return f"{median(values):.1%}" if values else ""
 
 
-def _held_out(errors: Iterable[Row], what: str) -> str:
+def _held_out(errors: Iterable[Row], split: str) -> str:
     heads = ("runs", "use", "curves", "points", "model", "with discrepancy", "line", "NCCL's own")
-    columns = [f"{what}_{model}" for model in ("model", "discrepancy", "line", "nccl")]
+    columns = [f"{split}_{model}" for model in ("model", "discrepancy", "line", "nccl")]
     return _markdown(
         heads,
         (

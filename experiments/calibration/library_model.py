@@ -48,7 +48,9 @@ class Model:
         self.data = Data(points, library, self.paths, tuple(gaps), crowding and several, most)
         self.effects: tuple[Effect, ...] = tuple(make(self.data) for make in library.effects)
         self.ran: Mapping[int, tuple[str, ...]] = {}
-        self.parameters = tuple(one for effect in self.effects for one in effect.parameters)
+        self.parameters = tuple(
+            parameter for effect in self.effects for parameter in effect.parameters
+        )
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
         self.weight = np.array([parameter.weight for parameter in self.parameters])
@@ -81,7 +83,9 @@ class Model:
         """Several sets of parameters, shape (sets, parameters), as one profile whose numbers are
         arrays of shape (sets, 1). Only its formulas take them."""
         rows = zip(self.parameters, self.mixing @ inners.T, strict=True)
-        values: dict[str, Any] = {one.name: one.outers(row)[:, None] for one, row in rows}
+        values: dict[str, Any] = {
+            parameter.name: parameter.outers(row)[:, None] for parameter, row in rows
+        }
         return self._written(values, "several fits", "")
 
     def _written(self, values: Mapping[str, float], name: str, machine: str) -> Profile:
@@ -159,11 +163,13 @@ class Model:
         changed.effects = tuple(make(changed.data) for make in self.library.effects)
         return changed
 
-    def taking(self, ran: Mapping[int, tuple[str, ...]]) -> Model:
-        """The same where one of the algorithms in `ran` made a curve, by its number, whatever it is
-        called."""
+    def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:
+        """The same model with other algorithms for some curves, whatever their labels say.
+
+        `algorithms` has those of which one made a curve, by the number of the curve.
+        """
         changed = copy(self)
-        changed.ran = ran
+        changed.ran = algorithms
         return changed
 
     def explore(self, inner: Floats, doubt: float = 0.0) -> float:

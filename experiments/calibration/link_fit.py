@@ -37,13 +37,13 @@ class Fit(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What the data do not say."""
-        given = (
+        figures = (
             ("α", self.latency, self.latency_interval),
             ("β", self.bandwidth, self.bandwidth_interval),
         )
         return [
             f"{name} is not bounded by these sizes: they are too few, or it hardly matters in them"
-            for name, value, (low, high) in given
+            for name, value, (low, high) in figures
             if not high - low <= value
         ]
 

@@ -59,20 +59,20 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     topology = request.machine.build(ranks, algorithm.servers)
     case = Case(algorithm, ranks, topology, request.rules, profile)
     progress(1, 3)
-    found = case.run(request.size)
+    outcome = case.run(request.size)
     progress(2, 3)
     for line in ineffective_labels(profile, [algorithm], [ranks]):
         output.note(line)
-    row, path, result = judge(case, found), critical_path(found.timeline), found.timeline
+    row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
     progress(3, 3)
     title = _title(row, request.machine)
     if timeline:
-        asked = {**request.parameters, **({"profile": profile.name} if profile else {})}
-        output.write(timeline, _picture(result, timeline, title, asked))
+        parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
+        output.write(timeline, _picture(result, timeline, title, parameters))
     behind = waits(result, path)
     report = {
         "summary": row.record(),
-        "critical_path_s": {**found.overheads, **parts(path)},
+        "critical_path_s": {**outcome.overheads, **parts(path)},
         "contention": wait_records(behind, result.schedule),
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
@@ -100,8 +100,8 @@ def _picture(
 
 
 def _title(row: SweepRow, machine: Blueprint) -> str:
-    what = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
-    return f"{what} on {machine.text}: {format_seconds(row.time_s)}"
+    case = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
+    return f"{case} on {machine.text}: {format_seconds(row.time_s)}"
 
 
 def _bytes(nbytes: float, row: SweepRow) -> str:

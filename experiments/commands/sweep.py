@@ -72,8 +72,8 @@ def run(request: Request, show: Show) -> int:
     _announce(request)
     progress = output.Progress("numbers of ranks simulated")
     say = _say(progress, kept=bool(show.out or show.plot))
-    shown = _columns(request, show.wide)
-    print_row = _printer(show.how, shown, say)
+    columns = _columns(request, show.wide)
+    print_row = _printer(show.how, columns, say)
     missing, rows = list[MissingPoint](), list[SweepRow]()
     for row in _rows(request, progress, missing.append):
         rows.append(row)
@@ -86,7 +86,7 @@ def run(request: Request, show: Show) -> int:
     if show.how == "json":
         output.say(output.to_json([row.record() for row in rows]))
     elif show.how == "table":
-        say(f"\n{explanation(rows, shown, wide=show.wide)}")
+        say(f"\n{explanation(rows, columns, wide=show.wide)}")
     return _verdict(rows, missing)
 
 
@@ -115,8 +115,8 @@ def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
     """Write the table and the plot."""
     if show.out:
         profile = {"profile": request.profile.name} if request.profile else {}
-        made = output.provenance(**request.parameters, proof_seed=0, **profile)
-        output.write_table(show.out, [row.record() for row in rows], made)
+        provenance = output.provenance(**request.parameters, proof_seed=0, **profile)
+        output.write_table(show.out, [row.record() for row in rows], provenance)
     if show.plot:
         from experiments.pictures.sweep_curves import sweep_figure
 
@@ -128,14 +128,14 @@ def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
     return columns(request.algorithms, request.ranks, request.sizes, protocols=protocols, wide=wide)
 
 
-def _printer(how: str, shown: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
+def _printer(how: str, columns: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
     """What prints a row as soon as it is there: json is printed at the end."""
     if how == "json":
         return lambda row: None
     if how == "csv":
         print_record = Csv(say)
         return lambda row: print_record(row.record())
-    return Table(shown, say)
+    return Table(columns, say)
 
 
 def _check_paths(show: Show) -> None:
@@ -179,10 +179,10 @@ def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, i
 
     def tell(done: int, total: int) -> None:
         share = spent[done] / spent[-1]
-        left = (
+        seconds_to_go = (
             f", {workload.duration((monotonic() - start) * (1 / share - 1))} left" if share else ""
         )
-        progress(done, total, left)
+        progress(done, total, seconds_to_go)
 
     return tell
 

@@ -168,12 +168,12 @@ class Hooks:
                 handle.remove()
 
     @contextmanager
-    def on_saved(self, held: Iterable[torch.Tensor]) -> Iterator[None]:
-        """Count the bytes that autograd keeps, without the tensors that are `held` anyway."""
+    def on_saved(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+        """Count the bytes that autograd keeps, without those of `tensors`."""
         import torch
 
-        self._storages.update(tensor.untyped_storage().data_ptr() for tensor in held)
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda kept: kept):
+        self._storages.update(tensor.untyped_storage().data_ptr() for tensor in tensors)
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda saved: saved):
             yield
 
     def trace(self, start: Any, forward: Any, backward: Any) -> Trace:
@@ -184,11 +184,16 @@ class Hooks:
         ends = [layers[-1].end if layers else start, forward, backward]
         begun = self.clock.since(start, [layer.start for layer in layers])
         ended = self.clock.since(start, ends)
-        seen = self.clock.since(start, [stamp for stamp, _ in self.events])
+        times = self.clock.since(start, [stamp for stamp, _ in self.events])
         events = [event if isinstance(event, str) else number[event] for _, event in self.events]
         names = tuple(layer.module for layer in layers)
         return Trace(
-            names, tuple(begun), ended[0], ended[1], ended[2], tuple(zip(seen, events, strict=True))
+            names,
+            tuple(begun),
+            ended[0],
+            ended[1],
+            ended[2],
+            tuple(zip(times, events, strict=True)),
         )
 
     def kept(self) -> list[float]:

@@ -26,18 +26,18 @@ _LONGEST_QUANTITY = 60
 _ONLY = "weight"
 
 
-def _read_size(given: object) -> float:
-    if isinstance(given, dict | list) or len(str(given)) > _LONGEST_QUANTITY:
-        raise InputError(f"{shown(given)} is no size")
+def _read_size(content: object) -> float:
+    if isinstance(content, dict | list) or len(str(content)) > _LONGEST_QUANTITY:
+        raise InputError(f"{shown(content)} is no size")
     return (
         0.0
-        if str(given) in ("0", "0B")
-        else parse_bytes(given if isinstance(given, str) else shown(given))
+        if str(content) in ("0", "0B")
+        else parse_bytes(content if isinstance(content, str) else shown(content))
     )
 
 
-def _named(given: object) -> object:
-    return given if isinstance(given, dict) else {_ONLY: given}
+def _named(content: object) -> object:
+    return content if isinstance(content, dict) else {_ONLY: content}
 
 
 def _tensors(parameters: dict[str, float]) -> tuple[Tensor, ...]:

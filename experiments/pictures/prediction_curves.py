@@ -51,7 +51,7 @@ def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> b
 def _panel(
     axes: Axes, label: str, curves: Sequence[Judged], colour: Mapping[int, tuple[float, ...]]
 ) -> None:
-    for curve, rows in sorted(curves, key=lambda one: one[0].ranks):
+    for curve, rows in sorted(curves, key=lambda pair: pair[0].ranks):
         axes.plot(curve.sizes, curve.seconds, "o", color=colour[curve.ranks], markersize=4)
         sizes, seconds = [row.size for row in rows], [row.seconds for row in rows]
         axes.plot(sizes, seconds, "-", color=colour[curve.ranks], label=f"{curve.ranks} ranks")

@@ -17,10 +17,10 @@ def ineffective_labels(
     if profile is None or not profile.ineffective:
         return
     for algorithm, p in product(algorithms, ranks):
-        if known := profile.ignored(algorithm.name, algorithm.collective.name, p):
-            who = f"with {known.library} " if known.library else ""
-            said = (
-                f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {who}took "
+        if entry := profile.ignored(algorithm.name, algorithm.collective.name, p):
+            library = f"with {entry.library} " if entry.library else ""
+            text = (
+                f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {library}took "
                 f"the fastest of"
             )
-            yield f"{said} {', '.join(known.ran)}: this simulates {algorithm.name}"
+            yield f"{text} {', '.join(entry.ran)}: this simulates {algorithm.name}"

@@ -117,13 +117,13 @@ def sweep(
     work = [(algorithm, p) for algorithm in algorithms for p in ranks]
     for done, (algorithm, p) in enumerate(work):
         progress(done, len(work))
-        for found in _points(algorithm, p, sizes, machine, rules, profile):
-            if isinstance(found, SweepRow):
-                yield found
+        for point in _points(algorithm, p, sizes, machine, rules, profile):
+            if isinstance(point, SweepRow):
+                yield point
             elif missing is None:
-                raise InputError(found.why)
+                raise InputError(point.why)
             else:
-                missing(found)
+                missing(point)
     progress(len(work), len(work))
 
 

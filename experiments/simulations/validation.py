@@ -83,22 +83,22 @@ def validate(
             f"other ones"
         )
     case = Case(algorithm, ranks, links(ranks, algorithm.servers, None, None), rules)
-    seen = set(_every_other(measured)) if fit else set()
-    found = None
+    indices = set(_every_other(measured)) if fit else set()
+    links_fit = None
     if fit:
-        fitted = [measured[k] for k in sorted(seen)]
+        fitted = [measured[k] for k in sorted(indices)]
         sizes, seconds = [float(point.size) for point in fitted], [point.time_s for point in fitted]
-        found = fit_links(
+        links_fit = fit_links(
             case.schedule, sizes, seconds, partial(links, ranks, algorithm.servers), rules.engine
         )
-        case.topology = links(ranks, algorithm.servers, found.latency, found.bandwidth)
+        case.topology = links(ranks, algorithm.servers, links_fit.latency, links_fit.bandwidth)
     points = tuple(
-        _point(point, case.simulate(float(point.size)).makespan, k in seen)
+        _point(point, case.simulate(float(point.size)).makespan, k in indices)
         for k, point in enumerate(measured)
     )
     title = f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
-    notes = (*curve.notes, *(found.notes if found else ()))
-    return Validation(title, curve.collective, algorithm.name, ranks, points, found, notes)
+    notes = (*curve.notes, *(links_fit.notes if links_fit else ()))
+    return Validation(title, curve.collective, algorithm.name, ranks, points, links_fit, notes)
 
 
 def _every_other(points: tuple[Measured, ...]) -> list[int]:

@@ -60,12 +60,12 @@ def _held(timeline: Timeline) -> Floats:
 
 def _alone(timeline: Timeline) -> Floats:
     """How long each flow takes without others: its bytes through its slowest medium."""
-    held, topology = timeline.occupancy, timeline.routed.topology
+    occupancy, topology = timeline.occupancy, timeline.routed.topology
     media = len(topology.medium_bandwidth)
     flow, place = np.unique(
-        held.operation.astype(np.int64) * media + held.medium, return_inverse=True
+        occupancy.operation.astype(np.int64) * media + occupancy.medium, return_inverse=True
     )
-    seconds = np.bincount(place, held.nbytes) / topology.medium_bandwidth[flow % media]
+    seconds = np.bincount(place, occupancy.nbytes) / topology.medium_bandwidth[flow % media]
     longest = np.zeros(len(timeline.schedule))
     np.maximum.at(longest, flow // media, seconds)
     return longest
@@ -86,16 +86,18 @@ def contended_share(timeline: Timeline) -> Floats:
     """
     if timeline.sharing != "fair":
         return np.zeros(0)
-    held, operations = timeline.occupancy, len(timeline.schedule)
-    sender, medium = timeline.schedule.rank[held.operation], held.medium.astype(np.int64)
+    occupancy, operations = timeline.occupancy, len(timeline.schedule)
+    sender, medium = timeline.schedule.rank[occupancy.operation], occupancy.medium.astype(np.int64)
     _, place, crossings = np.unique(
-        medium * operations + held.operation, return_inverse=True, return_counts=True
+        medium * operations + occupancy.operation, return_inverse=True, return_counts=True
     )
-    alone = held.nbytes * crossings[place]
-    by_all = _bytes_meanwhile(held, medium)
-    by_sender = _bytes_meanwhile(held, medium * timeline.schedule.ranks + sender)
+    alone = occupancy.nbytes * crossings[place]
+    by_all = _bytes_meanwhile(occupancy, medium)
+    by_sender = _bytes_meanwhile(occupancy, medium * timeline.schedule.ranks + sender)
     same, other = (
-        np.bincount(held.operation, np.where(nbytes > ROUNDING * by_all, nbytes, 0.0), operations)
+        np.bincount(
+            occupancy.operation, np.where(nbytes > ROUNDING * by_all, nbytes, 0.0), operations
+        )
         for nbytes in (by_sender - alone, by_all - by_sender)
     )
     return np.asarray(
@@ -103,13 +105,15 @@ def contended_share(timeline: Timeline) -> Floats:
     )
 
 
-def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
-    """For each row of `held`: the bytes that all rows of its group carry between its start and its
-    end."""
-    total, rate = np.zeros(len(group)), mean_rate(held)
+def _bytes_meanwhile(occupancy: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
+    """The bytes that a group carries while a row of `occupancy` lasts, for each row.
+
+    The group of a row is in `group`; it carries the bytes of all its rows.
+    """
+    total, rate = np.zeros(len(group)), mean_rate(occupancy)
     order = np.argsort(group, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ():
-        start, end = held.start[rows], held.start[rows] + held.seconds[rows]
+        start, end = occupancy.start[rows], occupancy.start[rows] + occupancy.seconds[rows]
         time, change = np.concatenate((start, end)), np.concatenate((rate[rows], -rate[rows]))
         by_time = np.argsort(time, kind="stable")
         time, slope = time[by_time], np.cumsum(change[by_time])
@@ -118,8 +122,11 @@ def _bytes_meanwhile(held: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
     return total
 
 
-def mean_rate(held: Occupancy) -> Floats:
+def mean_rate(occupancy: Occupancy) -> Floats:
     """Mean bytes per second of each row; 0 for messages that take no time."""
     return np.divide(
-        held.nbytes, held.seconds, out=np.zeros(len(held.nbytes)), where=held.seconds > 0
+        occupancy.nbytes,
+        occupancy.seconds,
+        out=np.zeros(len(occupancy.nbytes)),
+        where=occupancy.seconds > 0,
     )

@@ -37,17 +37,17 @@ def algorithms() -> dict[str, Algorithm]:
 def find(name: str) -> Algorithm:
     """The algorithm called `name`. Raises InputError with the nearest name, or with those of the
     collective it is."""
-    known = algorithms()
-    if name not in known:
-        raise InputError(_unknown(name, known))
-    return known[name]
+    names = algorithms()
+    if name not in names:
+        raise InputError(_unknown(name, names))
+    return names[name]
 
 
-def _unknown(name: str, known: dict[str, Algorithm]) -> str:
+def _unknown(name: str, names: dict[str, Algorithm]) -> str:
     quoted = f"{name[:80]!r}"
     plain = _plain(name)
     computing = [
-        key for key, algorithm in known.items() if _plain(algorithm.collective.name) == plain
+        key for key, algorithm in names.items() if _plain(algorithm.collective.name) == plain
     ]
     if len(computing) > 1:
         return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
@@ -55,7 +55,7 @@ def _unknown(name: str, known: dict[str, Algorithm]) -> str:
         return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
     if plain in UNCOMPUTED:
         return f"{quoted} is a collective that no algorithm here computes: simctl algos lists all"
-    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{quoted} is no algorithm: {hint}(simctl algos lists them)"
 

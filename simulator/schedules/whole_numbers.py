@@ -14,7 +14,7 @@ Column = npt.NDArray[np.integer]
 _SHOWN = 40
 
 
-def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
+def whole_numbers(name: str, numbers: object) -> npt.NDArray[np.int64]:
     """`numbers` as an array of int64. Raises InputError, naming the first value that is not a whole
     number.
 
@@ -24,9 +24,9 @@ def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
     try:
         values = np.asarray(numbers)
     except ValueError:
-        raise _refusal(what, numbers) from None
+        raise _refusal(name, numbers) from None
     if values.dtype.kind not in "biuf" and values.size:
-        raise _refusal(what, numbers)
+        raise _refusal(name, numbers)
     if values.dtype.kind not in "bi":
         wrong = (
             values[~((np.abs(values) < 2.0**63) & (values == np.floor(values)))]
@@ -34,19 +34,19 @@ def whole_numbers(what: str, numbers: object) -> npt.NDArray[np.int64]:
             else values
         )
         if wrong.size:
-            raise _refusal(what, wrong[0])
+            raise _refusal(name, wrong[0])
     return values.astype(np.int64, copy=False)
 
 
-def whole_number(what: str, value: object) -> int:
+def whole_number(name: str, value: object) -> int:
     """`value` as an int. Raises InputError if it is not one whole number."""
-    numbers = whole_numbers(what, value)
+    numbers = whole_numbers(name, value)
     if numbers.ndim:
-        raise _refusal(what, value)
+        raise _refusal(name, value)
     return int(numbers)
 
 
-def _refusal(what: str, value: object) -> InputError:
+def _refusal(name: str, value: object) -> InputError:
     text = str(value) if isinstance(value, np.generic) else repr(value)
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return InputError(f"{what} is {' '.join(shown.split())}: expected a whole number, like 1")
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return InputError(f"{name} is {' '.join(excerpt.split())}: expected a whole number, like 1")

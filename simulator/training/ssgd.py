@@ -278,17 +278,17 @@ class _Steps:
         """Push, sum, update and pull a unit whose gradients are `ready`."""
         builder, places, hosts = self.builder, self.places, self.places.hosts
         slot = places.shard(number, places.server)
-        kept = places.kept(number)
+        home = places.kept(number)
         host_slots = places.shard(number, hosts)
         share = unit.parameters / self.model.parameters / len(hosts)
         pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
         builder.phase(f"update {unit.name}")
         seconds = share * self.options.updating(self.model) * slower[hosts]
-        updated = builder.compute(hosts, seconds, lane=COMPUTE, reads=kept, writes=kept)
+        updated = builder.compute(hosts, seconds, lane=COMPUTE, reads=home, writes=home)
         builder.phase(f"pull {unit.name}")
-        pulled = builder.copy(places.server, places.worker, slot=kept, target=slot)
+        pulled = builder.copy(places.server, places.worker, slot=home, target=slot)
         if not self.options.server_kind:
-            builder.copy(hosts, hosts, slot=kept, target=host_slots)
+            builder.copy(hosts, hosts, slot=home, target=host_slots)
         self.arrivals[unit.layer] = builder.compute(
             self.workers, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
         )
@@ -312,33 +312,33 @@ class _Steps:
         """The data of the sum, in no time: it begins with a server's own gradients, or with the
         first worker's."""
         places, hosts, first = self.places, self.places.hosts, 1 if self.options.server_kind else 0
-        inbox, kept = places.inbox(number, places.worker), places.kept(number)
+        inbox, home = places.inbox(number, places.worker), places.kept(number)
         if first:
-            self.builder.copy(hosts, hosts, slot=inbox[:1], target=kept, after=added[:1])
+            self.builder.copy(hosts, hosts, slot=inbox[:1], target=home, after=added[:1])
         else:
             self.builder.copy(
                 hosts,
                 hosts,
                 slot=places.shard(number, hosts),
-                target=kept,
+                target=home,
                 after=ready[hosts, None],
             )
         server, slot = places.server[first:], inbox[first:]
-        self.builder.reduce(server, server, slot=slot, target=kept, after=added[first:, None])
+        self.builder.reduce(server, server, slot=slot, target=home, after=added[first:, None])
 
     def _scatter(self, attempt: Attempt, after: Ints) -> Ints:
         """Send each worker its next batch; returns with which operation it is there (-1: with
         none)."""
-        source, got = self.places.hosts[0], np.full(len(self.workers), -1, dtype=np.int32)
+        source, arrivals = self.places.hosts[0], np.full(len(self.workers), -1, dtype=np.int32)
         wants = self.trainer.setting.conditions.has_input(attempt.step + 1, len(self.workers))
         to = np.flatnonzero(
             wants & (self.workers != source) & (self.options.scatter and self.model.inputs > 0)
         )
         self.builder.phase("scatter")
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
-        got[to] = sent
+        arrivals[to] = sent
         self._span(to, np.full(len(to), source), sent, sent)
-        return got
+        return arrivals
 
     def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:
         """Note a communication for both who take part, if they are workers."""
@@ -350,11 +350,11 @@ class _Steps:
 def _held(model: Model, workers: int, places: _Places) -> Held:
     """Besides what is in slots: the workers' copies of the parameters, which servers have in slots,
     and buffers; the optimizer state at the servers."""
-    held, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
-    held[:workers] = model.parameters + model.buffers
-    held[places.hosts[places.hosts < workers]] -= model.parameters * share
-    held[places.hosts] += model.parameters * model.state * share
-    return Held(held, model.parameters * model.state + model.buffers)
+    nbytes, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
+    nbytes[:workers] = model.parameters + model.buffers
+    nbytes[places.hosts[places.hosts < workers]] -= model.parameters * share
+    nbytes[places.hosts] += model.parameters * model.state * share
+    return Held(nbytes, model.parameters * model.state + model.buffers)
 
 
 def _described(model: Model, units: list[Unit], places: _Places) -> str:

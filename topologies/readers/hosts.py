@@ -23,16 +23,16 @@ REDUCING = ("nvlink4", "nvlink5")
 """The NVLinks whose switches reduce and multicast (NVLS)."""
 
 
-def kind_named(option: str, given: str | None, inferred: str) -> str:
+def kind_named(option: str, choice: str | None, inferred: str) -> str:
     """The kind of link that is given, or else the inferred one. Raises InputError where the two are
     not alike."""
-    if given is None:
+    if choice is None:
         return inferred
     kind = LINKS[inferred].kind
-    if link_kind(given).kind != kind:
+    if link_kind(choice).kind != kind:
         alike = ", ".join(name for name, link in LINKS.items() if link.kind == kind)
-        raise InputError(f"{option} {given!r} is no link of that sort: there are {alike}")
-    return given
+        raise InputError(f"{option} {choice!r} is no link of that sort: there are {alike}")
+    return choice
 
 
 def plug(
@@ -58,8 +58,8 @@ def plug(
 
 def join_sockets(builder: TopologyBuilder, cpus: Sequence[str], socket: LinkKind) -> None:
     """A link between every two CPUs."""
-    for one, other in combinations(cpus, 2):
-        builder.connect(one, other, socket.link, kind=socket.kind, assumed=True)
+    for first, other in combinations(cpus, 2):
+        builder.connect(first, other, socket.link, kind=socket.kind, assumed=True)
 
 
 def join_by_nvswitch(
@@ -79,6 +79,6 @@ def join_by_nvswitch(
         builder.connect(gpu, name, half, kind=kind.kind, assumed=True)
 
 
-def assumption(what: str, name: str, reason: str) -> str:
+def assumption(noun: str, name: str, reason: str) -> str:
     """A note: which kind is assumed for what, why, and where its figures come from."""
-    return f"{what}: {name} assumed, {reason} ({LINKS[name].source})"
+    return f"{noun}: {name} assumed, {reason} ({LINKS[name].source})"

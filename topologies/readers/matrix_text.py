@@ -171,12 +171,12 @@ def unbroken(lines: list[str], top: int, first: int) -> list[str]:
 
 def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
     """The NUMA node that stands beside a row, or else the CPUs, or None."""
-    said = {
+    text = {
         kind: word
         for kind, word in zip(affinities, words, strict=False)
         if _AFFINITY.fullmatch(word)
     }
-    return next((said[kind] for kind in ("NUMA", "CPU") if said.get(kind, "N/A") != "N/A"), None)
+    return next((text[kind] for kind in ("NUMA", "CPU") if text.get(kind, "N/A") != "N/A"), None)
 
 
 def _is_heading(words: Sequence[str]) -> bool:

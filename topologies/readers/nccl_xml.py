@@ -56,11 +56,11 @@ def read_nccl_xml(
     GPUs and CPUs usually have, `pcie` only where the file gives no speed; `notes` say what was
     taken. `name` is that of the file. Raises InputError with the line and the attribute.
     """
-    given = kind_named("nvlink", nvlink, "nvlink4") if nvlink else None
+    nvlinks = kind_named("nvlink", nvlink, "nvlink4") if nvlink else None
     sockets = kind_named("socket", socket, "qpi") if socket else None
     usual = kind_named("pcie", pcie, _USUAL_PCIE)
     parts = survey(parse(text, name))
-    links = nvlinks_of(parts, given)
+    links = nvlinks_of(parts, nvlinks)
     builder, ranks = TopologyBuilder(name), _ranks(parts)
     for part in (*ranks, *(part for part in parts.devices if part.kind != "gpu")):
         builder.device(part.name, part.kind, node=part.host)
@@ -135,14 +135,14 @@ def _join_pcie(builder: TopologyBuilder, parts: Parts, links: Nvlinks, usual: st
 def _pcie_bandwidth(element: Element, usual: str) -> tuple[float, bool]:
     """β of the link upwards of a <pci> in bytes/s, and whether the file states it. Raises
     InputError."""
-    said = element.attributes.get("link_speed", "").strip()
-    match = _RATE.fullmatch(said)
+    speed = element.attributes.get("link_speed", "").strip()
+    match = _RATE.fullmatch(speed)
     width = element.whole("link_width", 0, 255, 0)
     if width > 32 and width not in _NO_WIDTH:
         raise element.mistake(
             "link_width", "it is a number of lanes from 1 to 32, or 0 if there is none"
         )
-    if said.lower() not in _NO_RATE and (match is None or float(match[1]) not in _LANES):
+    if speed.lower() not in _NO_RATE and (match is None or float(match[1]) not in _LANES):
         rates = ", ".join(f"{rate:g}" for rate in _LANES)
         raise element.mistake("link_speed", f"it is a rate like 16.0 GT/s PCIe: there are {rates}")
     lane = _LANES[float(match[1])] if match else LINKS[usual].link.bandwidth / LANES
@@ -165,14 +165,14 @@ def _join_port(builder: TopologyBuilder, port: Port) -> None:
     )
 
 
-def _join_cpus(builder: TopologyBuilder, cpus: list[Cpu], given: str | None) -> Iterator[str]:
+def _join_cpus(builder: TopologyBuilder, cpus: list[Cpu], socket: str | None) -> Iterator[str]:
     """A link between every two CPUs of a host; yields notes."""
     hosts: dict[int, list[Cpu]] = {}
     for cpu in cpus:
         hosts.setdefault(cpu.host, []).append(cpu)
     reasons: dict[str, str] = {}
     for alike in hosts.values():
-        name, reason = (given, "as asked for") if given else _socket(alike[0].element)
+        name, reason = (socket, "as asked for") if socket else _socket(alike[0].element)
         join_sockets(builder, [cpu.name for cpu in alike], LINKS[name])
         if len(alike) > 1:
             reasons.setdefault(name, reason)

@@ -199,9 +199,9 @@ class _Pcie:
             lower = list(self._parts(part, PIX))
             top = bridge if len(lower) == 1 else self._switch(bridge)
             for members in lower:
-                own = top if len(part) == 1 else self._switch(top)
+                switch = top if len(part) == 1 else self._switch(top)
                 for device in members:
-                    plug(self.builder, self.matrix.names[device], own, self.kind, end=True)
+                    plug(self.builder, self.matrix.names[device], switch, self.kind, end=True)
 
     def _switch(self, upper: str) -> str:
         name = self.builder.device(f"pcie{self.switches}", "pcie switch", node=0)
@@ -240,17 +240,17 @@ def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: st
             join_by_nvswitch(builder, f"nvswitch{switches or ''}", width, nvlink)
             switches += 1
             continue
-        for one, other in _pairs(members, links):
-            link = replace(kind.link, bandwidth=float(links[one, other]) * kind.link.bandwidth)
-            builder.connect(names[one], names[other], link, kind=kind.kind, assumed=True)
+        for first, other in _pairs(members, links):
+            link = replace(kind.link, bandwidth=float(links[first, other]) * kind.link.bandwidth)
+            builder.connect(names[first], names[other], link, kind=kind.kind, assumed=True)
 
 
 def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:
     return (
-        (int(one), int(other))
-        for one in members
+        (int(first), int(other))
+        for first in members
         for other in members
-        if one < other and links[one, other]
+        if first < other and links[first, other]
     )
 
 

@@ -54,18 +54,18 @@ class Sketch(NamedTuple):
     place: list[int]
     pairs: list[Pair]
 
-    def only(self, kept: list[int]) -> Sketch:
+    def only(self, devices: list[int]) -> Sketch:
         """A part of it."""
-        number = {old: new for new, old in enumerate(kept)}
+        number = {old: new for new, old in enumerate(devices)}
         return Sketch(
-            self.devices[kept],
-            [self.kinds[k] for k in kept],
-            [self.nodes[k] for k in kept],
-            [self.place[k] for k in kept],
+            self.devices[devices],
+            [self.kinds[k] for k in devices],
+            [self.nodes[k] for k in devices],
+            [self.place[k] for k in devices],
             [
-                (number[one], number[other])
-                for one, other in self.pairs
-                if one in number and other in number
+                (number[first], number[other])
+                for first, other in self.pairs
+                if first in number and other in number
             ],
         )
 
