@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from topologies.clusters import cluster, joined
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
@@ -159,12 +159,8 @@ def find(text: str) -> Blueprint:
             path=Path(path),
         )
     names = [*SHAPES, *MACHINES]
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(
-        f"{name[:80]!r} is no topology and no file: {hint}(simctl topo list shows them: "
-        f"{', '.join(names)})"
-    )
+    hint = nearest_name(name, names, f"simctl topo list shows them: {', '.join(names)}")
+    raise InputError(f"{name[:80]!r} is no topology and no file: {hint}")
 
 
 def _exists(path: str) -> bool:

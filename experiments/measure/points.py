@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from functools import cache
 from math import lcm
 
@@ -13,7 +12,7 @@ from experiments.measure.patterns import PROMISES, largest
 from experiments.measure.slot_layout import granularity
 from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes
 
 BACKENDS = ("gloo", "nccl", "mpi")
@@ -155,12 +154,9 @@ def _algorithm(name: str) -> Algorithm:
     """simctl's algorithm `name`. Raises InputError if it needs servers or switches that reduce."""
     algorithms_by_name = algorithms()
     if name not in algorithms_by_name:
-        near = get_close_matches(name.lower(), [*PROMISES, *algorithms_by_name], n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(
-            f"{name[:40]!r} cannot be measured: {hint}(one of {', '.join(PROMISES)}, or of "
-            f"simctl algos)"
-        )
+        others = f"one of {', '.join(PROMISES)}, or of simctl algos"
+        hint = nearest_name(name, [*PROMISES, *algorithms_by_name], others)
+        raise InputError(f"{name[:40]!r} cannot be measured: {hint}")
     if algorithms_by_name[name].servers or schedule_of(name, 2, 2.0**20).switches:
         raise InputError(
             f"{name} cannot be measured: it needs a server beside its workers, or a switch that "

@@ -15,7 +15,7 @@ from experiments.models.resnet import resnet50
 from experiments.models.vgg import vgg16
 from experiments.models.work import Architecture, estimate
 from simulator.training.model import Model
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
 
 LARGEST_BATCH = 65536
 
@@ -107,11 +107,8 @@ def find(text: str) -> Model:
                 f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
             )
         return _from_file(Path(path))
-    near = get_close_matches(name.lower(), MODELS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(
-        f"{name[:80]!r} is no model and no file: {hint}(there are {', '.join(MODELS)})"
-    )
+    hint = nearest_name(name, MODELS, f"there are {', '.join(MODELS)}")
+    raise InputError(f"{name[:80]!r} is no model and no file: {hint}")
 
 
 def _exists(path: str) -> bool:

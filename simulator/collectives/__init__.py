@@ -4,13 +4,12 @@ Every file of this package that declares `ALGORITHMS` is found by itself: a new 
 entry anywhere else. The files are imported when an algorithm is first asked for.
 """
 
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from simulator.collectives.collective import Algorithm, Collective
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
 
 FIRST = ("ring", "rings", "gloo")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
@@ -55,9 +54,7 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
         return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
     if plain in UNCOMPUTED:
         return f"{quoted} is a collective that no algorithm here computes: simctl algos lists all"
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{quoted} is no algorithm: {hint}(simctl algos lists them)"
+    return f"{quoted} is no algorithm: {nearest_name(name, names, 'simctl algos lists them')}"
 
 
 def _plain(name: str) -> str:

@@ -38,3 +38,7 @@ def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
         refusal(find, "rnig")
         == "'rnig' is no algorithm: did you mean 'ring'? (simctl algos lists them)"
     )
+
+
+def test_a_name_like_none_leads_to_the_list() -> None:
+    assert refusal(find, "???") == "'???' is no algorithm: simctl algos lists them"
