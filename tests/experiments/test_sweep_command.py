@@ -215,7 +215,7 @@ NAMES = ",".join(algorithms())
 WIDE_SWEEPS = {
     "all algorithms": ("--algo", NAMES, "--p", "8", "--size", "3.8125GiB"),
     "rules without a formula": ("--algo", NAMES, "--p", "4", "--sharing", "fair"),
-    "large sizes": ("--p", "2..512:x4", "--size", "8B..16GiB:x1024", "--latency", "333ms"),
+    "large sizes": ("--p", "2..128:x4", "--size", "8B..16GiB:x1024", "--latency", "333ms"),
     "a machine": ("--algo", "rings,nvls,ring", "--p", "8..32:x2", "--size", "1kB,999MB", *HGX),
     "a profile": ("--profile", "leonardo_cpu", "--algo", "recursive_doubling,ring", "--p", "16"),
 }
@@ -249,15 +249,7 @@ def test_the_widest_row_of_any_algorithm_has_100_characters(
 
 
 def test_the_words_below_a_table_are_those_of_its_columns(simctl: Simctl) -> None:
-    line = (
-        "sweep",
-        "--algo",
-        "recursive_halving_reduce_scatter",
-        "--p",
-        "4,1000",
-        "--size",
-        "1MiB",
-    )
+    line = ("sweep", "--algo", "recursive_halving_reduce_scatter", "--p", "4", "--size", "1MiB")
     rows, _, words = simctl(*line, "--sharing", "fair").stdout.partition("\n\n")
     assert "busbw" not in rows
     assert "busbw" not in words
