@@ -89,9 +89,10 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
     """Set what is at a path of keys, if there is still a place for it."""
     *outer, last = path
     for key in outer:
-        content = (
-            content.get(key) if isinstance(content, dict) else content[key] if content else None
-        )
+        if isinstance(content, dict):
+            content = content.get(key)
+        else:
+            content = content[key] if isinstance(content, list) and content else None
     if isinstance(content, dict):
         content[last] = value
 
