@@ -160,7 +160,7 @@ def find(text: str) -> Blueprint:
         )
     names = [*SHAPES, *MACHINES]
     hint = nearest_name(name, names, f"simctl topo list shows them: {', '.join(names)}")
-    raise InputError(f"{name[:80]!r} is no topology and no file: {hint}")
+    raise InputError(f"no topology or file {name[:80]!r}: {hint}")
 
 
 def _exists(path: str) -> bool:

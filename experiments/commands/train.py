@@ -74,12 +74,12 @@ def _one(request: Request, files: Files, how: str) -> int:
             f"--timeline"
         )
     job = request.variants[0][1] if request.variants else request.job
-    progress = output.Progress("simulated, measured, explained")
+    progress = output.Progress("stages done")
     progress(0, 3)
     result = job.run(request.ranks[0])
-    progress(1, 3)
+    progress(1, 3, ", measuring")
     record = asdict(result.row)
-    progress(2, 3)
+    progress(2, 3, ", explaining")
     _warn(result)
     if files.timeline:
         output.write(files.timeline, _picture(result, files.timeline, request))

@@ -108,7 +108,7 @@ def find(text: str) -> Model:
             )
         return _from_file(Path(path))
     hint = nearest_name(name, MODELS, f"there are {', '.join(MODELS)}")
-    raise InputError(f"{name[:80]!r} is no model and no file: {hint}")
+    raise InputError(f"no model or file {name[:80]!r}: {hint}")
 
 
 def _exists(path: str) -> bool:

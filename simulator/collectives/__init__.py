@@ -54,7 +54,7 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
         return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
     if plain in UNCOMPUTED:
         return f"{quoted} is a collective that no algorithm here computes: simctl algos lists all"
-    return f"{quoted} is no algorithm: {nearest_name(name, names, 'simctl algos lists them')}"
+    return f"no algorithm {quoted}: {nearest_name(name, names, 'simctl algos lists them')}"
 
 
 def _plain(name: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 from simulator.training.strategy import Strategy
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
 
 FILES = {
     "ddp": ("ddp", "DDP"),
@@ -22,9 +21,8 @@ FILES = {
 def find(name: str) -> type[Strategy]:
     """The strategy called `name`. Raises InputError with the nearest name if there is none."""
     if name not in FILES:
-        near = get_close_matches(name.lower(), FILES, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"{name[:80]!r} is no strategy: {hint}there are {', '.join(FILES)}")
+        hint = nearest_name(name, FILES, f"there are {', '.join(FILES)}")
+        raise InputError(f"no strategy {name[:80]!r}: {hint}")
     file, strategy = FILES[name]
     result: type[Strategy] = getattr(import_module(f"simulator.training.{file}"), strategy)
     return result

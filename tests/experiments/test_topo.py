@@ -281,10 +281,10 @@ def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hgx_h10", "'hgx_h10' is no topology and no file: did you mean 'hgx_h100'?"),
+        ("hgx_h10", "no topology or file 'hgx_h10': did you mean 'hgx_h100'?"),
         ("nothing.yaml", "'nothing.yaml' is no file"),
         (".", "'.' is no file"),
-        ("", "is no topology and no file"),
+        ("", "no topology or file ''"),
         ("dgx1:nodes=0", "nodes is 0"),
         ("dgx1:nodes=two", "'two' is not a whole number"),
         ("star:bandwidth=5", "has no unit"),

@@ -58,7 +58,7 @@ def test_no_shape_is_a_machine() -> None:
 def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) -> None:
     message = refusal(lambda: find(text))
     name = text.partition(":")[0]
-    assert message.startswith(f"{name!r} is no topology and no file: did you mean '{near}'? ")
+    assert message.startswith(f"no topology or file {name!r}: did you mean '{near}'? ")
     assert all(known in message for known in (*SHAPES, *MACHINES))
 
 
@@ -71,7 +71,7 @@ def test_a_name_like_none_is_answered_with_all(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", ":", ":nodes=2"])
 def test_no_name_is_no_folder(text: str) -> None:
-    assert "'' is no topology and no file" in refusal(lambda: find(text))
+    assert "no topology or file ''" in refusal(lambda: find(text))
 
 
 @pytest.mark.parametrize("length", [300, 5000])

@@ -30,7 +30,7 @@ def test_a_figure_is_not_given_twice(option: str) -> None:
         (MachineOptions("dgx1", bandwidth="1GB/s"), "dgx1 has links of its own"),
         (MachineOptions("star", latency="fast"), "fast"),
         (MachineOptions("star", placement="cyclic"), "'cyclic' is no placement"),
-        (MachineOptions("stra"), "'stra' is no topology"),
+        (MachineOptions("stra"), "no topology or file 'stra'"),
     ],
 )
 def test_text_that_means_nothing_is_refused(options: MachineOptions, message: str) -> None:

@@ -23,7 +23,7 @@ def test_options_are_read_in_their_units() -> None:
     ("text", "message"),
     [
         ("dpp", "did you mean 'ddp'|did you mean 'dp'"),
-        ("", "is no strategy"),
+        ("", "no strategy ''"),
         ("ddp:bucket", "bucket has no value"),
         ("ddp:bucket=-1MiB", "'-1MiB' is negative: write 0 or a size"),
         ("ddp:bucket=64M", "64MB or 64MiB"),

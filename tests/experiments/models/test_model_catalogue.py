@@ -77,7 +77,7 @@ def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
 def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) -> None:
     message = one_line(text)
     assert message.startswith(
-        f"{text.partition(':')[0]!r} is no model and no file: did you mean {near!r}? "
+        f"no model or file {text.partition(':')[0]!r}: did you mean {near!r}? "
     )
     assert all(name in message for name in MODELS)
 

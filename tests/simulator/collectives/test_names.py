@@ -36,9 +36,9 @@ def test_a_barrier_has_no_algorithm() -> None:
 def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
     assert (
         refusal(find, "rnig")
-        == "'rnig' is no algorithm: did you mean 'ring'? (simctl algos lists them)"
+        == "no algorithm 'rnig': did you mean 'ring'? (simctl algos lists them)"
     )
 
 
 def test_a_name_like_none_leads_to_the_list() -> None:
-    assert refusal(find, "???") == "'???' is no algorithm: simctl algos lists them"
+    assert refusal(find, "???") == "no algorithm '???': simctl algos lists them"
