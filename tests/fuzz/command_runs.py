@@ -33,6 +33,11 @@ class Done(NamedTuple):
     err: str
     broken: str = ""
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some points of a sweep failed and the others were printed or kept."""
+        return self.words[0] == "sweep" and self.code == 2 and "note: failed " in self.err
+
 
 def run(words: Sequence[str]) -> Done:
     """What `simctl` with these words does."""
@@ -63,11 +68,11 @@ def mistakes(done: Done) -> Iterator[str]:
         yield f"exit code {done.code}"
     yield from (f"{bug!r} is printed" for bug in _BUGS if bug in done.err or bug in done.out)
     said = [line for line in done.err.splitlines() if not line.startswith(("note: ", "  "))]
-    if done.code == 2:
+    if done.code == 2 and not done.is_partial:
         yield from _refusal(done, said)
     elif not done.out and not done.err:
         yield "no output"
-    elif done.code == 0:
+    elif done.code == 0 or done.is_partial:
         yield from _answer(done)
 
 
