@@ -14,7 +14,7 @@ from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHARED = ROOT.parent / "shared" / "measured"
 CURVES = {
     "mn5acc_nccl_ring_ar_p16": ("ring", 0.30),
