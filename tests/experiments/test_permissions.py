@@ -37,7 +37,7 @@ for line in sys.argv[1:]:
 print(json.dumps(said))
 """
 """Runs command lines one after the other."""
-READ = (
+READ: tuple[str, ...] = (
     "diagnose {}log.csv",
     "validate {}log.csv --fit",
     "judge mn5_acc {}log.csv",
@@ -49,10 +49,8 @@ READ = (
     "run --p 2 --profile {}profile.yaml",
     "train --p 2 --model {}model.yaml",
     "train --p 2 --noise {}noise.txt",
-    *(["measure --nproc 2 --sizes 4KiB --resume --out {}log.csv"] if find_spec("torch") else []),
 )
-"""Without torch, measuring is refused before its file is looked at."""
-IN_FOLDERS = {
+IN_FOLDERS: dict[str, tuple[str, ...]] = {
     "": (
         "diagnose closed",
         "calibrate closed",
@@ -61,8 +59,11 @@ IN_FOLDERS = {
         "train --p 2 --model closed",
         "train --p 2 --model closed/*.json",
     ),
-    "closed/": ("run --p 2 --profile {}profile", "profile-model {}module.py:Net --input 2x2"),
+    "closed/": ("run --p 2 --profile {}profile",),
 }
+if find_spec("torch"):  # without it these are refused before they look at their files
+    READ += ("measure --nproc 2 --sizes 4KiB --resume --out {}log.csv",)
+    IN_FOLDERS["closed/"] += ("profile-model {}module.py:Net --input 2x2",)
 DENIED = {"": (*FILES, "closed", "listed"), "closed/": ("closed/",)}
 
 
