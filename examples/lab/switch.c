@@ -1,9 +1,11 @@
-// A switch in user space: PORTS TAP devices, each with an uplink and a downlink of RATE bit/s, DELAY ns one way.
-// usage: switch PREFIX PORTS RATE DELAY   makes the devices PREFIX0, PREFIX1, ... and prints a line when it is ready
+// A switch in user space: PORTS TAP devices, each with an uplink and a downlink of RATE bit/s,
+// DELAY ns one way.
+// usage: switch PREFIX PORTS RATE DELAY
+// It makes the devices PREFIX0, PREFIX1, ... and prints a line when it is ready.
 //
-// A frame is delivered when its last bit has crossed uplink and downlink, DELAY later. Frames to one port leave in the
-// order in which they came. A frame for TCP segmentation counts as the frames that it stands for. Ports are told by
-// the last byte of the destination's address; what is sent to all is dropped.
+// A frame is delivered when its last bit has crossed uplink and downlink, DELAY later. Frames to one
+// port leave in the order in which they came. A frame for TCP segmentation counts as the frames that
+// it stands for. The last byte of the destination's address is the port. Broadcasts are dropped.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/if.h>
@@ -23,7 +25,12 @@
 #include <unistd.h>
 
 enum { PORTS = 64, FRAME = 65536 + 256, ETHERNET = 14 };
-typedef struct frame { struct frame *next; int64_t due; int length; unsigned char bytes[FRAME]; } frame;
+typedef struct frame {
+    struct frame *next;
+    int64_t due;
+    int length;
+    unsigned char bytes[FRAME];
+} frame;
 typedef struct { frame *first, **last; double up, down; } port;
 
 static port ports[PORTS];
@@ -54,13 +61,18 @@ static double wire(const frame *f) {
     const unsigned char *ip = f->bytes + sizeof *offload + ETHERNET;
     int size = f->length - (int)sizeof *offload;
     if (offload->gso_type == VIRTIO_NET_HDR_GSO_NONE || !offload->gso_size) return size;
-    const int ip_header = (ip[0] & 15) << 2, headers = ETHERNET + ip_header + ((ip[ip_header + 12] >> 4) << 2);
+    const int ip_header = (ip[0] & 15) << 2;
+    const int headers = ETHERNET + ip_header + ((ip[ip_header + 12] >> 4) << 2);
     return size + (size - headers - 1) / offload->gso_size * headers;
 }
 
 static void forward(frame *f, int from, int count, double rate, int64_t delay) {
     const unsigned char *address = f->bytes + sizeof(struct virtio_net_hdr);
-    if (f->length <= 0 || (address[0] & 1) || address[5] >= count) { f->next = spare; spare = f; return; }
+    if (f->length <= 0 || (address[0] & 1) || address[5] >= count) {
+        f->next = spare;
+        spare = f;
+        return;
+    }
     port *in = &ports[from], *out = &ports[address[5]];
     const double bits = wire(f) * 8e9 / rate, time = now(), start = in->up > time ? in->up : time;
     in->up = start + bits;
@@ -103,7 +115,8 @@ int main(int argc, char **argv) {
     fflush(stdout);
     for (;;) {
         const int64_t left = deliver(count) - now();
-        const struct timespec wait = {.tv_nsec = left < 0 ? 0 : left < 999999999 ? left : 999999999};
+        const int64_t most = 999999999;
+        const struct timespec wait = {.tv_nsec = left < 0 ? 0 : left < most ? left : most};
         ppoll(devices, count, &wait, NULL);
         for (int k = 0; k < count; k++) {
             if (!(devices[k].revents & POLLIN)) continue;

@@ -27,7 +27,8 @@ _OSU_RATES = (
     "1048576             20000.00          19073.49\n"
 )
 _RUNS = (
-    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
+    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
+    "time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
     "backend,device,dtype,library,topology,source\n"
     "all_reduce,ring,,2,1,4096,1,61.5,60.1,70.2,62.0,0.05,100,0,gloo,cpu,float32,torch "
     "2.13.0,,host\n"
@@ -35,7 +36,8 @@ _RUNS = (
     "barrier,,,2,1,0,0,40.0,38.0,45.0,41.0,0.1,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
 )
 _INDEX = (
-    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,nccl_or_mpi_version,algorithm,note\n"
+    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,"
+    "nccl_or_mpi_version,algorithm,note\n"
     "one,F01 a cluster,all_reduce,10,10,1,H100,2.21.5,ring,\n"
     "two,F02 another,all_gather,8,2,4,A100,Open MPI 4,-,quiet\n"
 )

@@ -39,7 +39,8 @@ def planned(
     )
     if ranks == 1:
         topology = replace(topology, placement=topology.placement[[0, -1]])
-    return strategy.plan(model, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
+    conditions = Conditions(**how)  # type: ignore[arg-type]
+    return strategy.plan(model, Setting(topology, ranks, steps, conditions))
 
 
 def ran(

@@ -124,10 +124,12 @@ COLUMNS = "collective,ranks,size_bytes,time_us,cv,rate_bps,delay_s"
 def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
     ours, old = tmp_path / "ours.csv", tmp_path / "old.csv"
     ours.write_text(
-        f"{COLUMNS},algorithm\nall_reduce,2,8,1000,0.01,2e8,0.002,\nall_reduce,2,8,1000,0.01,2e8,0.002,ring\n"
+        f"{COLUMNS},algorithm\nall_reduce,2,8,1000,0.01,2e8,0.002,\n"
+        "all_reduce,2,8,1000,0.01,2e8,0.002,ring\n"
     )
     old.write_text(
-        "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\nall_reduce,2,8,2e8,0.002,0.001,0.01\n"
+        "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n"
+        "all_reduce,2,8,2e8,0.002,0.001,0.01\n"
     )
     own = Row("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
     assert read(ours) == [own, own._replace(algorithm="ring")]

@@ -16,7 +16,8 @@ SIZE = 12
 
 
 def job(curve: Curve, number: int, **about: object) -> Curve:
-    return replace(curve, source=f"pair{number}.log:9", hosts=(f"node{number}",), **about)  # type: ignore[arg-type]
+    log, hosts = f"pair{number}.log:9", (f"node{number}",)
+    return replace(curve, source=log, hosts=hosts, **about)  # type: ignore[arg-type]
 
 
 def verdicts(curves: list[Curve]) -> list[bool]:

@@ -58,7 +58,8 @@ def test_a_curve_without_points_is_a_table_without_rows() -> None:
 def test_tables_of_a_file_can_be_joined(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     path.write_text(
-        "collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\nallreduce,Tree,4,8,2\n"
+        "collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\n"
+        "allreduce,Tree,4,8,2\n"
     )
     table = pd.concat(curve.to_frame() for curve in read(path).curves)
     assert table.groupby("algorithm")["time_s"].sum().to_dict() == {"ring": 1e-6, "tree": 2e-6}

@@ -14,7 +14,8 @@ def curve(
     name: str, factor: float = 1.0, collective: str = "all_reduce", ranks: int = 8, **about: object
 ) -> Curve:
     points = tuple(Point(size, factor * (1e-5 + size / 1e9)) for size in SIZES)
-    return Curve(collective, ranks, 2, points, (), f"/runs/{name}", **about)  # type: ignore[arg-type]
+    log = f"/runs/{name}"
+    return Curve(collective, ranks, 2, points, (), log, **about)  # type: ignore[arg-type]
 
 
 RUNS = [

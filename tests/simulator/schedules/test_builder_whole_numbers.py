@@ -68,7 +68,8 @@ def test_a_number_that_is_not_whole_is_refused_by_its_name(
 
 
 def test_the_ranks_of_a_child_are_whole_numbers() -> None:
-    message = refusal(lambda: builder_of_three().inline(three_rank_child(), ranks=[0, 1.5, 2]))  # type: ignore[list-item]
+    ranks: Any = [0, 1.5, 2]
+    message = refusal(lambda: builder_of_three().inline(three_rank_child(), ranks=ranks))
     assert message == "ranks is 1.5: expected a whole number, like 1"
 
 
@@ -104,6 +105,9 @@ def test_the_sizes_of_a_schedule_are_whole_numbers(what: str, value: Any) -> Non
 
 
 def test_sizes_may_be_numbers_of_numpy() -> None:
-    builder = ScheduleBuilder(np.int64(3), 30.0, slots=np.int32(2), scratch=np.int64(1))  # type: ignore[arg-type]
+    ranks: Any = np.int64(3)
+    slots: Any = np.int32(2)
+    scratch: Any = np.int64(1)
+    builder = ScheduleBuilder(ranks, 30.0, slots=slots, scratch=scratch)
     builder.copy(0, 1, slot=0, target=2)
     assert builder.build().nbytes.tolist() == [15.0]

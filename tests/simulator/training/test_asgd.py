@@ -214,7 +214,8 @@ def test_shares_travel_side_by_side(ranks: int) -> None:
 
 
 def test_where_the_server_is() -> None:
-    assert [find("asgd")(server=server).servers(8) for server in SERVERS] == [1, 1, 0, 0]  # type: ignore[call-arg]
+    assert find("asgd") is ASGD
+    assert [ASGD(server=server).servers(8) for server in SERVERS] == [1, 1, 0, 0]
     assert [SSP(server=server).server_kind for server in SERVERS] == ["gpu", "cpu", None, None]
     assert find("ssp") is SSP
 

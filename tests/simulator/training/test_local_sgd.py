@@ -34,7 +34,8 @@ def planned(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> Plan:
     topology = (
         machine("star").with_links(BANDWIDTH, LATENCY).build(max(ranks, 2), strategy.servers(ranks))
     )
-    return strategy.plan(MODEL, Setting(topology, ranks, steps, Conditions(**how)))  # type: ignore[arg-type]
+    conditions = Conditions(**how)  # type: ignore[arg-type]
+    return strategy.plan(MODEL, Setting(topology, ranks, steps, conditions))
 
 
 def ran(strategy: LocalSGD, ranks: int, steps: int, **how: object) -> tuple[Plan, Timeline]:

@@ -102,7 +102,8 @@ def test_a_point_is_a_row() -> None:
         library="NCCL 2.29.2",
     )
     assert write_runs([curve]).splitlines() == [
-        "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,"
+        "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
+        "time_us,min_us,p90_us,mean_us,cv,repetitions,"
         "wrong,backend,device,dtype,library,topology,source,kind",
         "reduce,,,,,8,0,2.0,,,,0.5,3,0,,,,NCCL 2.29.2,,log,collective",
         "reduce,,,,,8,1,1.0,,,,,,,,,,NCCL 2.29.2,,log,collective",
