@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from inspect import signature
 from math import prod
@@ -15,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from topologies.clusters import cluster, joined
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, nearest_name, unknown_option
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
@@ -184,7 +183,7 @@ def _blueprint(
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
         if key not in names:
-            raise InputError(_wrong_option(name, key, names))
+            raise InputError(unknown_option(name, key, {option: HELP[option] for option in names}))
         if not equals:
             raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
         if key in values:
@@ -197,16 +196,6 @@ def option_names(make: Callable[..., Topology]) -> list[str]:
     """The options of a shape, or of a function that joins nodes, as the user writes them."""
     names = [name for name in signature(make).parameters if name in HELP]
     return [*names, "paths"] if "nodes" in names else names
-
-
-def _wrong_option(name: str, key: str, names: Sequence[str]) -> str:
-    width = max(map(len, names), default=0)
-    lines = [f"  {option:<{width}}  {HELP[option]}" for option in names]
-    near = get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return "\n".join(
-        [f"{name} has no option {key!r}: {hint}write {name}:key=value,... with", *lines]
-    )
 
 
 def _parse(where: str, key: str, text: str) -> object:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from math import inf
 
 import numpy as np
 
-from topologies.errors import InputError
+from topologies.errors import InputError, did_you_mean
 from topologies.topology import Ints, Topology
 
 
@@ -47,8 +46,7 @@ def _of_rank(topology: Topology, text: str) -> Ints:
 def _named(topology: Topology, name: str) -> Ints:
     names = list(topology.medium_names)
     if name not in names:
-        near = get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, names)
         raise InputError(
             f"slow link {name[:80]!r}: there is none of that name: {hint}(or give a rank, like 3)"
         )

@@ -1,6 +1,6 @@
 """The one error that is a user's mistake and not a bug."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -17,5 +17,35 @@ def nearest_name(name: str, known: Iterable[str], others: str) -> str:
     >>> nearest_name("?", ["ring"], "simctl algos lists them")
     'simctl algos lists them'
     """
-    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}? ({others})" if near else others
+    hint = did_you_mean(name, known)
+    return f"{hint}({others})" if hint else others
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, with a blank at its end; empty if none is near.
+
+    >>> did_you_mean("Rnig", ["ring", "tree"])
+    "did you mean 'ring'? "
+    """
+    names = list(known)
+    near = [
+        *get_close_matches(name, names, n=1, cutoff=0.5),
+        *get_close_matches(name.lower(), names, n=1, cutoff=0.5),
+    ]
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
+def unknown_option(name: str, key: str, options: Mapping[str, str]) -> str:
+    """The message for an option that `name` does not have. `options` says what each one does.
+
+    >>> print(unknown_option("ring", "bandwith", {"bandwidth": "β of a link", "gap": "g"}))
+    ring has no option 'bandwith': did you mean 'bandwidth'? write ring:key=value,... with
+      bandwidth  β of a link
+      gap        g
+    """
+    width = max(map(len, options), default=0)
+    lines = [f"  {option:<{width}}  {meaning}" for option, meaning in options.items()]
+    hint = did_you_mean(key, options)
+    return "\n".join(
+        [f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines]
+    )

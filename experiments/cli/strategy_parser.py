@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import Field
-from difflib import get_close_matches
 from typing import Any
 
 from experiments.training.strategy_options import SweptValue, options_of, with_value
 from simulator.training import Strategy
 from simulator.training import find as find_class
-from topologies.errors import InputError
+from topologies.errors import InputError, unknown_option
 from topologies.units import (
     format_bytes,
     parse_bandwidth,
@@ -83,7 +82,8 @@ def _swept(strategy: Strategy, name: str, key: str, text: str) -> SweptValue:
 def _field(strategy: Strategy, name: str, key: str) -> Field[Any]:
     known = options_of(strategy)
     if key not in known:
-        raise InputError(_wrong_option(name, key, strategy))
+        helps = {option: field.metadata["help"] for option, field in options_of(strategy).items()}
+        raise InputError(unknown_option(name, key, helps))
     return known[key]
 
 
@@ -114,14 +114,3 @@ def _size(text: str) -> float:
 
 def _bandwidth(text: str) -> float:
     return 0.0 if text.strip() == "0" else parse_bandwidth(text)
-
-
-def _wrong_option(name: str, key: str, strategy: Strategy) -> str:
-    options = options_of(strategy)
-    near = get_close_matches(key, options, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    width = max(map(len, options), default=0)
-    lines = [f"  {option:<{width}}  {field.metadata['help']}" for option, field in options.items()]
-    return "\n".join(
-        [f"{name} has no option {key[:40]!r}: {hint}write {name}:key=value,... with", *lines]
-    )

@@ -9,10 +9,9 @@ judge the communication.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from topologies.errors import InputError
+from topologies.errors import InputError, did_you_mean
 
 TERA = 1e12
 GIGA = 1e9
@@ -193,8 +192,7 @@ MEMORY = Share(
 def accelerator(name: str) -> Accelerator:
     """The device called `name`. Raises InputError with the nearest name if there is none."""
     if name not in ACCELERATORS:
-        near = get_close_matches(name.lower(), ACCELERATORS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, ACCELERATORS)
         raise InputError(f"{name[:40]!r} is no device: {hint}there are {', '.join(ACCELERATORS)}")
     return ACCELERATORS[name]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from experiments.models.resnet import resnet50
 from experiments.models.vgg import vgg16
 from experiments.models.work import Architecture, estimate
 from simulator.training.model import Model
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, nearest_name, unknown_option
 
 LARGEST_BATCH = 65536
 
@@ -151,23 +150,13 @@ def _options(name: str, entry: Entry, options: str) -> dict[str, str]:
     for part in filter(None, options.split(",")):
         key, equals, value = part.partition("=")
         if key not in entry.options:
-            raise InputError(_wrong_option(name, key, entry.options))
+            raise InputError(unknown_option(name, key, entry.options))
         if not equals:
             raise InputError(f"{name}: {key} has no value: write {key}=value, {entry.options[key]}")
         if key in values:
             raise InputError(f"{name}: {key} is given twice")
         values[key] = value
     return values
-
-
-def _wrong_option(name: str, key: str, options: dict[str, str]) -> str:
-    width = max(map(len, options))
-    lines = [f"  {option:<{width}}  {help}" for option, help in options.items()]
-    near = get_close_matches(key, options, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return "\n".join(
-        [f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines]
-    )
 
 
 def _estimated(name: str, entry: Entry, values: dict[str, str]) -> Model:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from topologies.errors import InputError
+from topologies.errors import InputError, did_you_mean
 from topologies.readers.contents import contents
 from topologies.readers.file_checks import LIMIT, check_text
 
@@ -41,8 +40,7 @@ def find(text: str) -> Calibrated:
         )
     if is_profile(text) or _is_file(text):
         return read(Path(text))
-    near = get_close_matches(text, names(), n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(text, names())
     raise InputError(
         f"{text[:80]!r} is no profile and no .yaml file: {hint}there are {', '.join(names())}"
     )
