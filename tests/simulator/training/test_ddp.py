@@ -7,67 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, planned, quiet, ran, star, step
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.timeline import Timeline
-from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
-from simulator.training.footprint import footprint
-from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import Plan, Setting
-from simulator.training.run import train
 from topologies.catalogue import find
 from topologies.errors import InputError
-from topologies.topology import Topology
-
-ONE_BUCKET = 1e12
-MODEL = Model(
-    "model",
-    8,
-    tuple(
-        Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2)
-        for k in range(4)
-    ),
-    optimizer=0.125,
-)
-GRADIENTS = 4 * 4096.0
-
-
-def star(ranks: int, bandwidth: float = 1024.0, latency: float = 0.0, servers: int = 0) -> Topology:
-    return (
-        find("star").with_links(bandwidth=bandwidth, latency=latency).build(max(ranks, 2), servers)
-    )
-
-
-def planned(
-    strategy: DDP,
-    ranks: int,
-    *,
-    model: Model = MODEL,
-    topology: Topology | None = None,
-    steps: int = 1,
-    **conditions: object,
-) -> Plan:
-    machine = star(ranks) if topology is None else topology
-    how = Conditions(**conditions)  # type: ignore[arg-type]
-    return strategy.plan(model, Setting(machine, ranks, steps, how))
-
-
-def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
-    plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
-    timeline = train(plan, simulate)
-    return plan, timeline, measure(plan, timeline)
-
-
-def step(strategy: DDP, ranks: int, **options: object) -> float:
-    return ran(strategy, ranks, **options)[2].step
-
-
-def quiet(**options: object) -> DDP:
-    """Without the broadcast of buffers, which the closed forms leave out."""
-    return DDP(broadcast_buffers=False, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -192,29 +138,6 @@ def test_buckets_are_launched_in_their_order() -> None:
     assert step(rebuilt, 4, model=turned, topology=fast) == step(rebuilt, 4, topology=fast)
 
 
-def test_unused_parameters_are_found_by_a_walk_a_parameter_before_the_backward() -> None:
-    """Four parameters; with accumulated batches the walk comes once, before the backward that is
-    synchronised."""
-    fast = star(2, bandwidth=1e18)
-    for accumulate in (1, 3):
-        walked, free = (
-            step(
-                quiet(find_unused=True, walk=walk, accumulate=accumulate),
-                2,
-                topology=fast,
-                slower={1: 2.0},
-            )
-            for walk in (0.25, 0.0)
-        )
-        assert walked - free == pytest.approx(2.0 * 4 * 0.25)
-    assert step(quiet(walk=0.25), 2, topology=fast) == pytest.approx(MODEL.compute)
-    assert DDP().walk == 1e-6
-    _, timeline, _ = ran(quiet(find_unused=True, walk=0.25), 2, topology=fast)
-    schedule = timeline.schedule
-    walks = [schedule.phases[phase] == "walk" for phase in schedule.phase.tolist()]
-    assert timeline.start[walks].tolist() == [MODEL.forward] * 2
-
-
 def test_accumulated_batches_are_not_synchronised() -> None:
     one, three = ran(quiet(bucket=ONE_BUCKET), 4), ran(quiet(bucket=ONE_BUCKET, accumulate=3), 4)
     assert three[2].step - one[2].step == pytest.approx(2 * (MODEL.forward + MODEL.backward))
@@ -229,123 +152,6 @@ def test_the_first_iteration_has_one_bucket_and_the_model_is_broadcast_before() 
     assert found.steps[1] < found.steps[0] - broadcast
     assert found.steps[1:].tolist() == pytest.approx([step(quiet(bucket=0.0), 2)] * 2)
     assert timeline.makespan == pytest.approx(found.steps.sum())
-
-
-def test_buffers_are_broadcast_before_every_forward() -> None:
-    assert step(DDP(bucket=ONE_BUCKET), 2) - step(quiet(bucket=ONE_BUCKET), 2) == pytest.approx(
-        64 / 1024
-    )
-
-
-def test_half_the_bytes_travel_under_compression() -> None:
-    plain, halved = planned(quiet(), 4), planned(quiet(compress=True), 4)
-    assert halved.schedule.volume == plain.schedule.volume / 2
-    packing = replace(MODEL, memory_bandwidth=1.5 * 4096.0)
-    extra = step(quiet(compress=True, overlap=False, bucket=0.0), 2, model=packing) - step(
-        quiet(compress=True, overlap=False, bucket=0.0), 2
-    )
-    assert extra == pytest.approx(4 * 2)
-
-
-def test_batch_norms_wait_for_each_other() -> None:
-    alpha = 2.0**-6
-    wide = star(2, bandwidth=1e18, latency=alpha)
-    waits = 4 * (2 * alpha + 2 * 2 * alpha)
-    assert step(quiet(sync_batch_norm=True, bucket=ONE_BUCKET), 2, topology=wide) == pytest.approx(
-        step(quiet(bucket=ONE_BUCKET), 2, topology=wide) + waits
-    )
-
-
-def test_batch_norms_exchange_two_sums_a_channel_and_a_count() -> None:
-    # Forward: all ranks gather two sums a channel and a count. Backward: a tree all-reduces two
-    # sums a channel.
-    ranks, sums = 3, 2 * 2 * 4.0
-    forward, backward = (ranks - 1) * ranks * (sums + 4), 2 * (ranks - 1) * sums
-    plain, synced = (
-        planned(quiet(sync_batch_norm=sync), ranks).schedule.volume for sync in (False, True)
-    )
-    assert synced - plain == pytest.approx(4 * (forward + backward))
-
-
-def test_ranks_tell_each_other_which_parameters_they_used() -> None:
-    # An all-reduce by a tree of a number a parameter, after all buckets.
-    kept = planned(quiet(find_unused=True), 3).schedule
-    assert kept.volume - planned(quiet(), 3).schedule.volume == pytest.approx(2 * 2 * 4 * 4.0)
-    used = np.flatnonzero(kept.phase == kept.phases.index("all-reduce used parameters"))
-    buckets = [k for k, name in enumerate(kept.phases) if name.startswith("all-reduce bucket")]
-    assert used.min() > np.flatnonzero(np.isin(kept.phase, buckets)).max()
-
-
-def test_a_metric_makes_the_next_step_wait() -> None:
-    alpha = 2.0**-6
-    wide = star(2, bandwidth=1e18, latency=alpha)
-    plain, waiting = (
-        ran(quiet(metric=metric), 2, topology=wide, steps=3)[1].makespan for metric in (False, True)
-    )
-    assert waiting - plain == pytest.approx(3 * 4 * alpha)
-
-
-@pytest.mark.parametrize("seconds", [0.5, 3.0])
-def test_all_wait_for_the_data_of_rank_0(seconds: float) -> None:
-    _, _, found = ran(quiet(prepare=seconds), 4, topology=star(4, bandwidth=1e18))
-    assert found.step == pytest.approx(MODEL.compute + seconds)
-    assert found.bubbles.seconds[:, 2].tolist() == pytest.approx([seconds] * 4)
-
-
-def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
-    plan, timeline, _ = ran(quiet(prepare=3.0, streams=2), 3, steps=2, slower={1: 2.0})
-    schedule = plan.schedule
-    names = np.array(schedule.phases)[schedule.phase]
-    prepared = np.flatnonzero(names == "prepare data")
-    optimized = np.flatnonzero(names == "optimizer")
-    assert schedule.rank[prepared].tolist() == [0, 0]
-    assert {plan.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
-    assert timeline.start[prepared].tolist() == [
-        0,
-        timeline.finish[optimized[schedule.rank[optimized] == 0][0]],
-    ]
-    barriers = plan.spans.first[names[plan.spans.first] == "barrier"]
-    assert timeline.ready[barriers[:3]].tolist() == [3, 0, 0]
-
-
-def test_all_wait_for_a_straggler() -> None:
-    _, _, found = ran(
-        quiet(bucket=ONE_BUCKET), 4, topology=star(4, bandwidth=1e18), slower={2: 2.0}
-    )
-    assert found.step == pytest.approx(2 * MODEL.compute)
-    assert found.bubbles.total.tolist() == pytest.approx([MODEL.compute] * 2 + [0.0, MODEL.compute])
-
-
-def test_a_rank_without_input_takes_part_in_the_all_reduce() -> None:
-    plan, _, found = ran(quiet(), 4, steps=3, batches={1: 1, 2: 2})
-    assert plan.samples.tolist() == [32, 24, 16]
-    assert found.computing[0] > found.computing[2] > found.computing[1]
-
-
-def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
-    plan, timeline, _ = ran(quiet(), 3, steps=2, batches={1: 1}, slower={2: 2.0})
-    names = np.array(plan.schedule.phases)[plan.schedule.phase]
-    asked = plan.spans.first[names[plan.spans.first] == "all-reduce join"]
-    optimized = timeline.finish[names == "optimizer"]
-    assert timeline.ready[asked].tolist() == [0, 0, 0, *optimized[:3]]
-    assert "all-reduce join" not in planned(quiet(), 3).schedule.phases
-
-
-def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
-    failure = Failure(1, 3, restart=40.0, timeout=10.0, checkpoint=2)
-    plan, timeline, found = ran(quiet(bucket=ONE_BUCKET), 4, steps=5, failure=failure)
-    whole = MODEL.compute + 1.5 * GRADIENTS / 1024
-    assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1, 1]
-    assert timeline.makespan == pytest.approx(6 * whole + MODEL.forward + 50)
-    assert found.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
-
-
-def test_a_repeated_step_keeps_its_number() -> None:
-    failure = Failure(1, 3, restart=40.0, checkpoint=2)
-    assert planned(quiet(), 2, steps=5, failure=failure).numbers.tolist() == [0, 1, 2, 3, 2, 3, 4]
-    assert planned(
-        quiet(startup=True), 2, steps=3, failure=Failure(1, 0, 1.0)
-    ).numbers.tolist() == [0, 1, 1, 2, 3]
 
 
 @given(
@@ -371,14 +177,6 @@ def test_laws_of_every_step(
         assert span <= apart * (1 + 1e-9)  # a ring's ports serve in one order: no anomalies
 
 
-def test_the_first_iteration_has_noise_and_input_of_its_own() -> None:
-    schedule = planned(quiet(startup=True), 2, steps=2, sigma=0.3, seed=3).schedule
-    forwards = [schedule.phases[phase] == "forward fc0" for phase in schedule.phase.tolist()]
-    assert len(set(schedule.seconds[forwards].tolist())) == 3 * 2
-    uneven = planned(quiet(startup=True), 2, steps=3, batches={1: 2})
-    assert uneven.samples.tolist() == [16, 16, 16, 8]
-
-
 def test_the_first_iteration_has_the_later_buckets_if_they_are_never_rebuilt() -> None:
     kept = planned(quiet(startup=True, find_unused=True, bucket=0.0), 2)
     names = [name for name in kept.schedule.phases if name.startswith("all-reduce bucket")]
@@ -387,13 +185,6 @@ def test_the_first_iteration_has_the_later_buckets_if_they_are_never_rebuilt() -
         for op in kept.spans.first[kept.spans.rank == 0]
     ]
     assert [entered.count(name) for name in names] == [2] * 4
-
-
-def test_others_wait_for_the_one_that_fails_and_not_for_a_slow_one() -> None:
-    failure = Failure(0, 0, restart=40.0)
-    plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 3, failure=failure, slower={2: 100.0})
-    restarts = [plan.schedule.phases[phase] == "restart" for phase in plan.schedule.phase.tolist()]
-    assert timeline.start[restarts].tolist() == [MODEL.forward, MODEL.forward, 100 * MODEL.forward]
 
 
 def test_the_buckets_are_described() -> None:
@@ -413,11 +204,6 @@ def uneven_model() -> Model:
     )
 
 
-def test_somebody_has_input_for_every_step() -> None:
-    with pytest.raises(InputError, match="3 steps: nobody has input for all of them"):
-        planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})
-
-
 def test_a_step_has_at_most_1024_batches_and_64_streams() -> None:
     most = DDP(accumulate=1024, streams=64)
     assert (most.accumulate, most.streams) == (1024, 64)
@@ -429,25 +215,6 @@ def test_a_step_has_at_most_1024_batches_and_64_streams() -> None:
             DDP(accumulate=accumulate, streams=streams)
 
 
-def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
-    plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 1)
-    halved, its, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
-    assert footprint(halved, its).peak - footprint(plan, timeline).peak == GRADIENTS / 2
-
-
-@pytest.mark.parametrize("compress", [False, True])
-def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_needlessly(
-    compress: bool,
-) -> None:
-    plain, more = (
-        footprint(*ran(quiet(compress=compress), 3, model=model)[:2])
-        for model in (replace(MODEL, layers=bare(), state=0.0), replace(MODEL, state=2.0))
-    )
-    extra = 4 * 16.0 + 2 * GRADIENTS
-    assert more.resident[0] - plain.resident[0] == pytest.approx(3 * extra)
-    assert more.redundant[0] - plain.redundant[0] == pytest.approx(2 * extra)
-
-
 def test_a_launch_comes_before_a_collective_alone() -> None:
     usual, launched = (step(quiet(bucket=ONE_BUCKET, launch=launch), 4) for launch in (0.0, 3.0))
     assert launched == pytest.approx(usual + 3)
@@ -456,14 +223,3 @@ def test_a_launch_comes_before_a_collective_alone() -> None:
 def test_the_last_operation_of_a_run_is_the_one_that_finishes_last() -> None:
     _, timeline, found = ran(quiet(bucket=0.0), 4, steps=2)
     assert timeline.finish[found.window.last] == found.window.end == timeline.makespan
-
-
-def bare() -> tuple[Layer, ...]:
-    """The layers without running statistics."""
-    return tuple(replace(layer, buffers=0.0) for layer in MODEL.layers)
-
-
-def test_gradients_that_are_compressed_differ_on_every_rank() -> None:
-    halved = footprint(*ran(quiet(bucket=ONE_BUCKET, compress=True), 3)[:2])
-    whole = footprint(*ran(quiet(bucket=ONE_BUCKET), 3)[:2])
-    assert whole.redundant[-1] - halved.redundant[-1] == pytest.approx(2 * GRADIENTS / 2)
