@@ -1,60 +1,20 @@
-"""The command line as a user meets it: tables, files, one line for a mistake, exit codes."""
+"""The command line as a user meets it: tables, files, pictures, notes."""
 
 import csv
 import io
 import json
-import logging
 import os
 import re
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from simctl_process import Simctl, simctl
+
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
-
-
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    script = "from experiments.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ,
-        check=False,
-    )
-
-
-@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
-def command(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[Simctl]:
-    """`simctl` in this process, where all is imported, or in one of its own."""
-    from experiments.cli import main
-
-    def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        monkeypatch.chdir(cwd or Path.cwd())
-        monkeypatch.setattr(sys, "argv", ["simctl", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert isinstance(stop.value.code, int | None)
-        return subprocess.CompletedProcess(arguments, stop.value.code or 0, *capsys.readouterr())
-
-    logger, level = logging.getLogger("simctl"), logging.getLogger("simctl").level
-    monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
-    yield here if request.param == "here" else simctl
-    logger.setLevel(level)
 
 
 def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
@@ -212,117 +172,6 @@ def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(starts[Path(name).suffix])
 
 
-BAD: dict[str, tuple[tuple[str, ...], str]] = {
-    "unknown algorithm": (("sweep", "--algo", "rnig"), "did you mean 'ring'"),
-    "unknown topology": (("sweep", "--topology", "strr"), "did you mean 'star'"),
-    "ranks empty": (("sweep", "--p", ""), "'' is not a whole number"),
-    "one rank": (("sweep", "--p", "1"), "at least 2, got 1"),
-    "one rank in a range": (("sweep", "--p", "1..4"), "at least 2, got 1"),
-    "no ranks": (("sweep", "--p", "0"), "at least 2, got 0"),
-    "negative ranks": (("sweep", "--p=-3"), "at least 2, got -3"),
-    "backwards": (("sweep", "--p", "2..1"), "'2..1' runs backwards"),
-    "not a range": (("sweep", "--p", "2.."), "'2..'"),
-    "ranks as words": (("sweep", "--p", "two"), "'two' is not a whole number"),
-    "too many ranks at once": (("sweep", "--p", "2..900000000"), "at most"),
-    "size without a unit": (("sweep", "--size", "64"), "'64' has no unit"),
-    "size with half a unit": (("sweep", "--size", "64M"), "64MB or 64MiB"),
-    "size misspelt": (("sweep", "--size", "64mib"), "write 64MiB"),
-    "size in seconds": (("sweep", "--size", "64s"), "'64s'"),
-    "size zero": (("sweep", "--size", "0B"), "not positive"),
-    "size empty": (("sweep", "--size", ""), "''"),
-    "nan": (("sweep", "--bandwidth", "nan"), "'nan' is not finite"),
-    "infinite": (("sweep", "--bandwidth", "infB/s"), "'infB/s'"),
-    "zero bandwidth": (("sweep", "--bandwidth", "0GB/s"), "not positive"),
-    "negative bandwidth": (("sweep", "--bandwidth=-5GB/s"), "not positive"),
-    "negative latency": (("sweep", "--latency=-5us"), "negative"),
-    "latency in bytes": (("sweep", "--latency", "5B"), "'5B' is not a time"),
-    "unknown engine": (("sweep", "--engine", "fast"), "'fast'"),
-    "unknown option": (("sweep", "--frob"), "--frob"),
-    "unknown command": (("frob",), "frob"),
-    "unwritable file": (("sweep", "--p", "2", "--out", "/proc/none/x.csv"), "cannot write"),
-    "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
-    "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
-    "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
-    "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
-    "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),
-    "no log": (("validate", "none.log"), "none.log"),
-    "log is a folder": (("validate", "/"), "/"),
-    "algorithm for another collective": (
-        ("validate", str(LOG), "--algo", "ring_all_gather"),
-        "no curve",
-    ),
-    "too many ranks": (("run", "--p", "1000000"), "at most 131072"),
-    "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
-    "a time beyond reason": (("sweep", "--latency", "1e300s"), "out of range"),
-    "table and picture in one file": (
-        ("sweep", "--p", "2", "--out", "x.png", "--plot", "x.png"),
-        "name two files",
-    ),
-    "a fit that is told its result": (
-        ("validate", str(LOG), "--fit", "--latency", "1us"),
-        "leave out",
-    ),
-    "ranks against the log": (("validate", str(LOG), "--p", "4"), "contradicts"),
-    "several ranks for a log": (("validate", str(LOG), "--p", "4,8"), "one number of ranks"),
-    "no in-place times": (("validate", str(LOG), "--in-place"), "no in-place times"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD.keys())
-def test_a_mistake_gets_one_line_and_exit_code_2(
-    arguments: tuple[str, ...], said: str, command: Simctl, tmp_path: Path
-) -> None:
-    done = command(*arguments, cwd=tmp_path)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
-    assert done.returncode == 2, done.stderr
-    assert len(lines) == 1, done.stderr
-    assert said in lines[0]
-    assert done.stdout == ""
-    assert list(tmp_path.iterdir()) == [], "nothing half-written"
-
-
-def test_one_rank_is_no_plural(command: Simctl, tmp_path: Path) -> None:
-    path = tmp_path / "one.csv"
-    path.write_text(
-        "collective,ranks,size_bytes,time_us\nall_reduce,1,1024,10\nall_reduce,1,2048,11\n"
-    )
-    assert "has 1 rank: --p 4 contradicts it" in command("validate", str(path), "--p", "4").stderr
-
-
-LOGS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "is empty"),
-    "binary": (bytes(range(256)) * 8, "binary"),
-    "without a table": (b"srun: job 17 started\nsrun: job 17 ended\n", "no nccl-tests table"),
-    "cut short": (
-        b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n",
-        "cut short",
-    ),
-    "a CSV without rows": (b"size_bytes,time_us\n", "no rows"),
-    "a CSV with words": (b"size_bytes,time_us\n1024,soon\n", "'soon' is not a number"),
-    "a CSV of one size": (
-        b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n",
-        "too few sizes to fit, 1",
-    ),
-    "a CSV that does not say how many ranks": (
-        b"collective,size_bytes,time_us\nall_reduce,1,9\n",
-        "give --p",
-    ),
-}
-
-
-@pytest.mark.parametrize(("content", "said"), LOGS.values(), ids=LOGS.keys())
-def test_a_log_that_is_none_gets_one_line(
-    content: bytes, said: str, command: Simctl, tmp_path: Path
-) -> None:
-    path = tmp_path / "job.log"
-    path.write_bytes(content)
-    done = command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["job.log"], "no picture of nothing"
-
-
 def test_alone_it_shows_its_help() -> None:
     done = simctl()
     assert done.returncode == 0
@@ -339,54 +188,6 @@ def test_a_terminal_without_greek_gets_the_numbers_all_the_same() -> None:
         check=True,
     )
     assert "\\u03b1" in done.stdout
-
-
-def test_an_output_that_cannot_be_written_gets_one_line() -> None:
-    shell = (
-        f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
-    )
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
-
-
-def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiments import cli
-
-    def interrupted(**_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "app", interrupted)
-    monkeypatch.setattr("warnings.showwarning", None)
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 130
-
-
-def test_a_file_that_cannot_be_opened_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from experiments import cli
-
-    def denied(**_: object) -> None:
-        raise PermissionError(13, "Permission denied", "closed/log.csv")
-
-    monkeypatch.setattr(cli, "app", denied)
-    monkeypatch.setattr("warnings.showwarning", None)
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert (stop.value.code, capsys.readouterr().err) == (
-        2,
-        "simctl: cannot open 'closed/log.csv': Permission denied\n",
-    )
-
-
-def test_a_broken_pipe_is_quiet() -> None:
-    shell = f'{sys.executable} -c "from experiments.cli import main; main()" algos | head -1'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
 
 
 def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() -> None:
