@@ -11,9 +11,7 @@ from simulator.training.model import Model
 from topologies.errors import InputError
 
 Event = dict[str, Any]
-
 EVALUATE = "autograd::engine::evaluate_function: "
-
 US = 1e-6
 
 

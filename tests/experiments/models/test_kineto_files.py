@@ -13,7 +13,6 @@ from simulator.training.model import Model
 from topologies.errors import InputError
 
 REAL = Path(__file__).parent / "data" / "ddp_mlp_gloo.json.gz"
-
 LAB = Path(__file__).parents[4] / "shared" / "measured" / "gloo_lab" / "traces"
 
 

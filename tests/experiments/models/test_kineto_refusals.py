@@ -82,13 +82,10 @@ anything = st.recursive(
     ),
     max_leaves=6,
 )
-
 keys = st.sampled_from(["ph", "cat", "name", "tid", "ts", "dur", "args"])
-
 arguments = st.sampled_from(
     ["Sequence number", "Input Dims", "Input type", "External id", "correlation"]
 )
-
 changes = st.lists(
     st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), anything),
     min_size=1,
