@@ -24,15 +24,14 @@ def nearest_name(name: str, known: Iterable[str], others: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question that names the nearest known name, with a blank at its end; empty if none is near.
 
-    >>> did_you_mean("Rnig", ["ring", "tree"])
-    "did you mean 'ring'? "
+    Capitals do not count.
+
+    >>> did_you_mean("Rnig", ["RING", "tree"])
+    "did you mean 'RING'? "
     """
-    names = list(known)
-    near = [
-        *get_close_matches(name, names, n=1, cutoff=0.5),
-        *get_close_matches(name.lower(), names, n=1, cutoff=0.5),
-    ]
-    return f"did you mean {near[0]!r}? " if near else ""
+    names = {candidate.lower(): candidate for candidate in known}
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {names[near[0]]!r}? " if near else ""
 
 
 def unknown_option(name: str, key: str, options: Mapping[str, str]) -> str:
