@@ -62,15 +62,15 @@ def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, flo
 def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
     """The medium of a flow's route on which other ranks send most meanwhile, and their shares of
     these bytes."""
-    held, rank = timeline.occupancy, timeline.schedule.rank
+    uses, rank = timeline.occupancy, timeline.schedule.rank
     start, end = timeline.start[flow], timeline.sent[flow]
-    overlap = np.minimum(held.start + held.seconds, end) - np.maximum(held.start, start)
-    shared = np.isin(held.medium, held.medium[held.operation == flow]) & (overlap > 0)
-    rows = np.flatnonzero(shared & (rank[held.operation] != rank[flow]))
-    nbytes = mean_rate(held)[rows] * overlap[rows]
-    medium = int(np.argmax(np.bincount(held.medium[rows], nbytes)))
-    mine = held.medium[rows] == medium
-    by_rank = np.bincount(rank[held.operation[rows[mine]]], nbytes[mine])
+    overlap = np.minimum(uses.start + uses.seconds, end) - np.maximum(uses.start, start)
+    shared = np.isin(uses.medium, uses.medium[uses.operation == flow]) & (overlap > 0)
+    rows = np.flatnonzero(shared & (rank[uses.operation] != rank[flow]))
+    nbytes = mean_rate(uses)[rows] * overlap[rows]
+    medium = int(np.argmax(np.bincount(uses.medium[rows], nbytes)))
+    mine = uses.medium[rows] == medium
+    by_rank = np.bincount(rank[uses.operation[rows[mine]]], nbytes[mine])
     return medium, {
         other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()
     }

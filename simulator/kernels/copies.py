@@ -37,12 +37,12 @@ def lifetimes(
         total += count[i]
     cell_of, value_of = np.empty(total, np.int32), np.empty(total, np.uint64)
     begin, end, read = np.zeros(total), np.full(total, np.inf), np.full(total, _NONE, np.int32)
-    held = np.full(cells, _NONE, np.int32)
+    version_of = np.full(cells, _NONE, np.int32)
     first_use, last_use = np.full(cells, np.inf), np.full(cells, -np.inf)
     versions = 0
     for cell in range(cells):
         if owned[cell]:
-            cell_of[versions], value_of[versions], held[cell] = cell, data[cell], versions
+            cell_of[versions], value_of[versions], version_of[cell] = cell, data[cell], versions
             versions += 1
     for k in range(len(order)):
         i = order[k]
@@ -53,8 +53,8 @@ def lifetimes(
                     min(first_use[origin], start[i]),
                     max(last_use[origin], finish[i]),
                 )
-                if held[origin] >= 0:
-                    read[held[origin]] = k
+                if version_of[origin] >= 0:
+                    read[version_of[origin]] = k
             if target[i] >= 0:
                 first_use[goal], last_use[goal] = (
                     min(first_use[goal], start[i]),
@@ -69,11 +69,11 @@ def lifetimes(
                     data[goal] = mixed ^ (mixed >> np.uint64(27))
                 elif source[i] >= 0:
                     data[goal] = data[goal] + data[origin] if reduces[i] else data[origin]
-                if held[goal] >= 0:
-                    needed = reduces[i] or read[held[goal]] >= 0
-                    end[held[goal]] = finish[i] if needed else begin[held[goal]]
+                if version_of[goal] >= 0:
+                    needed = reduces[i] or read[version_of[goal]] >= 0
+                    end[version_of[goal]] = finish[i] if needed else begin[version_of[goal]]
                 cell_of[versions], value_of[versions], begin[versions] = goal, data[goal], finish[i]
-                held[goal] = versions
+                version_of[goal] = versions
                 versions += 1
     return (
         cell_of[:versions],

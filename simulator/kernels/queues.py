@@ -187,14 +187,14 @@ def hop_edges(
     head, arrival, edges = times.ready[i], -1.0, 1
     for hop in range(len(links)):
         link, start = links[hop], times.start[routes.nodes[i] + hop]
-        held = 0.0
+        service = 0.0
         for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
-            held = max(held, network.gap[m] + nbytes / network.bandwidth[m])
+            service = max(service, network.gap[m] + nbytes / network.bandwidth[m])
         edge[2 * hop], edge[2 * hop + 1] = head, start
-        if start + held > arrival:
-            arrival, edges = start + held, 2 * hop + 2
+        if start + service > arrival:
+            arrival, edges = start + service, 2 * hop + 2
         arrival += network.latency[link]
-        head = start + (held if store_and_forward else 0.0) + network.latency[link]
+        head = start + (service if store_and_forward else 0.0) + network.latency[link]
     return arrival, edges
 
 

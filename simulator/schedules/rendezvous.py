@@ -74,8 +74,10 @@ def _posted(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     later, earlier = _steps(schedule, moved)
     in_order = earlier < later
     later, earlier = later[in_order], earlier[in_order]
-    own = np.searchsorted(moved, waits[local])
-    return np.concatenate((own, later)), np.concatenate((schedule.indices[local], moved[earlier]))
+    signal = np.searchsorted(moved, waits[local])
+    return np.concatenate((signal, later)), np.concatenate(
+        (schedule.indices[local], moved[earlier])
+    )
 
 
 def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:

@@ -128,12 +128,12 @@ class DataParallel(Strategy):
             steps.step(attempt)
         lanes = ("compute", "communication", "interpreter")
         state = model.parameters * model.state
-        held = Held(
+        holdings = Held(
             np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
         )
         words = _described(replicate, len(chains))
         return steps.trainer.plan(
-            setting.topology, lanes, held=held, stored=steps.stored(), words=words
+            setting.topology, lanes, held=holdings, stored=steps.stored(), words=words
         )
 
     def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:
@@ -185,11 +185,11 @@ class _Steps:
             self.start = self._tail
             trainer.end(lost=True)
             return
-        held = len(others) * self.model.outputs
-        self._outputs.append((int(self._tail[0]), held))
+        nbytes = len(others) * self.model.outputs
+        self._outputs.append((int(self._tail[0]), nbytes))
         self._gather(others)
         self._backward(self._scatter("scatter gradients", others, self.model.outputs))
-        self._outputs.append((int(self._tail[0]), -held))
+        self._outputs.append((int(self._tail[0]), -nbytes))
         arrived = self._moment("reduce gradients", self._tail)
         self._update(trainer.collective("reduce gradients", self.reduce, arrived))
         trainer.end(lost=attempt.lost)

@@ -123,9 +123,9 @@ class DDP(Strategy):
             "host",
         )
         words = (_described(buckets), *communicator.words)
-        held = self._held(model, setting.ranks)
+        holdings = self._held(model, setting.ranks)
         return steps.trainer.plan(
-            communicator.topology, lanes, held=held, words=words, slowdown=self.slowdown
+            communicator.topology, lanes, held=holdings, words=words, slowdown=self.slowdown
         )
 
     def size(self, model: Model, setting: Setting, large: float) -> Size:

@@ -24,11 +24,13 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
     redundant.
     """
-    held = plan.held or _replicas(plan)
+    holdings = plan.held or _replicas(plan)
     copies = Changes(
-        np.zeros(len(held.ranks)), held.ranks, np.arange(len(held.ranks), dtype=np.int32)
+        np.zeros(len(holdings.ranks)),
+        holdings.ranks,
+        np.arange(len(holdings.ranks), dtype=np.int32),
     )
-    once = Changes(np.zeros(1), np.array([held.distinct]), np.zeros(1, dtype=np.int32))
+    once = Changes(np.zeros(1), np.array([holdings.distinct]), np.zeros(1, dtype=np.int32))
     kept = joined(_activations(plan, timeline), _stored(plan, timeline))
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
 

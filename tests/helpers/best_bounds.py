@@ -24,10 +24,10 @@ def ports(
 ) -> list[float]:
     """Seconds of the bounds that there always are: latency, injection port, ejection port, all
     ports."""
-    found = bounds(collective, topology, workers, nbytes)
-    assert [bound.name for bound in found[:4]] == PORTS
-    assert [bound.seconds for bound in found[4:]] == sorted(bound.seconds for bound in found[4:])
-    return [bound.seconds for bound in found[:4]]
+    limits = bounds(collective, topology, workers, nbytes)
+    assert [bound.name for bound in limits[:4]] == PORTS
+    assert [bound.seconds for bound in limits[4:]] == sorted(bound.seconds for bound in limits[4:])
+    return [bound.seconds for bound in limits[:4]]
 
 
 def best(

@@ -12,9 +12,9 @@ from simulator.schedules.timeline import Timeline
 def check_that_causes_add_up(timeline: Timeline, ranks: int) -> None:
     """A rank's bubbles of all causes are the time in which it does not compute, if it computes at
     all."""
-    found, schedule = bubbles(timeline), timeline.schedule
-    assert (found.seconds >= 0).all()
+    shares, schedule = bubbles(timeline), timeline.schedule
+    assert (shares.seconds >= 0).all()
     for rank in range(ranks):
         mine = (schedule.kind == COMPUTE) & (schedule.lane == 0) & (schedule.rank == rank)
         idle = timeline.makespan - fsum(schedule.seconds[mine]) if mine.any() else 0.0
-        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+        assert shares.total[rank] == pytest.approx(idle, abs=1e-9)

@@ -33,10 +33,10 @@ def assert_disjoint(trace: dict[str, Any]) -> None:
 def covering(trace: dict[str, Any], arrow: Event) -> Event:
     """What is on the track of an end of an arrow at its time."""
     time = nanoseconds(arrow["ts"])
-    (found,) = [
+    (slice_,) = [
         event
         for event in slices(trace)
         if (event["pid"], event["tid"]) == (arrow["pid"], arrow["tid"])
         and nanoseconds(event["ts"]) <= time < nanoseconds(event["ts"]) + nanoseconds(event["dur"])
     ]
-    return found
+    return slice_

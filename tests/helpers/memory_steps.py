@@ -12,14 +12,14 @@ def memory(schedule: Schedule, topology: Topology) -> Memory:
     return trace(schedule, simulate(schedule, topology))
 
 
-def at(found: Memory, time: float) -> tuple[float, float]:
+def at(usage: Memory, time: float) -> tuple[float, float]:
     """Bytes resident and redundant at a time."""
-    step = int(np.searchsorted(found.times, time, side="right")) - 1
-    return float(found.resident[step]), float(found.redundant[step])
+    step = int(np.searchsorted(usage.times, time, side="right")) - 1
+    return float(usage.resident[step]), float(usage.redundant[step])
 
 
-def steps(found: Memory) -> list[tuple[float, float, float]]:
+def steps(usage: Memory) -> list[tuple[float, float, float]]:
     """Time, resident and redundant of every step."""
     return list(
-        zip(found.times.tolist(), found.resident.tolist(), found.redundant.tolist(), strict=True)
+        zip(usage.times.tolist(), usage.resident.tolist(), usage.redundant.tolist(), strict=True)
     )

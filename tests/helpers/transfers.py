@@ -21,8 +21,8 @@ def head(timeline: Timeline, operation: int, hop: int) -> float:
     being there."""
     routed, before = timeline.routed, hop - 1
     start = timeline.node_start[routed.node_indptr[operation] + before]
-    held = crossing(timeline, operation, before)[1] if timeline.store_and_forward else 0.0
-    return float(start + held + routed.topology.latency[routed.hops(operation)[before]])
+    seconds = crossing(timeline, operation, before)[1] if timeline.store_and_forward else 0.0
+    return float(start + seconds + routed.topology.latency[routed.hops(operation)[before]])
 
 
 def slowest_hop(timeline: Timeline, operation: int) -> tuple[int, float]:

@@ -66,10 +66,10 @@ def laid(
 def test_no_setting_beats_a_bound(
     name: str, spec: str, ranks: int, size: float, placement: Order, sharing: Sharing
 ) -> None:
-    found = laid(name, spec, ranks, placement)
-    if found is None:
+    setting = laid(name, spec, ranks, placement)
+    if setting is None:
         return
-    schedule, topology = found
+    schedule, topology = setting
     timeline = simulate(schedule.scaled(size), topology, sharing=sharing)
     bound = best_bound(find(name).collective, topology, ranks, size)
     assert timeline.makespan >= bound.seconds * (1 - 1e-9), bound
@@ -81,12 +81,12 @@ def test_no_setting_beats_a_bound(
 def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
     for ranks in range(2, 17):
         for placement in ("node", "round-robin"):
-            found = laid(name, spec, ranks, placement)
-            for size in (1.0, 2.0**20, 2.0**30) if found else ():
-                assert found is not None
+            setting = laid(name, spec, ranks, placement)
+            for size in (1.0, 2.0**20, 2.0**30) if setting else ():
+                assert setting is not None
                 for rules in ({}, {"store_and_forward": True}, {"sharing": "fair"}):
-                    time = simulate(found[0].scaled(size), found[1], **rules).makespan
-                    bound = best_bound(find(name).collective, found[1], ranks, size)
+                    time = simulate(setting[0].scaled(size), setting[1], **rules).makespan
+                    bound = best_bound(find(name).collective, setting[1], ranks, size)
                     assert time >= bound.seconds * (1 - 1e-9), (
                         ranks,
                         placement,
@@ -100,10 +100,10 @@ def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
     st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans()
 )
 def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, store: bool) -> None:
-    found = laid(name, spec, ranks)
-    if found is None:
+    setting = laid(name, spec, ranks)
+    if setting is None:
         return
-    schedule, topology = found[0].scaled(2.0**20), found[1]
+    schedule, topology = setting[0].scaled(2.0**20), setting[1]
     one = simulate(schedule, topology, "reference", store_and_forward=store)
     other = simulate(schedule, topology, "compiled", store_and_forward=store)
     assert np.array_equal(one.finish, other.finish)
@@ -113,10 +113,10 @@ def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, st
 
 @given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10))
 def test_engines_agree_under_fair_sharing(name: str, spec: str, ranks: int) -> None:
-    found = laid(name, spec, ranks)
-    if found is None:
+    setting = laid(name, spec, ranks)
+    if setting is None:
         return
-    schedule, topology = found[0].scaled(2.0**20), found[1]
+    schedule, topology = setting[0].scaled(2.0**20), setting[1]
     one = simulate(schedule, topology, "reference", sharing="fair")
     other = simulate(schedule, topology, "compiled", sharing="fair")
     assert np.allclose(one.finish, other.finish, rtol=1e-9, atol=0)

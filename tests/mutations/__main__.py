@@ -82,12 +82,12 @@ def main() -> int:
     )
     options = parser.parse_args()
     known = equivalents()
-    found = [
+    mutations = [
         m
         for file in options.file or core_files(ROOT)
         for m in mutants(file, (ROOT / file).read_text())
     ]
-    counted = [mutant for mutant in found if mutant.change not in known]
+    counted = [mutant for mutant in mutations if mutant.change not in known]
     drawn = counted if options.file else draw(counted, options.count, options.seed)
     begin = time.monotonic()
     survivors = run(drawn, options.workers, options.times)

@@ -97,7 +97,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
     lines = source.splitlines(keepends=True)
     tree = ast.parse(source)
     headers = [_header(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    found: dict[str, Mutant] = {}
+    mutant_of: dict[str, Mutant] = {}
     for node, operator, replacement in _changes(tree):
         if node.lineno != node.end_lineno:
             continue
@@ -113,8 +113,8 @@ def mutants(path: str, source: str) -> list[Mutant]:
             changed = "".join([*lines[first:number], after, *lines[number + 1 : last]])
             shown = lines[number].strip(), after.strip()
             mutant = Mutant(path, node.lineno, operator, *shown, text, (before, changed))
-            found.setdefault(text, mutant)
-    return sorted(found.values(), key=lambda mutant: mutant.line)
+            mutant_of.setdefault(text, mutant)
+    return sorted(mutant_of.values(), key=lambda mutant: mutant.line)
 
 
 def _header(node: ast.stmt) -> tuple[int, int]:

@@ -45,18 +45,18 @@ def _steps(root: Path, path: str) -> dict[str, int]:
     for file in (*_files(root), *_tests(root, "tests")):
         for used in _imports(root, file):
             users.setdefault(used, []).append(file)
-    found, waiting = dict[str, int](), deque([(0, path)])
+    distances, waiting = dict[str, int](), deque([(0, path)])
     while waiting:
         steps, used = waiting.popleft()
-        if used in found:
+        if used in distances:
             continue
-        found[used] = steps
+        distances[used] = steps
         for user in users.get(used, []):
             if _is_private(used) or user == str(Path(used).parent / "__init__.py"):
                 waiting.appendleft((steps, user))
             else:
                 waiting.append((steps + 1, user))
-    return found
+    return distances
 
 
 def _is_private(file: str) -> bool:
@@ -93,16 +93,16 @@ def _tests(root: Path, folder: str) -> tuple[str, ...]:
 def _imports(root: Path, file: str) -> frozenset[str]:
     """The files that a file imports; a package looks up its families by name, so that it imports
     all its files."""
-    found: set[str] = set()
+    files: set[str] = set()
     for node in ast.walk(ast.parse((root / file).read_text())):
         if isinstance(node, ast.Import):
-            found.update(*(_places(root, alias.name) for alias in node.names))
+            files.update(*(_places(root, alias.name) for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
-                found |= _places(root, f"{node.module}.{alias.name}") or _places(root, node.module)
+                files |= _places(root, f"{node.module}.{alias.name}") or _places(root, node.module)
     if file.endswith("/__init__.py"):
-        found |= {other for other in _files(root) if Path(other).parent == Path(file).parent}
-    return frozenset(found)
+        files |= {other for other in _files(root) if Path(other).parent == Path(file).parent}
+    return frozenset(files)
 
 
 def _places(root: Path, name: str) -> set[str]:

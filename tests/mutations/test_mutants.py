@@ -16,9 +16,9 @@ FILES = core_files(ROOT)
 
 def test_a_mutant_differs_in_one_line() -> None:
     source = (ROOT / "simulator/analysis/memory.py").read_text()
-    found = mutants("simulator/analysis/memory.py", source)
-    assert len({mutant.text for mutant in found}) == len(found) > 50
-    for mutant in found:
+    mutations = mutants("simulator/analysis/memory.py", source)
+    assert len({mutant.text for mutant in mutations}) == len(mutations) > 50
+    for mutant in mutations:
         pairs = zip(source.splitlines(), mutant.text.splitlines(), strict=True)
         changed = [(line.strip(), other.strip()) for line, other in pairs if line != other]
         assert changed == [(mutant.before, mutant.after)]
@@ -40,9 +40,9 @@ def test_every_mutant_is_python() -> None:
     source = (
         "a = (b > 0).any()\nif c:\n    d = not -1 ** 2\nelif (b + c).min() in d:\n    raise e\n"
     )
-    found = mutants("x.py", source)
-    assert len(found) > 10
-    for mutant in found:
+    mutations = mutants("x.py", source)
+    assert len(mutations) > 10
+    for mutant in mutations:
         compile(mutant.text, "x.py", "exec")
 
 
@@ -53,9 +53,11 @@ def test_a_mutant_is_the_same_in_another_layout() -> None:
 
 
 def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
-    found = [mutant for file in FILES[:9] for mutant in mutants(file, (ROOT / file).read_text())]
-    drawn = draw(found, 50, 7)
-    assert drawn == draw(found, 50, 7) != draw(found, 50, 8)
+    mutations = [
+        mutant for file in FILES[:9] for mutant in mutants(file, (ROOT / file).read_text())
+    ]
+    drawn = draw(mutations, 50, 7)
+    assert drawn == draw(mutations, 50, 7) != draw(mutations, 50, 8)
     assert len({(mutant.path, mutant.line) for mutant in drawn}) == 50
 
 

@@ -38,16 +38,16 @@ ASTRA = {"bandwidth": 50 * GIB, "latency": 500e-9, "reduction": 3e-14}
     ("ranks", "milliseconds"), [(8, 35.035197), (64, 39.469690), (256, 40.130626)]
 )
 def test_ring_all_reduce_takes_what_astra_sim_says(ranks: int, milliseconds: float) -> None:
-    found = seconds("ring", ranks, GIB, shapes.ring(ranks, **ASTRA))
-    assert found * 1e3 == pytest.approx(milliseconds, rel=1e-5)
+    time = seconds("ring", ranks, GIB, shapes.ring(ranks, **ASTRA))
+    assert time * 1e3 == pytest.approx(milliseconds, rel=1e-5)
 
 
 def test_through_a_switch_it_takes_what_its_congestion_unaware_backend_says() -> None:
     # Two latencies a step and one transmission. Its congestion-aware backend says 70.042197 ms: it
     # stores and forwards whole chunks at the switch, which a non-blocking switch does not.
-    found = seconds("ring", 8, GIB, shapes.star(8, **ASTRA))
-    assert found * 1e3 == pytest.approx(35.042197, rel=1e-5)
-    assert found * 1e3 < 70.042197 / 1.99
+    time = seconds("ring", 8, GIB, shapes.star(8, **ASTRA))
+    assert time * 1e3 == pytest.approx(35.042197, rel=1e-5)
+    assert time * 1e3 < 70.042197 / 1.99
 
 
 # SimGrid, S4U and SMPI, on a full-duplex crossbar: a transfer crosses two links of 100 GB/s and 0.5
@@ -78,9 +78,9 @@ def test_rabenseifner_takes_half_a_percent_more_than_smpi_says() -> None:
     # prints 1.328 ms, 5 us less: the same bytes, but about seven latencies instead of twelve. That
     # fits exchanges that are no strict rendezvous, in which some latencies hide behind the bytes of
     # the round before; we did not read its trace.
-    found = seconds("halving_doubling", 64, 64 * MIB, crossbar(64)) * 1e3
-    assert found == pytest.approx(12e-3 + 2 * 63 / 64 * 64 * MIB / 100e9 * 1e3, rel=1e-12)
-    assert found == pytest.approx(1.328, rel=5e-3)
+    time = seconds("halving_doubling", 64, 64 * MIB, crossbar(64)) * 1e3
+    assert time == pytest.approx(12e-3 + 2 * 63 / 64 * 64 * MIB / 100e9 * 1e3, rel=1e-12)
+    assert time == pytest.approx(1.328, rel=5e-3)
     assert 2 * 63 / 64 * 64 * MIB / 100e9 * 1e3 < 1.328, "SMPI too needs the time of the bytes"
 
 
@@ -104,9 +104,9 @@ def byteps_optimum(n: int, k: int, nbytes: float, bandwidth: float) -> float:
 
 @pytest.mark.parametrize("n", [2, 4, 8, 33])
 def test_without_servers_the_optimum_of_byteps_is_the_ring(n: int) -> None:
-    found = seconds("ring", n, 1e6, shapes.star(n, bandwidth=1e9))
-    assert found == pytest.approx(byteps_optimum(n, 0, 1e6, 1e9), rel=1e-12)
-    assert found == pytest.approx(2 * (n - 1) * 1e6 / (n * 1e9), rel=1e-12)
+    time = seconds("ring", n, 1e6, shapes.star(n, bandwidth=1e9))
+    assert time == pytest.approx(byteps_optimum(n, 0, 1e6, 1e9), rel=1e-12)
+    assert time == pytest.approx(2 * (n - 1) * 1e6 / (n * 1e9), rel=1e-12)
 
 
 def sharded_server(n: int, nbytes: float) -> Schedule:
@@ -124,17 +124,17 @@ def sharded_server(n: int, nbytes: float) -> Schedule:
 
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_a_server_on_every_worker_takes_what_byteps_says(n: int) -> None:
-    found = simulate(sharded_server(n, 1e6), shapes.star(n, bandwidth=1e9)).makespan
-    assert found == pytest.approx(2 * (n - 1) * 1e6 / (n * 1e9), rel=1e-12)
+    makespan = simulate(sharded_server(n, 1e6), shapes.star(n, bandwidth=1e9)).makespan
+    assert makespan == pytest.approx(2 * (n - 1) * 1e6 / (n * 1e9), rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 33])
 def test_one_server_for_all_sends_and_receives_n_minus_1_vectors(n: int) -> None:
     # BytePS has no name for one server among the workers: everything goes through its port, in and
     # then out.
-    found = seconds("parameter_server", n, 1e6, shapes.star(n, bandwidth=1e9))
-    assert found == pytest.approx(2 * (n - 1) * 1e6 / 1e9, rel=1e-12)
-    assert found >= byteps_optimum(n, 0, 1e6, 1e9)
+    time = seconds("parameter_server", n, 1e6, shapes.star(n, bandwidth=1e9))
+    assert time == pytest.approx(2 * (n - 1) * 1e6 / 1e9, rel=1e-12)
+    assert time >= byteps_optimum(n, 0, 1e6, 1e9)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 33])
@@ -142,9 +142,9 @@ def test_a_server_apart_takes_twice_what_byteps_says_for_it_as_nothing_overlaps(
     # max(M/B, nM/(kB)) with k = 1 counts one direction: with small tensors, pulls overlap pushes.
     # Ours is one tensor.
     byteps = max(1e6 / 1e9, n * 1e6 / (1 * 1e9))
-    found = seconds("parameter_server_apart", n, 1e6, shapes.star(n + 1, bandwidth=1e9))
-    assert found == pytest.approx(2 * byteps, rel=1e-12)
-    assert found >= byteps_optimum(n, 1, 1e6, 1e9)
+    time = seconds("parameter_server_apart", n, 1e6, shapes.star(n + 1, bandwidth=1e9))
+    assert time == pytest.approx(2 * byteps, rel=1e-12)
+    assert time >= byteps_optimum(n, 1, 1e6, 1e9)
 
 
 def server_of_tensors(n: int, nbytes: float, tensors: int) -> Schedule:
@@ -161,10 +161,10 @@ def server_of_tensors(n: int, nbytes: float, tensors: int) -> Schedule:
 def test_with_many_tensors_a_server_apart_takes_what_byteps_says(n: int) -> None:
     # The pull of the last of t tensors is all that does not overlap: nM/B (1 + 1/t).
     for tensors in (1, 4, 64):
-        found = simulate(
+        makespan = simulate(
             server_of_tensors(n, 1e6, tensors), shapes.star(n + 1, bandwidth=1e9)
         ).makespan
-        assert found == pytest.approx(n * 1e6 / 1e9 * (1 + 1 / tensors), rel=1e-9)
+        assert makespan == pytest.approx(n * 1e6 / 1e9 * (1 + 1 / tensors), rel=1e-9)
 
 
 # MPICH's table, in the one-port gap model: α is what a sender is busy for, so g = α and no latency.
@@ -253,10 +253,10 @@ def cube() -> Topology:
 
 
 def test_recursive_doubling_on_a_torus_takes_what_smpi_says_to_every_digit() -> None:
-    found = simulate(
+    makespan = simulate(
         find("recursive_doubling").build(64, 64 * MIB), cube(), sharing="fair"
     ).makespan
-    assert printed(found * 1e3, 3) == "6.049"
+    assert printed(makespan * 1e3, 3) == "6.049"
 
 
 def test_a_ring_of_blocking_exchanges_on_a_torus_takes_what_smpi_says_to_every_digit() -> None:

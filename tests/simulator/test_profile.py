@@ -39,8 +39,8 @@ def links(topology: Topology, kind: str) -> tuple[set[float], set[float], set[fl
 def overheads(profile: Profile, name: str, nbytes: float) -> dict[str, float]:
     """What is not simulated, on 4 ranks."""
     algorithm = find(name)
-    found = profile.overheads(algorithm.build(4, nbytes), machine(4, 1), algorithm)
-    return {what: seconds for what, seconds in found.items() if seconds}
+    seconds_of = profile.overheads(algorithm.build(4, nbytes), machine(4, 1), algorithm)
+    return {what: seconds for what, seconds in seconds_of.items() if seconds}
 
 
 def test_links_cost_what_the_protocol_says() -> None:
@@ -69,8 +69,8 @@ def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
     assert bounded.slower(4.0) == pytest.approx(Crowding(2.0, 0.5, 1.0).slower(4.0))
     assert bounded.slower(8.0) == pytest.approx([2.0, 4.0])
     assert bounded.slower(512.0) == pytest.approx([2.0, 4.0])
-    own = bounded._replace(corrections=(NodeCorrection(8.0, np.log(3.0), 0.0),))
-    assert own.slower(128.0) == pytest.approx([2.0 * 3.0 ** np.exp(-1.0), 4.0])
+    crowding = bounded._replace(corrections=(NodeCorrection(8.0, np.log(3.0), 0.0),))
+    assert crowding.slower(128.0) == pytest.approx([2.0 * 3.0 ** np.exp(-1.0), 4.0])
 
 
 def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
@@ -80,16 +80,19 @@ def test_crowding_of_the_network_slows_no_link_inside_a_node() -> None:
         "x", "nodes", 0.0, (SIMPLE,), {"network": Crowding(2.0, 0.0, 1.0)}, paced=True
     )
     for count, between in ((2, 50e9), (8, 12.5e9)):
-        found = profile.apply(machine(4 * count), SIMPLE, "ring")
-        assert links(found, "network")[2] == {between}
-        assert links(found, "node")[2] == {50e9}
+        machine_of_profile = profile.apply(machine(4 * count), SIMPLE, "ring")
+        assert links(machine_of_profile, "network")[2] == {between}
+        assert links(machine_of_profile, "node")[2] == {50e9}
 
 
 def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
     """As measured where it was; half way, by the logarithm, half of each neighbour or more; far
     away nothing."""
-    own = (NodeCorrection(2.0, np.log(3.0), 0.0), NodeCorrection(8.0, np.log(3.0), np.log(2.0)))
-    crowding = Crowding(2.0, 1.0, 0.0, own)
+    corrections = (
+        NodeCorrection(2.0, np.log(3.0), 0.0),
+        NodeCorrection(8.0, np.log(3.0), np.log(2.0)),
+    )
+    crowding = Crowding(2.0, 1.0, 0.0, corrections)
     assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])
     assert crowding.slower(8.0) == pytest.approx([4 * 3.0, 2.0])
     between = 1 / np.cosh(np.log(2.0) / np.log(16.0))
@@ -113,9 +116,9 @@ def test_ports_of_many_ranks_make_no_link_inside_a_node_faster() -> None:
     links_of_gpus = Protocol("Simple", {"node": Link(50e9, 1e-6), "network": Link(20e9, 2e-6)})
     profile = Profile("x", "nodes", 0.0, (links_of_gpus,), crowding, paced=True)
     for per_node, between, inside in ((2, 40e9, 40e9), (4, 80e9, 50e9), (8, 160e9, 50e9)):
-        found = profile.apply(machine(2 * per_node, per_node), links_of_gpus, "ring")
-        assert links(found, "network")[2] == {between}
-        assert links(found, "node")[2] == {inside}
+        machine_of_profile = profile.apply(machine(2 * per_node, per_node), links_of_gpus, "ring")
+        assert links(machine_of_profile, "network")[2] == {between}
+        assert links(machine_of_profile, "node")[2] == {inside}
 
 
 def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
@@ -153,8 +156,8 @@ def test_one_rank_a_node_is_hockneys_model() -> None:
     """p ranks, one a node: 2(p-1) steps of 2α and V/p bytes, merged at γ in the first half."""
     flat = Protocol("flat", {"network": Link(1e9, 2e-6)})
     profile = Profile("x", "nodes", 0.0, (flat,), memory=Memory(1e-9, 1e-9))
-    found = profile.simulate(RING.build(4, 4e6), machine(4, 1), RING).seconds
-    assert found == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
+    seconds = profile.simulate(RING.build(4, 4e6), machine(4, 1), RING).seconds
+    assert seconds == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
 
 
 def test_memory_is_slower_beyond_the_cache() -> None:
@@ -170,8 +173,8 @@ def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks(
         np.array([0.0, 1.0, 1.0, 2.0, 2.0]),
         np.array([2.0**30, 2.0**24, 2.0**26, 2.0**19, 2.0**20]),
     )
-    found = Memory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
-    assert found.tolist() == [0.0, 0.0, 5.0 * 2**26, 0.0, 3.0 * 2**21]
+    seconds = Memory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
+    assert seconds.tolist() == [0.0, 0.0, 5.0 * 2**26, 0.0, 3.0 * 2**21]
 
 
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:

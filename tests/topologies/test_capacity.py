@@ -119,9 +119,9 @@ def test_capacities_are_no_less_than_any_joint_flow(topology: Topology) -> None:
     if topology.links == 0 or not np.isfinite(topology.bandwidth).all():
         return
     joint = linprog(-np.ones(topology.links), crossing[finite], topology.medium_bandwidth[finite])
-    found = capacities(topology, np.zeros(topology.links, dtype=np.int32), 1)[0]
-    assert found >= -float(joint.fun or 0.0) * (1 - 1e-9)
-    assert found <= topology.bandwidth.sum()
+    capacity = capacities(topology, np.zeros(topology.links, dtype=np.int32), 1)[0]
+    assert capacity >= -float(joint.fun or 0.0) * (1 - 1e-9)
+    assert capacity <= topology.bandwidth.sum()
 
 
 # Flows.

@@ -179,9 +179,9 @@ def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None
     for half in combinations(ranks, topology.ranks // 2):
         one, other = placed[list(half)], placed[list(ranks - set(half))]
         flows += [max_flow(topology, *ends).bandwidth for ends in ((one, other), (other, one))]
-    found = bisection(topology)
-    assert found.exact
-    assert found.bandwidth == pytest.approx(min(flows), rel=1e-9)
+    cut = bisection(topology)
+    assert cut.exact
+    assert cut.bandwidth == pytest.approx(min(flows), rel=1e-9)
 
 
 # Distances.
@@ -271,8 +271,8 @@ def test_ranks_gather_around_the_switches_that_they_share() -> None:
 
 def test_groups_are_told_apart_once() -> None:
     assert len(partitions(shapes.ring(8, bandwidth=1.0))) == 1
-    found = [group.tobytes() for group in partitions(three_nodes())]
-    assert len(found) == len(set(found))
+    groups = [group.tobytes() for group in partitions(three_nodes())]
+    assert len(groups) == len(set(groups))
 
 
 @given(machines())
@@ -283,9 +283,10 @@ def test_groups_that_hold_together_are_those_of_networkx(topology: Topology) -> 
     graph.add_edges_from(
         zip(topology.source[fast].tolist(), topology.target[fast].tolist(), strict=True)
     )
-    found = components(topology, fast)
+    component_of = components(topology, fast)
     together = {
-        frozenset(np.flatnonzero(found == group).tolist()) for group in range(int(found.max()) + 1)
+        frozenset(np.flatnonzero(component_of == group).tolist())
+        for group in range(int(component_of.max()) + 1)
     }
     assert together == set(map(frozenset, nx.connected_components(graph)))
 

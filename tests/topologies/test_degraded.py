@@ -11,10 +11,10 @@ STAR = find("star").with_links(bandwidth=8.0).build(4)
 
 
 def changed(what: str) -> list[str]:
-    found = slowed(STAR, what, 0.25)
+    topology = slowed(STAR, what, 0.25)
     names = list(STAR.medium_names)
-    assert set(found.medium_bandwidth.tolist()) == {8.0, 2.0}
-    return sorted(names[m] for m in np.flatnonzero(found.medium_bandwidth == 2.0))
+    assert set(topology.medium_bandwidth.tolist()) == {8.0, 2.0}
+    return sorted(names[m] for m in np.flatnonzero(topology.medium_bandwidth == 2.0))
 
 
 def test_a_link_has_a_share_of_its_bandwidth() -> None:

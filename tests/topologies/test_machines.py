@@ -156,7 +156,7 @@ def test_the_devices_of_a_machine(name: str) -> None:
 def test_the_links_of_a_machine(name: str) -> None:
     """All of them full-duplex, each with the β and α of its kind, without gap."""
     machine = MACHINES[name].node()
-    found: Counter[tuple[str, str, str, float, float]] = Counter()
+    links_by_kind: Counter[tuple[str, str, str, float, float]] = Counter()
     for link in range(machine.links):
         ends = sorted(
             machine.device_kinds[end] for end in (machine.source[link], machine.target[link])
@@ -165,12 +165,12 @@ def test_the_links_of_a_machine(name: str) -> None:
             round(float(machine.bandwidth[link]) / 1e9, 6),
             round(float(machine.latency[link]) / US, 6),
         )
-        found[ends[0], ends[1], machine.link_kinds[link], *figures] += 1
+        links_by_kind[ends[0], ends[1], machine.link_kinds[link], *figures] += 1
     wanted = {
         (*ends, round(beta, 6), alpha): 2 * count
         for (*ends, beta, alpha), count in EQUIPMENT[name].items()
     }
-    assert found == wanted
+    assert links_by_kind == wanted
     pairs = set(zip(machine.source.tolist(), machine.target.tolist(), strict=True))
     assert pairs == {(other, one) for one, other in pairs}
     assert not machine.medium_gap.any()

@@ -51,9 +51,9 @@ def test_a_list_says_which_places_the_first_ranks_get(data: st.DataObject) -> No
     nodes = data.draw(NODES)
     by_node = sorted(range(len(nodes)), key=lambda device: (nodes[device], device))
     places = data.draw(st.permutations(range(len(nodes))))[: data.draw(st.integers(1, len(nodes)))]
-    found = placed(machine(nodes), tuple(places), len(places)).placement.tolist()
+    placement = placed(machine(nodes), tuple(places), len(places)).placement.tolist()
     rest = [device for place, device in enumerate(by_node) if place not in places]
-    assert found == [by_node[place] for place in places] + rest
+    assert placement == [by_node[place] for place in places] + rest
 
 
 @given(NODES, st.sampled_from(ORDERS))

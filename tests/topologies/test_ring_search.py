@@ -42,14 +42,14 @@ def recounted(topology: Topology, orders: npt.NDArray[np.int32]) -> float:
 
 
 def check(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
-    found = find_rings(topology, ranks, channels)
-    assert found.orders.ndim == 2
-    assert found.orders.dtype == np.int32
-    assert 1 <= len(found.orders) <= 64
-    for order in found.orders:
+    rings = find_rings(topology, ranks, channels)
+    assert rings.orders.ndim == 2
+    assert rings.orders.dtype == np.int32
+    assert 1 <= len(rings.orders) <= 64
+    for order in rings.orders:
         assert sorted(order.tolist()) == list(range(ranks))
-    assert found.bandwidth == pytest.approx(recounted(topology, found.orders), rel=1e-9)
-    return found
+    assert rings.bandwidth == pytest.approx(recounted(topology, rings.orders), rel=1e-9)
+    return rings
 
 
 def in_rank_order(topology: Topology, ranks: int) -> float:
@@ -98,8 +98,8 @@ def meshes(draw: st.DrawFn) -> Topology:
 def test_rings_of_a_mesh_in_one_node_are_no_slower_than_any_ring_alone(topology: Topology) -> None:
     """Up to eight ranks of a node, every order is looked at: one of the fewest crossings of the
     fullest link."""
-    found = check(topology, topology.ranks)
-    assert found.bandwidth >= in_rank_order(topology, topology.ranks) * NO_SLOWER
+    rings = check(topology, topology.ranks)
+    assert rings.bandwidth >= in_rank_order(topology, topology.ranks) * NO_SLOWER
 
 
 @settings(max_examples=20)
@@ -119,21 +119,21 @@ def test_as_many_channels_as_are_asked_for(name: str, channels: int) -> None:
 def test_without_asking_there_are_no_more_than_pay(name: str) -> None:
     """Fewer channels of the same search are slower, and there are at most 16."""
     topology = cluster(name, 2)
-    found = find_rings(topology, topology.ranks)
-    count = len(found.orders)
+    rings = find_rings(topology, topology.ranks)
+    count = len(rings.orders)
     assert count <= CHANNELS
-    assert np.array_equal(find_rings(topology, topology.ranks, count).orders, found.orders)
+    assert np.array_equal(find_rings(topology, topology.ranks, count).orders, rings.orders)
     if count > 1:
-        assert find_rings(topology, topology.ranks, count - 1).bandwidth < found.bandwidth
+        assert find_rings(topology, topology.ranks, count - 1).bandwidth < rings.bandwidth
 
 
 @pytest.mark.parametrize(("nics", "channels"), [(10, 16), (11, 14)])
 def test_the_search_ends_after_sixteen_rings(nics: int, channels: int) -> None:
     """With 11 NICs the seventeenth ring would be faster than 14 are, and is not looked at."""
     topology = replace(cluster("mn5_acc", 2, network="rails", nics=nics), paths="hash")
-    found = find_rings(topology, 8)
-    assert len(found.orders) == channels
-    assert (find_rings(topology, 8, 17).bandwidth > found.bandwidth * 1.001) == (nics == 11)
+    rings = find_rings(topology, 8)
+    assert len(rings.orders) == channels
+    assert (find_rings(topology, 8, 17).bandwidth > rings.bandwidth * 1.001) == (nics == 11)
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -184,36 +184,36 @@ def test_rings_reach_what_the_machine_can(name: str, nodes: int, bandwidth: floa
 def test_seven_neighbours_of_an_mi300x_are_used_almost_fully() -> None:
     """Seven rings of 48 GB/s would be 336: that K8 falls into Hamiltonian cycles each way is not
     found by greed."""
-    found = check(MACHINES["mi300x"].node(), 8)
-    assert 312e9 * (1 - 1e-9) <= found.bandwidth <= 336e9
+    rings = check(MACHINES["mi300x"].node(), 8)
+    assert 312e9 * (1 - 1e-9) <= rings.bandwidth <= 336e9
 
 
 @pytest.mark.parametrize("ranks", range(3, 17))
 def test_a_ring_has_two_directions(ranks: int) -> None:
-    found = check(ring(ranks, bandwidth=3e9, latency=1e-6), ranks)
-    assert found.bandwidth == pytest.approx(2 * 3e9)
-    assert len(found.orders) == 2
+    rings = check(ring(ranks, bandwidth=3e9, latency=1e-6), ranks)
+    assert rings.bandwidth == pytest.approx(2 * 3e9)
+    assert len(rings.orders) == 2
 
 
 @pytest.mark.parametrize("ranks", range(2, 20))
 def test_a_star_has_one_port_a_rank(ranks: int) -> None:
     for topology in (star(ranks, bandwidth=3e9), full_mesh_one_port(ranks, bandwidth=3e9)):
-        found = check(topology, ranks)
-        assert found.bandwidth == pytest.approx(3e9)
-        assert len(found.orders) == 1
+        rings = check(topology, ranks)
+        assert rings.bandwidth == pytest.approx(3e9)
+        assert len(rings.orders) == 1
 
 
 @pytest.mark.parametrize(
     ("ranks", "least"), [(3, 2.0), (4, 3.0), (5, 3.6), (6, 4.6), (7, 5.9), (8, 6.5)]
 )
 def test_a_full_mesh_has_nearly_a_ring_for_each_peer(ranks: int, least: float) -> None:
-    found = check(full_mesh(ranks, bandwidth=1.0, latency=1e-6), ranks)
-    assert least <= found.bandwidth <= ranks - 1
+    rings = check(full_mesh(ranks, bandwidth=1.0, latency=1e-6), ranks)
+    assert least <= rings.bandwidth <= ranks - 1
 
 
 def test_a_grid_of_two_rows_has_a_ring_round_it() -> None:
-    found = check(grid(8, bandwidth=1.0, dims=(2, 4)), 8)
-    assert found.bandwidth == pytest.approx(2.0)
+    rings = check(grid(8, bandwidth=1.0, dims=(2, 4)), 8)
+    assert rings.bandwidth == pytest.approx(2.0)
 
 
 # Edges.
@@ -222,9 +222,9 @@ def test_a_grid_of_two_rows_has_a_ring_round_it() -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_two_ranks_send_to_and_fro(name: str) -> None:
     topology = MACHINES[name].node()
-    found = check(topology, 2)
-    assert found.orders.tolist()[0] == [0, 1]
-    assert found.bandwidth == pytest.approx(
+    rings = check(topology, 2)
+    assert rings.orders.tolist()[0] == [0, 1]
+    assert rings.bandwidth == pytest.approx(
         float(topology.bandwidth[list(topology.route(0, 1))].min())
     )
 
@@ -249,9 +249,9 @@ def test_nodes_in_part(name: str, nodes: int) -> None:
 def test_dealt_out_ranks_are_gathered_by_node(name: str) -> None:
     """A ring goes through all ranks of a node before it leaves it, wherever their numbers are."""
     topology = placed(cluster(name, 2), "round-robin")
-    found = check(topology, topology.ranks)
-    assert found.bandwidth == pytest.approx(find_rings(cluster(name, 2), topology.ranks).bandwidth)
-    for order in found.orders:
+    rings = check(topology, topology.ranks)
+    assert rings.bandwidth == pytest.approx(find_rings(cluster(name, 2), topology.ranks).bandwidth)
+    for order in rings.orders:
         nodes = topology.node[topology.placement[order]]
         assert np.count_nonzero(nodes != np.roll(nodes, 1)) == 2
 
@@ -316,9 +316,9 @@ def test_islands_have_no_ring() -> None:
 def test_the_bandwidth_is_that_of_an_all_reduce(name: str, nodes: int) -> None:
     """2 (p - 1)/p V over the bandwidth, for V = 16 GB: what fills and empties the pipe apart."""
     topology = cluster(name, nodes)
-    found, ranks = find_rings(topology, topology.ranks), topology.ranks
-    time = simulate(rings_all_reduce(ranks, 16e9, found.orders), topology).makespan
-    assert time == pytest.approx(2 * (ranks - 1) / ranks * 16e9 / found.bandwidth, rel=0.05)
+    rings, ranks = find_rings(topology, topology.ranks), topology.ranks
+    time = simulate(rings_all_reduce(ranks, 16e9, rings.orders), topology).makespan
+    assert time == pytest.approx(2 * (ranks - 1) / ranks * 16e9 / rings.bandwidth, rel=0.05)
 
 
 def test_hamiltonian_cycles_of_a_dgx1_use_nvlinks_only() -> None:

@@ -56,13 +56,13 @@ def best_way(topology: Topology, source: int, target: int, unit: float) -> list[
     start, end = (topology.device_names[topology.placement[rank]] for rank in (source, target))
     if start == end:
         return [index[start]]
-    found = []
+    ways = []
     for names in nx.all_simple_paths(topology.graph, start, end):
         latency = sum(
             round(topology.graph.edges[ends]["latency"] / unit) for ends in pairwise(names)
         )
-        found.append((latency, len(names), [index[name] for name in names]))
-    return min(found)[2] if found else None
+        ways.append((latency, len(names), [index[name] for name in names]))
+    return min(ways)[2] if ways else None
 
 
 def check_routes(topology: Topology, unit: float) -> None:

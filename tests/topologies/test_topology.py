@@ -47,13 +47,13 @@ def check_columns(topology: Topology) -> None:
     assert np.all((topology.latency >= 0) & np.isfinite(topology.latency))
     assert np.all(topology.medium_bandwidth > 0)
     assert np.all((topology.medium_gap >= 0) & np.isfinite(topology.medium_gap))
-    own = topology.link_media[topology.link_indptr[:-1]]
-    assert len(set(own.tolist())) == links
+    link_media = topology.link_media[topology.link_indptr[:-1]]
+    assert len(set(link_media.tolist())) == links
     names = (
         [topology.device_names[k] for k in topology.source],
         [topology.device_names[k] for k in topology.target],
     )
-    assert [topology.medium_names[m] for m in own] == [
+    assert [topology.medium_names[m] for m in link_media] == [
         f"{one}->{other}" for one, other in zip(*names, strict=True)
     ]
     for column in (
@@ -122,12 +122,12 @@ def test_what_was_asked_for_is_in_the_columns_and_in_the_graph(
     assert len(topology.link_kinds) == len(asked)
     shared = len(asked)
     for link, (ends, (bandwidth, latency, gap, crossed)) in enumerate(asked.items()):
-        own, *others = topology.media_of(link).tolist()
+        wire, *others = topology.media_of(link).tolist()
         assert (
             topology.device_names[topology.source[link]],
             topology.device_names[topology.target[link]],
         ) == ends
-        assert (topology.medium_bandwidth[own], topology.medium_gap[own]) == (bandwidth, gap)
+        assert (topology.medium_bandwidth[wire], topology.medium_gap[wire]) == (bandwidth, gap)
         assert topology.latency[link] == latency
         assert others == [shared + medium for medium in crossed]
         edge = topology.graph.edges[ends]

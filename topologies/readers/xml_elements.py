@@ -35,9 +35,9 @@ class Element:
     def mistake(self, attribute: str, right: str) -> InputError:
         """The error to raise about an attribute, saying what would be right."""
         value = self.attributes.get(attribute)
-        said = "is missing" if value is None else f"is {_shown(value)}"
+        problem = "is missing" if value is None else f"is {_shown(value)}"
         return InputError(
-            f"{self.file} line {self.line}: {attribute} of <{self.tag}> {said}: {right}"
+            f"{self.file} line {self.line}: {attribute} of <{self.tag}> {problem}: {right}"
         )
 
     def text(self, attribute: str, default: str | None = None) -> str:

@@ -254,16 +254,16 @@ def test_ranks_by_themselves_need_what_the_collective_declares(
 def test_needs_balance(collective: Collective, group: list[int]) -> None:
     """What is moved is what must leave or enter; together all need no more than ranks by
     themselves."""
-    found = needs(collective, np.array(group, dtype=np.int32), 5)
-    assert found.total >= max(found.leave.sum(), found.enter.sum()) - 1e-9
+    traffic = needs(collective, np.array(group, dtype=np.int32), 5)
+    assert traffic.total >= max(traffic.leave.sum(), traffic.enter.sum()) - 1e-9
     assert (
-        found.total
+        traffic.total
         <= needs(collective, np.arange(len(group), dtype=np.int32), len(group)).total + 1e-9
     )
-    assert not found.leave[np.setdiff1d(np.arange(5), group)].any()
-    assert not found.enter[np.setdiff1d(np.arange(5), group)].any()
+    assert not traffic.leave[np.setdiff1d(np.arange(5), group)].any()
+    assert not traffic.enter[np.setdiff1d(np.arange(5), group)].any()
     if len(set(group)) == 1:
-        assert found.total == 0
+        assert traffic.total == 0
 
 
 def test_an_unknown_collective_has_no_bound() -> None:

@@ -167,8 +167,8 @@ def test_many_ranks_are_cut_in_half() -> None:
     line, ring = (shape(2000, bandwidth=1.0) for shape in (shapes.line, shapes.ring))
     slow_back = replace(line, medium_bandwidth=np.tile([1.0, 0.25], 1999))
     for topology, seconds in ((line, 500), (ring, 250), (slow_back, 2000)):
-        found = best(ALL_TO_ALL, topology, 2000, nbytes=1.0)
-        assert found == ("cut of 1000 of 2000 ranks", pytest.approx(seconds))
+        bound = best(ALL_TO_ALL, topology, 2000, nbytes=1.0)
+        assert bound == ("cut of 1000 of 2000 ranks", pytest.approx(seconds))
 
 
 @pytest.mark.parametrize(

@@ -120,29 +120,31 @@ def test_the_timeline_of_the_step_is_the_one_made_by_hand() -> None:
 
 
 def test_the_bubbles_of_the_step_are_those_made_by_hand() -> None:
-    found = bubbles(simulate(step(), star()))
-    assert rows(found) == [
+    shares = bubbles(simulate(step(), star()))
+    assert rows(shares) == [
         [4 + 1, 7, 2, 6],
         [6 + 1, 7, 2, 4],
         [8 + 1, 7, 2, 2],
         [10 + 1, 7, 2, 0],
         [1 + 2 + 8, 3 + 5, 4, 2],
     ]
-    assert found.total.tolist() == [28 - 8] * 4 + [28 - 3], "the makespan less what a rank computes"
-    assert found.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
+    assert shares.total.tolist() == [28 - 8] * 4 + [28 - 3], (
+        "the makespan less what a rank computes"
+    )
+    assert shares.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
 
 
 def test_communication_after_the_last_computation_has_its_cause() -> None:
     # Nobody computes after pull 1: rank r has it at 20 + 2r, all is over at 26.
-    found = bubbles(simulate(step(next_forward=False), star()))
-    assert rows(found) == [
+    shares = bubbles(simulate(step(next_forward=False), star()))
+    assert rows(shares) == [
         [4 + 1, 7, 2, 6],
         [6 + 1, 7, 2, 4],
         [8 + 1, 7, 2, 2],
         [10 + 1, 7, 2, 0],
         [1 + 2 + 8, 3 + 5, 4, 0],
     ]
-    assert found.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
+    assert shares.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
 
 
 def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
@@ -150,8 +152,8 @@ def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
     schedule = ScheduleBuilder(3, 4.0)
     done = schedule.compute([0, 1, 2], 1.0)
     schedule.signal(1, 2, nbytes=4.0, after=done[1])
-    found = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0)))
-    assert rows(found) == [[0, 0, 0, 4], [4, 0, 0, 0], [4, 0, 0, 0]]
+    shares = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0)))
+    assert rows(shares) == [[0, 0, 0, 4], [4, 0, 0, 0], [4, 0, 0, 0]]
 
 
 def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
@@ -184,15 +186,15 @@ def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
     assert spans(timeline, PULL_1) == [(19, 21), (21, 23), (23, 25), (25, 27)]
     assert spans(timeline, NEXT_1) == [(21, 22), (23, 24), (25, 26), (27, 29)]
     assert spans(timeline, NEXT_2) == [(22, 23), (24, 25), (26, 27), (29, 31)]
-    found = bubbles(timeline)
-    assert rows(found) == [
+    shares = bubbles(timeline)
+    assert rows(shares) == [
         [4 + 1 + 1, 1, 2 + 4 + 2, 8],
         [4 + 3 + 1, 1, 2 + 4 + 2, 6],
         [4 + 5 + 1, 1, 2 + 4 + 2, 4],
         [4 + 7 + 1, 1, 2, 0],
         [1 + 1 + 9, 5, 8, 4],
     ]
-    assert found.total.tolist() == [31 - 8, 31 - 8, 31 - 8, 31 - 16, 31 - 3]
+    assert shares.total.tolist() == [31 - 8, 31 - 8, 31 - 8, 31 - 16, 31 - 3]
 
 
 def test_on_a_machine_without_limits_ranks_wait_for_the_server_alone() -> None:
@@ -206,9 +208,9 @@ def test_on_a_machine_without_limits_ranks_wait_for_the_server_alone() -> None:
 def test_twice_the_bandwidth_halves_what_the_network_costs_in_this_step() -> None:
     # Push 2: 4-4.5 .. 5.5-6; push 1, ready at 6: 6-7 .. 9-10; update 1: 10-12; pull 1: 12-13 ..
     # 15-16.
-    found = bubbles(simulate(step(), star(2.0)))
-    assert rows(found)[0] == [2, 3, 2, 18 - 15]
-    assert rows(found)[3] == [2 + 3, 3, 2, 0]
+    shares = bubbles(simulate(step(), star(2.0)))
+    assert rows(shares)[0] == [2, 3, 2, 18 - 15]
+    assert rows(shares)[3] == [2 + 3, 3, 2, 0]
 
 
 def test_latency_is_time_on_the_wire() -> None:
@@ -217,8 +219,8 @@ def test_latency_is_time_on_the_wire() -> None:
     schedule.compute(0, 2.0, writes=0)
     schedule.copy(0, 1, slot=0)
     schedule.compute(1, 1.0, reads=0)
-    found = bubbles(simulate(schedule.build(), shapes.star(2, bandwidth=1.0, latency=1.0)))
-    assert rows(found) == [[5, 0, 0, 1], [5, 0, 2, 0]]
+    shares = bubbles(simulate(schedule.build(), shapes.star(2, bandwidth=1.0, latency=1.0)))
+    assert rows(shares) == [[5, 0, 0, 1], [5, 0, 2, 0]]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +229,9 @@ def test_latency_is_time_on_the_wire() -> None:
 )
 def test_without_computations_there_is_no_bubble(name: str) -> None:
     algorithm = find(name)
-    found = bubbles(simulate(algorithm.build(4, 64.0), shapes.star(5, bandwidth=1.0)))
-    assert not found.seconds.any()
-    assert found.seconds.shape == (4 + algorithm.servers, 4)
+    shares = bubbles(simulate(algorithm.build(4, 64.0), shapes.star(5, bandwidth=1.0)))
+    assert not shares.seconds.any()
+    assert shares.seconds.shape == (4 + algorithm.servers, 4)
 
 
 def test_an_empty_schedule_has_no_bubble() -> None:
@@ -243,8 +245,8 @@ def test_a_rank_that_never_computes_has_no_bubble() -> None:
     schedule.copy(0, 1, slot=0)
     schedule.copy(1, 2, slot=0)
     schedule.compute(2, 2.0, reads=0)
-    found = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(found) == [[4, 0, 0, 6], [0, 0, 0, 0], [8, 0, 1, 0]]
+    shares = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
+    assert rows(shares) == [[4, 0, 0, 6], [0, 0, 0, 0], [8, 0, 1, 0]]
 
 
 def test_a_rank_that_computes_on_another_lane_has_no_bubble_on_its_main_one() -> None:
@@ -260,8 +262,8 @@ def test_the_walk_ends_where_the_gap_begins() -> None:
     # last 3 s.
     schedule = ScheduleBuilder(2, 10.0)
     schedule.copy(1, 0, slot=0)
-    own = schedule.compute(0, 7.0)
-    schedule.compute(0, 1.0, reads=0, after=own)
+    computation = schedule.compute(0, 7.0)
+    schedule.compute(0, 1.0, reads=0, after=computation)
     assert rows(bubbles(simulate(schedule.build(), shapes.line(2, bandwidth=1.0))))[0] == [
         3,
         0,
@@ -277,22 +279,22 @@ def test_the_walk_follows_the_predecessor_that_finished_last() -> None:
     first = schedule.copy(1, 0, slot=0)
     second = schedule.signal(2, 0, after=schedule.compute(2, 5.0))
     schedule.compute(0, 1.0, after=np.concatenate((first, second)))
-    found = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, latency=0.5)))
-    assert rows(found)[0] == [0.5, 0, 5, 0]
+    shares = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, latency=0.5)))
+    assert rows(shares)[0] == [0.5, 0, 5, 0]
 
 
 def test_a_chain_through_other_ranks_is_walked_to_its_beginning() -> None:
     # Rank 2 computes 3 s; 4 s on the wire to rank 1, which computes 5 s; 4 s on the wire to rank 0,
     # which has been idle since 1.
     schedule = ScheduleBuilder(3, 4.0)
-    own = schedule.compute(0, 1.0)
+    computation = schedule.compute(0, 1.0)
     schedule.compute(2, 3.0, writes=0)
     schedule.copy(2, 1, slot=0)
     schedule.compute(1, 5.0, reads=0, writes=0)
     schedule.copy(1, 0, slot=0)
-    schedule.compute(0, 1.0, reads=0, after=own)
-    found = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(found) == [[8, 0, 7, 0], [4 + 4, 0, 3, 1], [4, 0, 0, 10]]
+    schedule.compute(0, 1.0, reads=0, after=computation)
+    shares = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
+    assert rows(shares) == [[8, 0, 7, 0], [4 + 4, 0, 3, 1], [4, 0, 0, 10]]
 
 
 def test_waiting_for_the_senders_port_behind_its_own_message_is_transfer() -> None:
@@ -301,8 +303,8 @@ def test_waiting_for_the_senders_port_behind_its_own_message_is_transfer() -> No
     schedule.copy(0, 1, slot=0)
     schedule.copy(0, 2, slot=1)
     schedule.compute(2, 1.0, reads=1)
-    found = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0)))
-    assert rows(found)[2] == [2 + 6, 0, 0, 0]
+    shares = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0)))
+    assert rows(shares)[2] == [2 + 6, 0, 0, 0]
 
 
 def test_waiting_at_the_receivers_port_behind_another_rank_is_contention() -> None:
@@ -310,10 +312,10 @@ def test_waiting_at_the_receivers_port_behind_another_rank_is_contention() -> No
     schedule.copy(1, 0, slot=0)
     schedule.copy(2, 0, slot=1)
     schedule.compute(0, 1.0, reads=1)
-    found = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0, latency=1.0)))
+    shares = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0, latency=1.0)))
     # The head of the second is at the switch at 1, waits until 7, and 2 s + 1 s later it has
     # arrived.
-    assert rows(found)[0] == [1 + 2 + 1, 6, 0, 0]
+    assert rows(shares)[0] == [1 + 2 + 1, 6, 0, 0]
 
 
 @pytest.mark.parametrize("busy", [5.0, 7.5])
@@ -337,10 +339,10 @@ def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
     schedule.compute(0, 1.0, reads=0)
     timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
     assert timeline.finish.tolist() == [7, 10, 11]
-    found = rows(bubbles(timeline))[0]
-    assert sum(found) == 10
-    assert found[1] == 3
-    assert found[0] == 7, "the rest of a reduction's time is transfer"
+    shares = rows(bubbles(timeline))[0]
+    assert sum(shares) == 10
+    assert shares[1] == 3
+    assert shares[0] == 7, "the rest of a reduction's time is transfer"
 
 
 def busy_peer(*, ordered: bool) -> Timeline:
@@ -355,9 +357,9 @@ def busy_peer(*, ordered: bool) -> Timeline:
 
 
 def test_a_peer_that_was_busy_with_something_else_is_a_slower_peer() -> None:
-    said, implied = busy_peer(ordered=True), busy_peer(ordered=False)
-    assert said.finish.tolist() == implied.finish.tolist() == [5, 7, 9, 10]
-    assert rows(bubbles(said))[0] == [2, 0, 7, 0]
+    explicit_order, implied = busy_peer(ordered=True), busy_peer(ordered=False)
+    assert explicit_order.finish.tolist() == implied.finish.tolist() == [5, 7, 9, 10]
+    assert rows(bubbles(explicit_order))[0] == [2, 0, 7, 0]
     assert rows(bubbles(implied))[0] == [2, 0, 7, 0], (
         "the sender was still busy: it makes no difference why"
     )

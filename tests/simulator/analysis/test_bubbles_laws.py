@@ -67,16 +67,16 @@ def taking_part(timeline: Timeline, rank: int) -> npt.NDArray[np.intp]:
 def test_the_causes_add_up_to_the_idle_time(case: tuple[Random, int], lane: int) -> None:
     random, ranks = case
     timeline = simulate(*drawn(random, ranks), "reference")
-    found = bubbles(timeline, lane)
-    assert found.seconds.shape == (ranks, 4)
+    shares = bubbles(timeline, lane)
+    assert shares.seconds.shape == (ranks, 4)
     for rank in range(ranks):
         busy = main_lane(timeline, rank, lane)
         idle = timeline.makespan - sum(end - start for start, end in busy) if busy else 0.0
-        assert found.total[rank] == pytest.approx(idle, abs=1e-9)
+        assert shares.total[rank] == pytest.approx(idle, abs=1e-9)
         done = timeline.finish[taking_part(timeline, rank)].max(initial=0.0)
-        assert found.seconds[rank, 3] == (timeline.makespan - done if busy else 0.0)
-    assert (found.seconds >= -1e-9).all()
-    assert found.seconds.sum(axis=1) == pytest.approx(found.total)
+        assert shares.seconds[rank, 3] == (timeline.makespan - done if busy else 0.0)
+    assert (shares.seconds >= -1e-9).all()
+    assert shares.seconds.sum(axis=1) == pytest.approx(shares.total)
 
 
 @given(cases, st.integers(0, 1), st.floats(0, 1.5))
@@ -86,11 +86,11 @@ def test_up_to_an_end_the_causes_add_up_to_the_idle_time_before_it(
     random, ranks = case
     timeline = simulate(*drawn(random, ranks), "reference")
     end = share * timeline.makespan
-    found = bubbles(timeline, lane, end)
+    shares = bubbles(timeline, lane, end)
     for rank in range(ranks):
         busy = main_lane(timeline, rank, lane)
         before = sum(max(0.0, min(until, end) - min(start, end)) for start, until in busy)
-        assert found.total[rank] == pytest.approx(
+        assert shares.total[rank] == pytest.approx(
             min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9
         )
 
@@ -156,8 +156,8 @@ def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     )
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     for rank in np.unique(schedule.rank[main]):
-        free, own = 0.0, main[schedule.rank[main] == rank]
-        for operation in own[np.argsort(timeline.start[own], kind="stable")]:
+        free, computations = 0.0, main[schedule.rank[main] == rank]
+        for operation in computations[np.argsort(timeline.start[computations], kind="stable")]:
             if timeline.start[operation] > free:
                 add(
                     timeline,
@@ -290,8 +290,8 @@ def test_the_kernel_finds_what_the_walk_finds(
     end = share * (timeline.makespan or 1.0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("simulator.analysis.bubbles.kernel", chosen)
-        found = bubbles(timeline, lane, end)
-    assert found.seconds.tolist() == walked(timeline, lane, end).seconds.tolist()
+        shares = bubbles(timeline, lane, end)
+    assert shares.seconds.tolist() == walked(timeline, lane, end).seconds.tolist()
 
 
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])

@@ -212,8 +212,11 @@ def test_through_a_star_a_ring_waits_for_twice_as_many_latencies() -> None:
 
 def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
     timeline = simulate(find("tree").build(5, 1e6), shapes.star(5, bandwidth=1e9, latency=1e-6))
-    given_path, own = sensitivities(timeline, critical_path(timeline)), sensitivities(timeline)
-    assert given_path.latency.tolist() == own.latency.tolist()
-    assert own.latency.shape == (10,)
-    assert own.gap.shape == own.inverse_bandwidth.shape == (10,)
-    assert own.reduction.shape == own.copy.shape == (5,)
+    given_path, without_path = (
+        sensitivities(timeline, critical_path(timeline)),
+        sensitivities(timeline),
+    )
+    assert given_path.latency.tolist() == without_path.latency.tolist()
+    assert without_path.latency.shape == (10,)
+    assert without_path.gap.shape == without_path.inverse_bandwidth.shape == (10,)
+    assert without_path.reduction.shape == without_path.copy.shape == (5,)

@@ -49,18 +49,18 @@ def test_a_flow_alone_counts_its_latencies_its_greatest_gap_and_its_slowest_wire
     )
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(0, 2, nbytes=8.0)
-    found = differences(schedule.build(), topology)
+    derivatives = differences(schedule.build(), topology)
     names = list(topology.medium_names)
     there = [names.index("gpu0->gpu1"), names.index("gpu1->gpu2")]
-    assert found.latency[there] == pytest.approx([1, 1], rel=1e-6)
-    assert found.gap[there] == pytest.approx([0, 1], rel=1e-6)
-    assert found.inverse_bandwidth[there] == pytest.approx([8, 0], rel=1e-6)
-    assert found.latency.sum() == pytest.approx(2)
+    assert derivatives.latency[there] == pytest.approx([1, 1], rel=1e-6)
+    assert derivatives.gap[there] == pytest.approx([0, 1], rel=1e-6)
+    assert derivatives.inverse_bandwidth[there] == pytest.approx([8, 0], rel=1e-6)
+    assert derivatives.latency.sum() == pytest.approx(2)
 
 
 def test_flows_that_share_a_wire_all_count_until_the_last_is_sent() -> None:
-    found = differences(messages(4.0, 8.0), shapes.line(2, bandwidth=2.0))
-    assert found.inverse_bandwidth == pytest.approx([12, 0], rel=1e-6)
+    derivatives = differences(messages(4.0, 8.0), shapes.line(2, bandwidth=2.0))
+    assert derivatives.inverse_bandwidth == pytest.approx([12, 0], rel=1e-6)
 
 
 def test_a_wire_without_limit_may_still_become_one() -> None:
@@ -74,11 +74,11 @@ def test_merging_and_copying_count_at_their_rank() -> None:
     schedule.reduce(0, 1, slot=0)
     schedule.copy(1, 1, slot=0, target=1)
     topology = shapes.line(2, bandwidth=1.0, reduction=0.5)
-    found = differences(schedule.build(), topology)
-    assert found.reduction == pytest.approx([0, 4], rel=1e-6)
-    assert found.copy == pytest.approx([0, 4], rel=1e-6)
+    derivatives = differences(schedule.build(), topology)
+    assert derivatives.reduction == pytest.approx([0, 4], rel=1e-6)
+    assert derivatives.copy == pytest.approx([0, 4], rel=1e-6)
 
 
 def test_nothing_is_worth_anything_in_no_time() -> None:
-    found = differences(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))
-    assert not any(getattr(found, parameter).any() for parameter in PARAMETERS)
+    derivatives = differences(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))
+    assert not any(getattr(derivatives, parameter).any() for parameter in PARAMETERS)

@@ -18,11 +18,11 @@ def test_a_ring_all_reduce_over_time() -> None:
     # p = 4, V = 4 bytes at 1 B/s: a step a second, of four chunks of 1 byte. In every
     # reduce-scatter step there are 4 bytes in inboxes; after it, 4 more values have been merged
     # elsewhere. In the all-gather nothing changes: copies replace what is dead already.
-    found = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=1.0))
-    assert steps(found) == [(0, 20, 0 + 4), (1, 20, 4 + 4), (2, 20, 8 + 4), (3, 16, 12)]
-    assert found.peaks.tolist() == [5] * 4, "V + V/p"
-    assert found.peak == 5
-    assert found.peak_redundant == 12
+    usage = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=1.0))
+    assert steps(usage) == [(0, 20, 0 + 4), (1, 20, 4 + 4), (2, 20, 8 + 4), (3, 16, 12)]
+    assert usage.peaks.tolist() == [5] * 4, "V + V/p"
+    assert usage.peak == 5
+    assert usage.peak_redundant == 12
 
 
 def ring_with_pauses(ranks: int, nbytes: float) -> Schedule:
@@ -40,10 +40,10 @@ def ring_with_pauses(ranks: int, nbytes: float) -> Schedule:
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 def test_after_k_steps_of_a_ring_reduce_scatter_k_vectors_are_redundant(ranks: int) -> None:
     nbytes = 2.0 * ranks
-    found = memory(ring_with_pauses(ranks, nbytes), shapes.ring(ranks, bandwidth=2.0))
+    usage = memory(ring_with_pauses(ranks, nbytes), shapes.ring(ranks, bandwidth=2.0))
     for step in range(1, ranks):  # Step k is on the wire from 2(k - 1) to 2k - 1; then a pause.
-        assert at(found, 2 * step - 1.5) == (ranks * nbytes + nbytes, (step - 1) * nbytes + nbytes)
-        assert at(found, 2 * step - 0.5) == (ranks * nbytes, step * nbytes)
+        assert at(usage, 2 * step - 1.5) == (ranks * nbytes + nbytes, (step - 1) * nbytes + nbytes)
+        assert at(usage, 2 * step - 0.5) == (ranks * nbytes, step * nbytes)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -61,34 +61,34 @@ def test_after_a_reduce_scatter_and_through_the_all_gather_one_phase_is_redundan
 def test_an_all_gather_is_redundant_from_the_beginning() -> None:
     # What will be overwritten unread was never worth anything: only the p chunks are, V bytes in
     # all.
-    found = memory(find("ring_all_gather").build(4, 8.0), shapes.ring(4, bandwidth=2.0))
-    assert steps(found) == [(0, 32, 24)]
-    assert found.peaks.tolist() == [8] * 4
+    usage = memory(find("ring_all_gather").build(4, 8.0), shapes.ring(4, bandwidth=2.0))
+    assert steps(usage) == [(0, 32, 24)]
+    assert usage.peaks.tolist() == [8] * 4
 
 
 def test_naive_over_time() -> None:
     # p = 3, V = 2 at 1 B/s through a star: everyone's first inbox is in use from 0, the second from
     # 2, both until 4, when all is merged. Until then only the three originals count, after that one
     # sum.
-    found = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0))
-    assert steps(found) == [(0, 6 + 6, 6), (2, 6 + 12, 12), (4, 6, 4)]
-    assert found.peaks.tolist() == [6] * 3, "pV"
+    usage = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(usage) == [(0, 6 + 6, 6), (2, 6 + 12, 12), (4, 6, 4)]
+    assert usage.peaks.tolist() == [6] * 3, "pV"
 
 
 def test_naive_merges_one_inbox_after_the_other() -> None:
     # As above with 0.5 s a byte: inbox 1 is merged from 4 to 5, inbox 2 from 5 to 6. At 5 an inbox
     # is given up, and three partial sums of two live beside the three originals that the second
     # inboxes hold; at 6 one sum is left.
-    found = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0, reduction=0.5))
-    assert steps(found) == [(0, 12, 6), (2, 18, 12), (5, 12, 0), (6, 6, 4)]
+    usage = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0, reduction=0.5))
+    assert steps(usage) == [(0, 12, 6), (2, 18, 12), (5, 12, 0), (6, 6, 4)]
 
 
 def test_a_parameter_server_over_time() -> None:
     # p = 3, V = 2 at 1 B/s: pushes arrive at 2 and at 4, both on their way from 0. At 2 one value
     # has been merged, at 4 two; pulls bring nothing new.
-    found = memory(find("parameter_server").build(3, 2.0), shapes.star(3, bandwidth=1.0))
-    assert steps(found) == [(0, 6 + 4, 4), (2, 6 + 2, 4), (4, 6, 4)]
-    assert found.peaks.tolist() == [6, 2, 2]
+    usage = memory(find("parameter_server").build(3, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(usage) == [(0, 6 + 4, 4), (2, 6 + 2, 4), (4, 6, 4)]
+    assert usage.peaks.tolist() == [6, 2, 2]
 
 
 def test_a_server_apart_over_time() -> None:
@@ -96,9 +96,9 @@ def test_a_server_apart_over_time() -> None:
     # arrives at 4, is merged at once and its inbox given up; then rank 1's value is dead, rank 0's
     # own copy is until it is overwritten at 6. The server keeps the sum until it has sent it the
     # second time, at 8.
-    found = memory(find("parameter_server_apart").build(2, 2.0), shapes.star(3, bandwidth=1.0))
-    assert steps(found) == [(0, 4 + 4, 4), (4, 4 + 2, 2), (6, 6, 4), (8, 4, 2)]
-    assert found.peaks.tolist() == [2, 2, 4]
+    usage = memory(find("parameter_server_apart").build(2, 2.0), shapes.star(3, bandwidth=1.0))
+    assert steps(usage) == [(0, 4 + 4, 4), (4, 4 + 2, 2), (6, 6, 4), (8, 4, 2)]
+    assert usage.peaks.tolist() == [2, 2, 4]
 
 
 def test_scratch_is_held_from_its_first_use_to_its_last() -> None:
@@ -107,17 +107,17 @@ def test_scratch_is_held_from_its_first_use_to_its_last() -> None:
     pause = schedule.compute(0, 1.0)
     sent = schedule.copy(0, 1, slot=0, target=2, after=pause)
     schedule.compute(1, 2.0, reads=2, after=schedule.compute(1, 3.0, after=sent))
-    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert steps(found) == [(0, 8, 0), (1, 12, 4), (10, 8, 0)]
-    assert found.peaks.tolist() == [4, 8]
+    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert steps(usage) == [(0, 8, 0), (1, 12, 4), (10, 8, 0)]
+    assert usage.peaks.tolist() == [4, 8]
 
 
 def test_an_inbox_is_held_until_it_is_merged() -> None:
     # On the wire 0-4 and through the switch until 5, merged until 7.
     schedule = ScheduleBuilder(2, 4.0)
     schedule.reduce(0, 1, slot=0)
-    found = memory(schedule.build(), shapes.star(2, bandwidth=1.0, latency=0.5, reduction=0.5))
-    assert steps(found) == [(0, 12, 4), (7, 8, 4)]
+    usage = memory(schedule.build(), shapes.star(2, bandwidth=1.0, latency=0.5, reduction=0.5))
+    assert steps(usage) == [(0, 12, 4), (7, 8, 4)]
 
 
 def test_what_a_switch_holds_is_in_no_memory() -> None:
@@ -134,9 +134,9 @@ def test_what_a_switch_holds_is_in_no_memory() -> None:
     schedule.copy(2, [0, 1], slot=0)
     schedule.copy(2, 1, slot=1, target=2)
     schedule.compute(1, 1.0, reads=2)
-    found = memory(schedule.build(), builder.build([*gpus, switch]))
-    assert steps(found) == [(0, 8, 0), (4, 8, 4), (8, 10, 8), (12, 10, 6), (13, 8, 6)]
-    assert found.peaks.tolist() == [4, 6, 0]
+    usage = memory(schedule.build(), builder.build([*gpus, switch]))
+    assert steps(usage) == [(0, 8, 0), (4, 8, 4), (8, 10, 8), (12, 10, 6), (13, 8, 6)]
+    assert usage.peaks.tolist() == [4, 6, 0]
 
 
 def test_a_copy_of_a_value_is_redundant_until_one_of_them_changes() -> None:
@@ -144,14 +144,14 @@ def test_a_copy_of_a_value_is_redundant_until_one_of_them_changes() -> None:
     schedule = ScheduleBuilder(3, 4.0)
     schedule.copy(0, 1, slot=0)
     schedule.reduce(2, 1, slot=0)
-    found = memory(schedule.build(), shapes.full_mesh(3, bandwidth=1.0))
-    assert steps(found) == [(0, 12, 4), (4, 16, 4 + 4), (8, 12, 4)]
+    usage = memory(schedule.build(), shapes.full_mesh(3, bandwidth=1.0))
+    assert steps(usage) == [(0, 12, 4), (4, 16, 4 + 4), (8, 12, 4)]
 
 
 def test_nothing_is_redundant_while_nothing_happens() -> None:
-    found = memory(ScheduleBuilder(3, 4.0).build(), shapes.line(3, bandwidth=1.0))
-    assert steps(found) == [(0, 12, 0)]
-    assert found.peaks.tolist() == [4, 4, 4]
+    usage = memory(ScheduleBuilder(3, 4.0).build(), shapes.line(3, bandwidth=1.0))
+    assert steps(usage) == [(0, 12, 0)]
+    assert usage.peaks.tolist() == [4, 4, 4]
 
 
 def test_a_scratch_value_that_nobody_reads_is_given_up_with_its_slot() -> None:
@@ -160,8 +160,8 @@ def test_a_scratch_value_that_nobody_reads_is_given_up_with_its_slot() -> None:
     schedule = ScheduleBuilder(2, 4.0, scratch=1)
     schedule.copy(0, 1, slot=0, target=1)
     schedule.copy(1, 0, slot=0, target=0)
-    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert steps(found) == [(0, 12, 4), (4, 8, 0), (8, 8, 4)]
+    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert steps(usage) == [(0, 12, 4), (4, 8, 0), (8, 8, 4)]
 
 
 def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
@@ -170,9 +170,9 @@ def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
     schedule = ScheduleBuilder(2, 4.0)
     schedule.copy(0, 1, slot=0)
     schedule.compute([0, 1], 5.0, writes=0)
-    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert at(found, 4.0) == (8, 4)
-    assert at(found, 9.0) == (8, 0)
+    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert at(usage, 4.0) == (8, 4)
+    assert at(usage, 9.0) == (8, 0)
 
 
 def test_what_is_computed_from_equal_values_is_equal() -> None:
@@ -181,8 +181,8 @@ def test_what_is_computed_from_equal_values_is_equal() -> None:
     schedule.copy(0, 1, slot=0)
     schedule.compute([0, 1], 1.0, reads=0, writes=1)
     schedule.copy([0, 1], [0, 1], slot=1, target=0)
-    found = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert at(found, 5.0) == (8, 4)
+    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
+    assert at(usage, 5.0) == (8, 4)
 
 
 def test_a_computed_value_is_no_sum_of_others() -> None:
@@ -191,10 +191,10 @@ def test_a_computed_value_is_no_sum_of_others() -> None:
     schedule = ScheduleBuilder(3, 4.0)
     schedule.compute([0, 1, 2], 1.0, writes=0)
     schedule.reduce(0, 1, slot=0)
-    found = memory(schedule.build(), shapes.line(3, bandwidth=1.0))
-    assert at(found, 5.0) == (12, 4)
+    usage = memory(schedule.build(), shapes.line(3, bandwidth=1.0))
+    assert at(usage, 5.0) == (12, 4)
 
 
 def test_memory_of_a_run_of_no_time_is_one_step() -> None:
-    found = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=float("inf")))
-    assert steps(found) == [(0, 16, 12)]
+    usage = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=float("inf")))
+    assert steps(usage) == [(0, 16, 12)]

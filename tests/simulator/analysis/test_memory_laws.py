@@ -99,10 +99,12 @@ def expected(
 ) -> tuple[float, float, list[float]]:
     """Bytes resident in all, bytes redundant in all, and bytes resident on each rank."""
     size = schedule.shares * schedule.nbytes_total
-    own = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
+    buffers = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
     resident = [0.0] * schedule.ranks
-    held = {cell for cell, uses in state.uses.items() if min(uses) <= time < max(uses)} | own
-    for rank, slot in held:
+    live_cells = {
+        cell for cell, uses in state.uses.items() if min(uses) <= time < max(uses)
+    } | buffers
+    for rank, slot in live_cells:
         resident[rank] += size[slot]
     for i in np.flatnonzero(schedule.remote & (schedule.reduces == 1)):
         if timeline.start[i] <= time < timeline.finish[i]:
@@ -110,7 +112,7 @@ def expected(
     live = {
         version.value: size[version.cell[1]]
         for version in state.versions
-        if version.cell in held
+        if version.cell in live_cells
         and version.begin <= time < min(version.end, state.last_read.get(version.value, np.inf))
     }
     return sum(resident), sum(resident) - sum(live.values()), resident
@@ -163,17 +165,17 @@ def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -
 
 def check_against_replay(schedule: Schedule, topology: Topology) -> None:
     timeline = simulate(schedule, topology, "reference")
-    found, state = trace(schedule, timeline), replay(schedule, timeline)
+    usage, state = trace(schedule, timeline), replay(schedule, timeline)
     events = np.unique(np.concatenate(([0.0], timeline.start, timeline.finish)))
     events = events[np.concatenate(([True], np.diff(events) > 1e-9))]
     peaks = np.zeros(schedule.ranks)
     for time in np.concatenate(((events[:-1] + events[1:]) / 2, [events[-1] + 1])):
         resident, redundant, ranks = expected(schedule, timeline, state, time)
-        assert at(found, time) == pytest.approx((resident, redundant), abs=1e-9), time
+        assert at(usage, time) == pytest.approx((resident, redundant), abs=1e-9), time
         peaks = np.maximum(peaks, ranks)
-    assert found.peaks == pytest.approx(peaks, abs=1e-9)
-    assert found.peak == pytest.approx(max(peaks))
-    assert found.peak_redundant == found.redundant.max()
+    assert usage.peaks == pytest.approx(peaks, abs=1e-9)
+    assert usage.peak == pytest.approx(max(peaks))
+    assert usage.peak_redundant == usage.redundant.max()
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4))
@@ -207,12 +209,12 @@ def test_nothing_less_than_the_workers_buffers_is_ever_resident(
 ) -> None:
     random = Random(seed)
     schedule = random_schedule(random, ranks, scratch=scratch, servers=servers)
-    found = memory(schedule, random_machine(random, ranks + servers))
-    assert (found.resident >= ranks * 12.0 - 1e-9).all()
-    assert found.resident[-1] == pytest.approx(ranks * 12.0), "in the end all else is given up"
-    assert (found.peaks[:ranks] >= 12.0 - 1e-9).all()
-    assert (np.diff(found.times) > 0).all()
-    assert found.times[0] == 0
+    usage = memory(schedule, random_machine(random, ranks + servers))
+    assert (usage.resident >= ranks * 12.0 - 1e-9).all()
+    assert usage.resident[-1] == pytest.approx(ranks * 12.0), "in the end all else is given up"
+    assert (usage.peaks[:ranks] >= 12.0 - 1e-9).all()
+    assert (np.diff(usage.times) > 0).all()
+    assert usage.times[0] == 0
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(0, 2), st.integers(0, 1))
@@ -221,8 +223,8 @@ def test_no_more_is_live_than_is_resident(
 ) -> None:
     random = Random(seed)
     schedule = random_schedule(random, ranks, scratch=scratch, servers=servers)
-    found = memory(schedule, random_machine(random, ranks + servers))
-    assert (found.redundant >= -1e-9).all()
+    usage = memory(schedule, random_machine(random, ranks + servers))
+    assert (usage.redundant >= -1e-9).all()
 
 
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(-8, 8))

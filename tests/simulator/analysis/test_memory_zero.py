@@ -21,9 +21,9 @@ def test_a_computation_on_zero_writes_a_new_value() -> None:
     schedule = builder.build()
     machine = star(2, bandwidth=1.0)
     machine = replace(machine, in_network=np.ones_like(machine.in_network))
-    found = trace(schedule, simulate(schedule, machine))
-    assert found.resident[-1] == 2
-    assert found.redundant[-1] == 0
+    usage = trace(schedule, simulate(schedule, machine))
+    assert usage.resident[-1] == 2
+    assert usage.redundant[-1] == 0
 
 
 def test_values_of_computations_differ_from_all_that_they_read() -> None:

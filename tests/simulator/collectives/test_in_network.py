@@ -117,10 +117,10 @@ def test_engines_agree_on_switches_that_reduce() -> None:
 
 def test_what_passes_through_a_switch_is_in_no_memory() -> None:
     fitted = fit("sharp", reducing_star(4), 4, 64.0)
-    held = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
-    assert held.peaks.tolist()[:4] == [64.0] * 4
-    assert held.peak == 64.0
-    assert held.redundant[-1] == 3 * 64.0
+    usage = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
+    assert usage.peaks.tolist()[:4] == [64.0] * 4
+    assert usage.peak == 64.0
+    assert usage.redundant[-1] == 3 * 64.0
 
 
 def test_nvls_on_an_hgx_h100() -> None:
@@ -190,11 +190,11 @@ def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> Non
 def test_each_moves_and_holds_what_its_closed_form_says(name: str, machine: Topology) -> None:
     ranks, nbytes = machine.ranks, 2.0**20
     fitted = fit(name, machine, ranks, nbytes)
-    held = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
+    usage = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
     assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(ranks, nbytes))
     assert fitted.schedule.steps == fitted.cost.steps(ranks)
-    assert held.peak >= fitted.cost.peak(ranks, nbytes) == nbytes
-    assert held.redundant[-1] == pytest.approx(fitted.cost.redundant(ranks, nbytes))
+    assert usage.peak >= fitted.cost.peak(ranks, nbytes) == nbytes
+    assert usage.redundant[-1] == pytest.approx(fitted.cost.redundant(ranks, nbytes))
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.floats(0, 2), st.floats(0, 2))

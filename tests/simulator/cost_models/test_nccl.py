@@ -177,10 +177,10 @@ def test_more_nodes_have_higher_latency_and_no_more_bandwidth(job: Job, more: in
 
 @given(jobs(), st.floats(0, 1e12))
 def test_the_choice_is_the_fastest_that_is_enabled(job: Job, nbytes: float) -> None:
-    found = choice(job, nbytes)
+    selection = choice(job, nbytes)
     enabled = [how for how in ways(job) if how[1] != "LL128" or job.channels.inside == "nvlink"]
-    assert found.seconds == min(seconds(job, *how, nbytes) for how in enabled)
-    assert found.seconds == seconds(job, found.algorithm, found.protocol, nbytes)
+    assert selection.seconds == min(seconds(job, *how, nbytes) for how in enabled)
+    assert selection.seconds == seconds(job, selection.algorithm, selection.protocol, nbytes)
     assert choice(job, nbytes, ["ring"], ["LL"])[1:] == ("ring", "LL")
 
 

@@ -252,8 +252,8 @@ def test_a_flow_too_short_to_take_time_ends_after_all_that_was_ready(run: Run) -
     # for 3 s after that.
     schedule = ScheduleBuilder(2, 1.0)
     first = schedule.compute([0, 1], 1.0)
-    told = schedule.signal(0, 1, nbytes=1e-20, after=first[:1])
-    schedule.compute(1, 3.0, after=told)
+    signal = schedule.signal(0, 1, nbytes=1e-20, after=first[:1])
+    schedule.compute(1, 3.0, after=signal)
     schedule.compute(1, 5.0, after=first[1:])
     assert run(schedule.build(), shapes.line(2, bandwidth=1.0)).finish.tolist() == [1, 1, 1, 9, 6]
 
@@ -267,8 +267,8 @@ def test_a_flow_that_ends_as_another_starts_is_over_first(run: Run) -> None:
     builder.connect(names[1], names[2], Link(1.0))
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(0, 1, nbytes=1.0)
-    told = schedule.signal(1, 2, nbytes=1.0)
-    schedule.compute(2, 3.0, after=told)
+    signal = schedule.signal(1, 2, nbytes=1.0)
+    schedule.compute(2, 3.0, after=signal)
     early = schedule.compute(0, 1.0)
     schedule.compute(2, 5.0, after=early)
     assert run(schedule.build(), builder.build(names)).finish.tolist() == [2, 1, 4, 1, 9]
@@ -366,9 +366,9 @@ def test_counts_of_the_path_are_no_gradient() -> None:
 def test_a_medium_is_used_for_what_it_could_carry() -> None:
     # Two flows of 4 bytes into a port of 2 B/s: half of what their own wires could carry.
     timeline = fair(between((1, 0, 4.0), (2, 0, 4.0)), shapes.star(3, bandwidth=2.0))
-    held = timeline.occupancy
-    assert held.start.tolist() == [0] * 4
-    assert held.seconds.tolist() == [4] * 4, "together, all the time"
+    occupancy = timeline.occupancy
+    assert occupancy.start.tolist() == [0] * 4
+    assert occupancy.seconds.tolist() == [4] * 4, "together, all the time"
     names = timeline.routed.topology.medium_names
     used = {names[k]: share for k, share in enumerate(timeline.utilisation().tolist()) if share}
     assert used == {"gpu1->switch": 0.5, "gpu2->switch": 0.5, "switch->gpu0": 1.0}
@@ -385,8 +385,8 @@ def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal(0, 1, nbytes=4.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    found = bubbles(fair(schedule.build(), route_of(Link(2, 1, gap=1))))
-    assert found.seconds[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
+    shares = bubbles(fair(schedule.build(), route_of(Link(2, 1, gap=1))))
+    assert shares.seconds[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
 
 
 def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
@@ -395,5 +395,5 @@ def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
     schedule.compute(0, 1.0, reads=0)
-    found = bubbles(fair(schedule.build(), shapes.star(3, bandwidth=1.0, reduction=0.75)))
-    assert found.seconds[0].tolist() == [4 + 3, 4 + 3, 0, 0]
+    shares = bubbles(fair(schedule.build(), shapes.star(3, bandwidth=1.0, reduction=0.75)))
+    assert shares.seconds[0].tolist() == [4 + 3, 4 + 3, 0, 0]

@@ -81,13 +81,13 @@ CASES: dict[str, tuple[Callable[[], Schedule], Callable[[], Topology], str]] = {
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 @pytest.mark.parametrize("case", CASES)
 def test_both_engines_refuse_in_the_same_words(case: str, sharing: Sharing) -> None:
-    schedule, topology, said = CASES[case]
+    schedule, topology, message = CASES[case]
     engines: tuple[Engine, Engine] = "reference", "compiled"
     messages = [
         refusal(lambda e=e: simulate(schedule(), topology(), e, sharing=sharing)) for e in engines
     ]
     assert messages[0] == messages[1]
-    assert said in messages[0]
+    assert message in messages[0]
     assert messages[0].endswith(
         "expected at most 1e+300 s in all, check sizes, bandwidths and latencies"
     )
@@ -96,8 +96,8 @@ def test_both_engines_refuse_in_the_same_words(case: str, sharing: Sharing) -> N
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 @pytest.mark.parametrize("engine", ["reference", "compiled"])
 def test_times_below_the_limit_are_simulated(engine: Engine, sharing: Sharing) -> None:
-    found = simulate(messages(4e299, 4e299), ring(2, bandwidth=1.0), engine, sharing=sharing)
-    assert found.makespan == pytest.approx(8e299)
+    timeline = simulate(messages(4e299, 4e299), ring(2, bandwidth=1.0), engine, sharing=sharing)
+    assert timeline.makespan == pytest.approx(8e299)
     endless = ring(2, bandwidth=float("inf"), latency=1.0)
     assert simulate(messages(1e308), endless, engine, sharing=sharing).makespan == 1
     nothing = ScheduleBuilder(1, 1.0).build()

@@ -142,10 +142,10 @@ def test_a_tie_between_a_message_on_its_way_and_a_new_one_goes_to_the_lower_inde
     # message is ready.
     schedule = ScheduleBuilder(3, 1.0)
     through = [schedule.signal(0, 2, nbytes=4.0)] if through_first else []
-    own = schedule.signal(1, 2, nbytes=4.0, after=schedule.compute(1, 1.0))
+    signal = schedule.signal(1, 2, nbytes=4.0, after=schedule.compute(1, 1.0))
     through = through or [schedule.signal(0, 2, nbytes=4.0)]
     timeline = simulate(schedule.build(), shapes.line(3, bandwidth=1.0, latency=1.0), engine)
-    second = starts(timeline, int(through[0][0]))[1], starts(timeline, int(own[0]))[0]
+    second = starts(timeline, int(through[0][0]))[1], starts(timeline, int(signal[0]))[0]
     assert second == ((1, 5) if through_first else (5, 1))
 
 

@@ -149,8 +149,8 @@ def test_time_from_store_to_store_is_time_on_the_wire() -> None:
     # 8 s and 2 s on the wires, 1 s of latency each, and rank 1 waits for it.
     schedule = ScheduleBuilder(2, 1.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    found = bubbles(stored(schedule.build(), route_of(Link(1, 1), Link(4, 1))))
-    assert found.seconds[1].tolist() == [12, 0, 0, 0]
+    shares = bubbles(stored(schedule.build(), route_of(Link(1, 1), Link(4, 1))))
+    assert shares.seconds[1].tolist() == [12, 0, 0, 0]
 
 
 # Laws.

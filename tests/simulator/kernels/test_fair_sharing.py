@@ -111,8 +111,8 @@ def test_rates_are_the_max_min_rates(
     expected = max_min_rates(
         [routes[route] for route in routes_in_use], bandwidth.astype(np.float64)
     )
-    found = flows.queues.rate[routes_in_use]
-    assert found.tolist() == pytest.approx(expected, rel=1e-12)
+    rates = flows.queues.rate[routes_in_use]
+    assert rates.tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_solution_is_for_the_media_that_flows_join() -> None:

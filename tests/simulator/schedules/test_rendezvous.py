@@ -37,11 +37,11 @@ def test_every_transfer_waits_for_one_signal_of_its_own_from_its_receiver(
 ) -> None:
     plain = find(name).build(ranks, 1e6)
     ready = rendezvous(plain)
-    found = signals(ready)
-    transfers = [released(ready, signal) for signal in found]
+    signal_indices = signals(ready)
+    transfers = [released(ready, signal) for signal in signal_indices]
     assert sorted(transfers) == np.flatnonzero(ready.remote & (ready.source >= 0)).tolist()
-    assert np.array_equal(ready.rank[found], ready.peer[transfers])
-    assert np.array_equal(ready.peer[found], ready.rank[transfers])
+    assert np.array_equal(ready.rank[signal_indices], ready.peer[transfers])
+    assert np.array_equal(ready.peer[signal_indices], ready.rank[transfers])
 
 
 @given(*cases)

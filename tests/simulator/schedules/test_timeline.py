@@ -63,11 +63,11 @@ def test_hops_are_listed_by_operation_and_link() -> None:
 
 
 def test_occupancy_says_who_held_what_for_how_long() -> None:
-    held = pair_of_messages().occupancy
-    assert held.operation.tolist() == [0, 0, 1, 1]
-    assert held.start.tolist() == [0, 1, 0, 5]
-    assert held.seconds.tolist() == [4, 4, 4, 4], "g + n/β = 1 + 6/2, without the latency"
-    assert held.nbytes.tolist() == [6, 6, 6, 6]
+    occupancy = pair_of_messages().occupancy
+    assert occupancy.operation.tolist() == [0, 0, 1, 1]
+    assert occupancy.start.tolist() == [0, 1, 0, 5]
+    assert occupancy.seconds.tolist() == [4, 4, 4, 4], "g + n/β = 1 + 6/2, without the latency"
+    assert occupancy.nbytes.tolist() == [6, 6, 6, 6]
 
 
 def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
@@ -79,9 +79,15 @@ def test_occupancy_has_a_row_for_every_medium_that_a_link_crosses() -> None:
     schedule = ScheduleBuilder(2, 1.0)
     schedule.signal([0, 1], [1, 0], nbytes=8.0)
     timeline = simulate(schedule.build(), builder.build(ends))
-    held = timeline.occupancy
+    occupancy = timeline.occupancy
     rows = list(
-        zip(held.operation.tolist(), held.medium.tolist(), held.start, held.seconds, strict=True)
+        zip(
+            occupancy.operation.tolist(),
+            occupancy.medium.tolist(),
+            occupancy.start,
+            occupancy.seconds,
+            strict=True,
+        )
     )
     # Media: a->b, b->a, bus. The first holds its wire for 2 s, the bus for 2 + 8 s; then the
     # second.
@@ -257,10 +263,12 @@ def test_an_operation_starts_when_it_is_ready_or_later_and_finishes_then_or_late
 
 @given(timelines)
 def test_no_medium_is_held_by_two_at_once(timeline: Timeline) -> None:
-    held = timeline.occupancy
-    for medium in np.unique(held.medium):
-        rows = np.flatnonzero((held.medium == medium) & (held.seconds > 0))
-        assert not overlaps([(held.start[k], held.start[k] + held.seconds[k]) for k in rows])
+    occupancy = timeline.occupancy
+    for medium in np.unique(occupancy.medium):
+        rows = np.flatnonzero((occupancy.medium == medium) & (occupancy.seconds > 0))
+        assert not overlaps(
+            [(occupancy.start[k], occupancy.start[k] + occupancy.seconds[k]) for k in rows]
+        )
 
 
 @given(timelines)
@@ -272,11 +280,13 @@ def test_no_medium_and_no_lane_is_left_idle_by_who_waits_for_it(timeline: Timeli
     for i in range(len(schedule)):
         links, first = routed.hops(i), int(routed.node_indptr[i])
         for hop, link in enumerate(links):
-            held = [
+            occupied_seconds = [
                 topology.medium_gap[m] + schedule.nbytes[i] / topology.medium_bandwidth[m]
                 for m in topology.media_of(link)
             ]
-            released[first + hop] = {timeline.node_start[first + hop] + seconds for seconds in held}
+            released[first + hop] = {
+                timeline.node_start[first + hop] + seconds for seconds in occupied_seconds
+            }
         if int(routed.node_indptr[i + 1]) > first + len(links):
             released[first + len(links)] = {timeline.finish[i]}
     for i in range(len(schedule)):
@@ -358,12 +368,14 @@ def test_a_medium_is_never_busier_than_all_the_time(timeline: Timeline) -> None:
 def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(
     timeline: Timeline,
 ) -> None:
-    held, schedule, routed = timeline.occupancy, timeline.schedule, timeline.routed
-    assert (held.start >= timeline.ready[held.operation]).all()
-    assert (held.start + held.seconds <= timeline.finish[held.operation] + 1e-9).all()
+    occupancy, schedule, routed = timeline.occupancy, timeline.schedule, timeline.routed
+    assert (occupancy.start >= timeline.ready[occupancy.operation]).all()
+    assert (
+        occupancy.start + occupancy.seconds <= timeline.finish[occupancy.operation] + 1e-9
+    ).all()
     for i in range(len(schedule)):
         crossed = [int(m) for link in routed.hops(i) for m in routed.topology.media_of(int(link))]
-        assert held.medium[held.operation == i].tolist() == crossed
+        assert occupancy.medium[occupancy.operation == i].tolist() == crossed
         if crossed:
             assert arrival(timeline, i) <= timeline.finish[i] + 1e-9
 

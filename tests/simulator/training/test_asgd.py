@@ -27,26 +27,26 @@ def test_two_workers_by_hand() -> None:
     worker 0: pull 0-1, forward and backward 1-4, push 4-5, update 5-6, pull 6-7, ... update 11-12
     worker 1: pull 1-2, forward and backward 2-5, push 5-6, update 6-7, pull 7-8, ... update 12-13
     """
-    plan, timeline, found = ran(ASGD(update=1.0), 2, 2, 1.0)
+    plan, timeline, measures = ran(ASGD(update=1.0), 2, 2, 1.0)
     assert applied(plan, timeline).tolist() == [[6, 7], [12, 13]]
     assert plan.numbers.tolist() == [0, 1]
     assert timeline.makespan == 13
     assert plan.updates is not None
     assert plan.updates.worker.tolist() == [0, 1, 0, 1]
     assert timeline.start[plan.updates.pulled].tolist() == [0, 1, 6, 7]
-    assert found.staleness.tolist() == [0, 1, 1, 1]
+    assert measures.staleness.tolist() == [0, 1, 1, 1]
     # Worker 0 is the first to be done, after 12 s and 3 updates: two updates take 8 s on average,
     # the first two 7 s.
-    assert found.window.end == 12
-    assert found.samples_per_s == pytest.approx(3 * 8 / 12)
-    assert found.step == pytest.approx(8)
-    assert found.steps.tolist() == [7]
-    assert found.computing.tolist() == [6, 6]
-    assert found.bubbles.total == pytest.approx([6, 6])
+    assert measures.window.end == 12
+    assert measures.samples_per_s == pytest.approx(3 * 8 / 12)
+    assert measures.step == pytest.approx(8)
+    assert measures.steps.tolist() == [7]
+    assert measures.computing.tolist() == [6, 6]
+    assert measures.bubbles.total == pytest.approx([6, 6])
     # Worker 0 asks at 0 and has the parameters at 1; pushes from 4 on and has them again at 7;
     # pushes 10-11.
-    assert found.exposed.tolist() == [1 + 3 + 1, 2 + 3 + 1]
-    assert found.hidden.tolist() == [0, 0]
+    assert measures.exposed.tolist() == [1 + 3 + 1, 2 + 3 + 1]
+    assert measures.hidden.tolist() == [0, 0]
 
 
 def test_latency_of_a_request_is_paid_once() -> None:
@@ -83,7 +83,7 @@ def is_application(plan: Plan) -> npt.NDArray[np.bool_]:
 def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     strategy: ASGD, ranks: int, steps: int, bandwidth: float, how: dict[str, object]
 ) -> None:
-    plan, timeline, found = ran(strategy, ranks, steps, bandwidth, **how)
+    plan, timeline, measures = ran(strategy, ranks, steps, bandwidth, **how)
     schedule, order, updates = plan.schedule, by_effect(plan, timeline), plan.updates
     assert updates is not None
     data = semantics.inputs(schedule)
@@ -106,7 +106,7 @@ def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
             assert data[worker, schedule.target[operation]] == expected[server]
     assert np.array_equal(data[:, weights], expected)
     rows = zip(updates.pulled.tolist(), updates.served.tolist(), strict=True)
-    assert found.staleness.tolist() == [stale[served] - seen[pulled] for pulled, served in rows]
+    assert measures.staleness.tolist() == [stale[served] - seen[pulled] for pulled, served in rows]
     batches = np.array([1 if "batches" in how else steps] + [steps] * (ranks - 1))
     assert np.bincount(updates.worker, minlength=ranks).tolist() == batches.tolist()
     final = semantics.inputs(schedule)[:, weights]
@@ -151,7 +151,7 @@ def test_all_shares_are_waited_for(server: str) -> None:
 def test_a_worker_that_fails_loses_its_cycle_and_holds_up_nobody(strategy: ASGD) -> None:
     slower = {0: 1.25, 1: 1.5}
     _, _, usual = undisturbed = ran(strategy, 3, 4, slower=slower)
-    _, _, found = failed = ran(
+    _, _, measures = failed = ran(
         strategy, 3, 4, slower=slower, failure=Failure(1, 2, restart=5.0, timeout=0.5)
     )
     before, after = applied(*undisturbed[:2]), applied(*failed[:2])
@@ -160,9 +160,9 @@ def test_a_worker_that_fails_loses_its_cycle_and_holds_up_nobody(strategy: ASGD)
     assert after[2:, 1] == pytest.approx(before[2:, 1] + 1.5 * 1.0 + 5.5)
     # Worker 2 is the first to be done, after 12 s: worker 1 restarts from 10.5 s on, when it would
     # compute.
-    assert found.window.end == usual.window.end == pytest.approx(12, rel=1e-5)
-    assert found.restarting == pytest.approx([0, 1.5, 0], rel=1e-5)
-    assert found.computing + found.restarting == pytest.approx(usual.computing, rel=1e-5)
+    assert measures.window.end == usual.window.end == pytest.approx(12, rel=1e-5)
+    assert measures.restarting == pytest.approx([0, 1.5, 0], rel=1e-5)
+    assert measures.computing + measures.restarting == pytest.approx(usual.computing, rel=1e-5)
 
 
 def test_a_bound_makes_all_wait_for_a_worker_that_fails() -> None:
@@ -179,13 +179,13 @@ def test_a_worker_without_input_stops_and_holds_up_nobody() -> None:
         SSP(update=0.125, bound=0),
         ASGD(server="sharded", update=0.125),
     ):
-        plan, timeline, found = ran(strategy, 3, 4, batches={0: 0, 1: 2})
+        plan, timeline, measures = ran(strategy, 3, 4, batches={0: 0, 1: 2})
         assert plan.updates is not None
         assert np.bincount(plan.updates.worker, minlength=3).tolist() == [0, 2, 4]
         assert plan.samples.tolist() == [16, 16, 8, 8]
         times = applied(plan, timeline)
         assert times[1, 1] == times[3, 1] < times[3, 2] == timeline.makespan
-        assert found.computing.tolist() == [0, 2 * CYCLE, 4 * CYCLE]
+        assert measures.computing.tolist() == [0, 2 * CYCLE, 4 * CYCLE]
 
 
 def test_an_update_moves_the_gradient_the_parameters_and_the_state() -> None:

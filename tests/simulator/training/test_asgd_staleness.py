@@ -13,9 +13,9 @@ from simulator.training.conditions import Conditions
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_staleness_of_constant_times_is_one_update_of_every_other_worker(ranks: int) -> None:
     """After a first cycle, of which updates 0 to p - 1 are as stale as their number."""
-    _, _, found = ran(ASGD(update=0.125), ranks, 20)
-    assert found.staleness[:ranks].tolist() == list(range(ranks))
-    assert found.staleness[ranks:].tolist() == [ranks - 1] * 19 * ranks
+    _, _, measures = ran(ASGD(update=0.125), ranks, 20)
+    assert measures.staleness[:ranks].tolist() == list(range(ranks))
+    assert measures.staleness[ranks:].tolist() == [ranks - 1] * 19 * ranks
 
 
 @given(st.integers(0, 99), st.integers(1, 5))
@@ -23,23 +23,23 @@ def test_staleness_of_constant_times_is_one_update_of_every_other_worker(ranks: 
 def test_staleness_adds_up_to_the_updates_of_others(seed: int, ranks: int) -> None:
     """Nothing is applied between an update and the pull that follows it, where transfers take no
     time: what a worker has missed in all is what others have applied up to its last update."""
-    plan, timeline, found = ran(ASGD(update=0.125), ranks, 6, sigma=0.8, seed=seed)
+    plan, timeline, measures = ran(ASGD(update=0.125), ranks, 6, sigma=0.8, seed=seed)
     assert plan.updates is not None
     times = applied(plan, timeline)
     for rank in range(ranks):
         others = np.sum(np.delete(times, rank, axis=1) < times[-1, rank])
-        assert found.staleness[plan.updates.worker == rank].sum() == others
+        assert measures.staleness[plan.updates.worker == rank].sum() == others
 
 
 def test_a_straggler_holds_up_nobody_and_has_fewer_updates() -> None:
     """Four workers, one of them slower by a factor of 2 or 4: while the others apply 40 each, it
     applies 20 or 10."""
     for slower in (1.0, 2.0, 4.0):
-        plan, timeline, found = ran(ASGD(update=2.0**-10), 4, 40, slower={0: slower})
+        plan, timeline, measures = ran(ASGD(update=2.0**-10), 4, 40, slower={0: slower})
         times = applied(plan, timeline)
         assert times[-1, 1:].max() == pytest.approx(40 * CYCLE, rel=0.01)
         assert np.sum(times[:, 0] <= times[-1, 1]) == pytest.approx(40 / slower, abs=1)
-        assert found.samples_per_s == pytest.approx(
+        assert measures.samples_per_s == pytest.approx(
             MODEL.batch * (3 + 1 / slower) / CYCLE, rel=0.02
         )
 
@@ -53,13 +53,13 @@ def test_a_bound_holds_back_who_is_ahead_of_it(
     ranks: int, bound: int, seed: int, server: str
 ) -> None:
     strategy = SSP(server=server, update=0.25, bound=bound)
-    plan, timeline, found = ran(strategy, ranks, 8, 2.0, sigma=1.5, seed=seed)
+    plan, timeline, measures = ran(strategy, ranks, 8, 2.0, sigma=1.5, seed=seed)
     assert plan.updates is not None
     begin = timeline.start[plan.updates.pulled].reshape(8, ranks)
     times = applied(plan, timeline)
     for cycle in range(bound + 1, 8):
         assert begin[cycle].min() >= times[cycle - bound - 1].max()
-    assert found.staleness.max(initial=0) <= (ranks - 1) * (2 * bound + 1)
+    assert measures.staleness.max(initial=0) <= (ranks - 1) * (2 * bound + 1)
 
 
 def test_a_worker_runs_ahead_up_to_the_bound() -> None:
@@ -102,7 +102,7 @@ def test_without_a_lead_all_cycles_begin_together(ranks: int, seed: int) -> None
     """Bulk-synchronous: gradients are served in order of arrival, and the last one lets all go
     on."""
     how = {"sigma": 0.5, "seed": seed}
-    plan, timeline, found = ran(SSP(update=0.25, bound=0), ranks, 6, **how)
+    plan, timeline, measures = ran(SSP(update=0.25, bound=0), ranks, 6, **how)
     begin = 0.0
     for cycle, factors in enumerate(Conditions(**how).factors(6, ranks)):  # type: ignore[arg-type]
         free = begin
@@ -110,4 +110,4 @@ def test_without_a_lead_all_cycles_begin_together(ranks: int, seed: int) -> None
             free = max(free, arrival) + 0.25
         begin = free
         assert applied(plan, timeline)[cycle].max() == pytest.approx(begin, rel=1e-12)
-        assert sorted(found.staleness[cycle * ranks : (cycle + 1) * ranks]) == list(range(ranks))
+        assert sorted(measures.staleness[cycle * ranks : (cycle + 1) * ranks]) == list(range(ranks))

@@ -41,10 +41,10 @@ def test_constant_times(ranks: int, update: float, bandwidth: float) -> None:
     a worker the transient is 3 at most."""
     transfer = 1 / bandwidth
     rate = min(ranks / (CYCLE + update + 2 * transfer), 1 / max(update, transfer))
-    plan, timeline, found = ran(ASGD(update=update), ranks, 100, bandwidth)
+    plan, timeline, measures = ran(ASGD(update=update), ranks, 100, bandwidth)
     times = applied(plan, timeline)
     assert times[90] - times[40] == pytest.approx(np.full(ranks, 50 * ranks / rate), rel=1e-12)
-    assert found.samples_per_s == pytest.approx(MODEL.batch * rate, rel=0.03)
+    assert measures.samples_per_s == pytest.approx(MODEL.batch * rate, rel=0.03)
 
 
 def with_exponential_updates(plan: Plan, mean: float) -> Plan:
@@ -91,9 +91,9 @@ def test_exponential_times(update: float, constant: bool) -> None:
     plan = planned(ASGD(update=update), ranks, 1500, observed=times)
     if not constant:
         plan = with_exponential_updates(plan, update)
-    found = measure(plan, simulate(plan.schedule, plan.topology))
+    measures = measure(plan, simulate(plan.schedule, plan.topology))
     expected = MODEL.batch * served(ranks, CYCLE, update, constant=constant)
-    assert found.samples_per_s == pytest.approx(expected, rel=0.02)
+    assert measures.samples_per_s == pytest.approx(expected, rel=0.02)
 
 
 def test_the_formulas_agree_where_they_must() -> None:
@@ -117,46 +117,46 @@ def test_what_is_counted_ends_with_the_first_worker_that_is_done(
     the rest."""
     if steps == 1:
         how = {key: value for key, value in how.items() if key in ("sigma", "seed")}
-    plan, timeline, found = ran(strategy, ranks, steps, bandwidth, **how)
-    end = found.window.end
-    assert end == timeline.finish[found.window.last] <= timeline.makespan
-    assert found.step * found.samples_per_s == pytest.approx(ranks * MODEL.batch)
-    assert found.steps.sum() <= end * (1 + 1e-9)
-    busy = found.computing + found.restarting + found.bubbles.total
+    plan, timeline, measures = ran(strategy, ranks, steps, bandwidth, **how)
+    end = measures.window.end
+    assert end == timeline.finish[measures.window.last] <= timeline.makespan
+    assert measures.step * measures.samples_per_s == pytest.approx(ranks * MODEL.batch)
+    assert measures.steps.sum() <= end * (1 + 1e-9)
+    busy = measures.computing + measures.restarting + measures.bubbles.total
     works = np.isin(
         np.arange(ranks),
         plan.schedule.rank[(plan.schedule.kind == COMPUTE) & (plan.schedule.lane == 0)],
     )
     assert busy == pytest.approx(np.where(works, end, 0.0))
-    assert np.all(found.bubbles.seconds >= 0)
+    assert np.all(measures.bubbles.seconds >= 0)
     if "batches" not in how:
-        assert found.bubbles.seconds[:, DRAIN] == pytest.approx(np.zeros(ranks), abs=1e-9 * end)
-    assert np.all(found.exposed + found.hidden <= end * (1 + 1e-9))
-    path = critical_path(timeline, found.window.last)
+        assert measures.bubbles.seconds[:, DRAIN] == pytest.approx(np.zeros(ranks), abs=1e-9 * end)
+    assert np.all(measures.exposed + measures.hidden <= end * (1 + 1e-9))
+    path = critical_path(timeline, measures.window.last)
     assert sum(segment.seconds for segment in path) == pytest.approx(end)
 
 
 def test_the_drain_of_a_slow_worker_is_left_out() -> None:
     """The slow worker goes on alone for three quarters of the run, while the others have nothing
     left to do."""
-    _, timeline, found = ran(ASGD(update=2.0**-10), 4, 40, slower={0: 4.0})
-    assert timeline.makespan > 3.9 * found.window.end
-    assert found.bubbles.total[1:].max() < 0.01 * found.window.end
-    assert found.step == pytest.approx(CYCLE * 4 / 3.25, rel=0.05)
+    _, timeline, measures = ran(ASGD(update=2.0**-10), 4, 40, slower={0: 4.0})
+    assert timeline.makespan > 3.9 * measures.window.end
+    assert measures.bubbles.total[1:].max() < 0.01 * measures.window.end
+    assert measures.step == pytest.approx(CYCLE * 4 / 3.25, rel=0.05)
 
 
 def test_a_worker_that_has_computed_nothing_yet_is_idle_until_the_end() -> None:
     """Two pulls of 8 s each: worker 0 is done at 8 + 3 + 8 + 1, before the second pull of a third
     worker is there."""
     slow = 0.125
-    _, _, found = ran(ASGD(update=1.0), 4, 1, slow)
-    assert found.window.end == 20
-    assert found.computing.tolist() == [3, 3, 0, 0]
-    assert found.bubbles.total == pytest.approx([17, 17, 20, 20])
+    _, _, measures = ran(ASGD(update=1.0), 4, 1, slow)
+    assert measures.window.end == 20
+    assert measures.computing.tolist() == [3, 3, 0, 0]
+    assert measures.bubbles.total == pytest.approx([17, 17, 20, 20])
 
 
 def test_workers_that_run_out_of_input_do_not_end_what_is_counted() -> None:
-    plan, timeline, found = ran(ASGD(update=0.125), 3, 40, batches={0: 2})
+    plan, timeline, measures = ran(ASGD(update=0.125), 3, 40, batches={0: 2})
     assert plan.updates is not None
     last = timeline.finish[plan.updates.served[plan.updates.worker == 1]].max()
-    assert found.samples_per_s == pytest.approx(MODEL.batch * (2 + 40 + 40) / last, rel=0.03)
+    assert measures.samples_per_s == pytest.approx(MODEL.batch * (2 + 40 + 40) / last, rel=0.03)

@@ -25,8 +25,8 @@ def model(*sizes: tuple[float, ...], registration: tuple[int, ...] = ()) -> Mode
 
 
 def test_a_bucket_is_closed_by_the_tensor_that_reaches_the_cap() -> None:
-    found = rebuilt(model((3.0,), (4.0,), (5.0,), (6.0,)), 10.0)
-    assert found == [Bucket(11.0, (3, 2)), Bucket(7.0, (1, 0))]
+    buckets = rebuilt(model((3.0,), (4.0,), (5.0,), (6.0,)), 10.0)
+    assert buckets == [Bucket(11.0, (3, 2)), Bucket(7.0, (1, 0))]
 
 
 def test_a_tensor_larger_than_the_cap_overshoots() -> None:
@@ -101,10 +101,10 @@ def test_buckets_hold_every_gradient_once(
     layers: list[tuple[float, ...]], cap: float, rebuilds: bool
 ) -> None:
     profile = model(*layers)
-    found = (rebuilt if rebuilds else initial)(profile, cap)
-    assert sum(bucket.nbytes for bucket in found) == profile.gradients
-    assert {k for bucket in found for k in bucket.layers} == {
+    buckets = (rebuilt if rebuilds else initial)(profile, cap)
+    assert sum(bucket.nbytes for bucket in buckets) == profile.gradients
+    assert {k for bucket in buckets for k in bucket.layers} == {
         k for k, tensors in enumerate(layers) if tensors
     }
-    whole_ones = found[:-1] if rebuilds else found[1:]
+    whole_ones = buckets[:-1] if rebuilds else buckets[1:]
     assert all(bucket.nbytes >= cap for bucket in whole_ones)

@@ -94,8 +94,8 @@ def buckets(
     trained = DistributedDataParallel(module, bucket_cap_mb=cap, **options)
     for _ in range(3):
         trained(inputs).square().mean().backward()
-    found = trained._get_ddp_logging_data()
-    return _sizes(found["bucket_sizes"]), _sizes(found.get("rebuilt_bucket_sizes", ""))
+    log = trained._get_ddp_logging_data()
+    return _sizes(log["bucket_sizes"]), _sizes(log.get("rebuilt_bucket_sizes", ""))
 
 
 def _sizes(text: str) -> list[float]:

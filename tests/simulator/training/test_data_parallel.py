@@ -126,10 +126,10 @@ def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_sc
 def test_a_step_of_two_by_hand() -> None:
     """Scatter 0.5, 20 KiB of replica 20, forward 1, gather and scatter 0.25 each, backward 2, 16
     KiB of gradients 16, optimizer 0.125: all but what is computed is exposed."""
-    plan, timeline, found = ran(unlocked(), 2, steps=3)
-    assert found.steps.tolist() == [40.125] * 3
-    assert found.exposed.tolist() == pytest.approx([3 * 37.0] * 2)
-    assert found.computing.tolist() == [3 * 3.125, 3 * 3.0]
+    plan, timeline, measures = ran(unlocked(), 2, steps=3)
+    assert measures.steps.tolist() == [40.125] * 3
+    assert measures.exposed.tolist() == pytest.approx([3 * 37.0] * 2)
+    assert measures.computing.tolist() == [3 * 3.125, 3 * 3.0]
     assert plan.samples.tolist() == [16] * 3
     assert timeline.finish[plan.ends].tolist() == [
         [40.125 * k, 40.125 * k - 0.125] for k in (1, 2, 3)
@@ -169,9 +169,9 @@ def test_the_interpreter_launches_one_layer_after_the_other(ranks: int, launch: 
         for layer in range(4)
         for rank in range(ranks)
     )
-    found = step(strategy, ranks, topology=network(ranks, bandwidth=FAST))
-    assert found == pytest.approx(forward + MODEL.backward + MODEL.optimizer, rel=1e-9)
-    assert found >= len(LAYERS) * ranks * launch
+    seconds = step(strategy, ranks, topology=network(ranks, bandwidth=FAST))
+    assert seconds == pytest.approx(forward + MODEL.backward + MODEL.optimizer, rel=1e-9)
+    assert seconds >= len(LAYERS) * ranks * launch
 
 
 def test_threads_take_turns() -> None:
@@ -193,9 +193,9 @@ def test_launches_hide_behind_the_replication() -> None:
 
 @pytest.mark.parametrize("launch", [0.0, 2.0**-10])
 def test_one_device_computes_alone(launch: float) -> None:
-    plan, timeline, found = ran(DataParallel(launch=launch), 1, steps=2)
+    plan, timeline, measures = ran(DataParallel(launch=launch), 1, steps=2)
     assert timeline.makespan == 2 * (MODEL.compute + launch)
-    assert found.samples_per_s == 8 / (MODEL.compute + launch)
+    assert measures.samples_per_s == 8 / (MODEL.compute + launch)
     assert plan.schedule.volume == 0
     semantics.check(planned(DataParallel(), 1).schedule, REDUCE)
 
@@ -291,17 +291,19 @@ def test_ddp_is_never_slower(
 )
 @settings(max_examples=30)
 def test_nothing_is_hidden(ranks: int, sigma: float, launch: float, shape: str) -> None:
-    _, timeline, found = ran(
+    _, timeline, measures = ran(
         DataParallel(launch=launch, chunk=CHUNK),
         ranks,
         topology=network(ranks, shape),
         steps=2,
         sigma=sigma,
     )
-    assert found.steps.sum() == pytest.approx(timeline.makespan)
-    assert found.computing + found.bubbles.total == pytest.approx(np.full(ranks, timeline.makespan))
-    assert found.hidden == pytest.approx(np.zeros(ranks), abs=1e-9)
-    assert (found.exposed <= found.bubbles.total + 1e-9).all()
+    assert measures.steps.sum() == pytest.approx(timeline.makespan)
+    assert measures.computing + measures.bubbles.total == pytest.approx(
+        np.full(ranks, timeline.makespan)
+    )
+    assert measures.hidden == pytest.approx(np.zeros(ranks), abs=1e-9)
+    assert (measures.exposed <= measures.bubbles.total + 1e-9).all()
 
 
 # Conditions.
@@ -311,8 +313,10 @@ def test_all_wait_for_the_slowest_after_the_forward_and_after_the_backward() -> 
     factors = Conditions(sigma=0.4, seed=3).factors(3, 4)
     slowest = factors.max(axis=1)
     expected = (MODEL.forward + MODEL.backward) * slowest + MODEL.optimizer * factors[:, 0]
-    found = ran(unlocked(), 4, topology=network(4, bandwidth=FAST), steps=3, sigma=0.4, seed=3)[2]
-    assert found.steps == pytest.approx(expected, rel=1e-9)
+    measures = ran(unlocked(), 4, topology=network(4, bandwidth=FAST), steps=3, sigma=0.4, seed=3)[
+        2
+    ]
+    assert measures.steps == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_straggler_holds_up_the_first_device_alone_in_its_optimizer() -> None:
@@ -331,10 +335,10 @@ def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
 
 
 def test_a_device_without_input_only_takes_part_in_what_is_broadcast_and_reduced() -> None:
-    plan, _, found = ran(DataParallel(launch=1.0, chunk=CHUNK), 2, steps=2, batches={1: 1})
+    plan, _, measures = ran(DataParallel(launch=1.0, chunk=CHUNK), 2, steps=2, batches={1: 1})
     assert plan.samples.tolist() == [16, 8]
-    assert found.steps.tolist() == [40.125, 20 + 16 + MODEL.compute]
-    assert found.computing.tolist() == [2 * 3.125, 3.0]
+    assert measures.steps.tolist() == [40.125, 20 + 16 + MODEL.compute]
+    assert measures.computing.tolist() == [2 * 3.125, 3.0]
 
 
 def test_a_device_without_input_launches_nothing() -> None:
@@ -348,8 +352,11 @@ def test_a_device_without_input_launches_nothing() -> None:
 
 def test_every_device_holds_a_replica_and_the_first_the_optimizer_state() -> None:
     plan, timeline, _ = ran(unlocked(), 2)
-    held, state, activations = REPLICA + GRADIENTS, MODEL.parameters * MODEL.state, 4 * 64.0
-    assert footprint(plan, timeline).peaks.tolist() == [held + state + CHUNK, held + activations]
+    replica, state, activations = REPLICA + GRADIENTS, MODEL.parameters * MODEL.state, 4 * 64.0
+    assert footprint(plan, timeline).peaks.tolist() == [
+        replica + state + CHUNK,
+        replica + activations,
+    ]
 
 
 def test_the_first_device_holds_the_outputs_of_the_others_until_its_backward_is_done() -> None:
@@ -357,11 +364,11 @@ def test_the_first_device_holds_the_outputs_of_the_others_until_its_backward_is_
     bytes, and no more."""
     wide = replace(MODEL, outputs=1e6)
     plan, timeline, _ = ran(unlocked(), 4, model=wide, steps=2)
-    found, without = (footprint(one, timeline) for one in (plan, replace(plan, stored=None)))
-    assert found.peaks[0] == REPLICA + GRADIENTS + MODEL.parameters * MODEL.state + 4 * 64.0 + 3e6
-    assert found.peaks[1:].tolist() == without.peaks[1:].tolist()
-    assert found.resident[-1] == without.resident[-1]
-    assert found.redundant.max() == without.redundant.max()
+    usage, without = (footprint(one, timeline) for one in (plan, replace(plan, stored=None)))
+    assert usage.peaks[0] == REPLICA + GRADIENTS + MODEL.parameters * MODEL.state + 4 * 64.0 + 3e6
+    assert usage.peaks[1:].tolist() == without.peaks[1:].tolist()
+    assert usage.resident[-1] == without.resident[-1]
+    assert usage.redundant.max() == without.redundant.max()
 
 
 def test_a_device_without_input_has_no_outputs() -> None:

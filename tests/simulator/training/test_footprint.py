@@ -34,36 +34,36 @@ def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
 
 
 def test_a_worker_holds_parameters_state_gradients_and_activations() -> None:
-    found, makespan = held(1)
-    assert found.peak == REPLICA + GRADIENTS + ACTIVATIONS
+    usage, makespan = held(1)
+    assert usage.peak == REPLICA + GRADIENTS + ACTIVATIONS
     at = [
-        found.resident[np.searchsorted(found.times, t, side="right") - 1]
+        usage.resident[np.searchsorted(usage.times, t, side="right") - 1]
         for t in (0.5, 1.5, 2.5, 3.5, 5.5, 7.5, makespan)
     ]
     assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 300, 100, 0])
 
 
 def test_replicas_are_redundant_and_activations_are_not() -> None:
-    found, _ = held(4)
+    usage, _ = held(4)
     nothing_yet = 4 * GRADIENTS
-    assert found.redundant[0] == 3 * REPLICA + nothing_yet
-    assert found.redundant[-1] == 3 * (REPLICA + GRADIENTS)
-    before_backward = np.searchsorted(found.times, 3.0, side="right") - 1
-    assert found.resident[before_backward] == 4 * (REPLICA + GRADIENTS + ACTIVATIONS)
-    assert found.redundant[before_backward] == 3 * REPLICA + nothing_yet
+    assert usage.redundant[0] == 3 * REPLICA + nothing_yet
+    assert usage.redundant[-1] == 3 * (REPLICA + GRADIENTS)
+    before_backward = np.searchsorted(usage.times, 3.0, side="right") - 1
+    assert usage.resident[before_backward] == 4 * (REPLICA + GRADIENTS + ACTIVATIONS)
+    assert usage.redundant[before_backward] == 3 * REPLICA + nothing_yet
 
 
 def test_an_inbox_counts_while_gradients_are_on_their_way() -> None:
-    found, _ = held(2, bandwidth=1e3)
-    assert found.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
+    usage, _ = held(2, bandwidth=1e3)
+    assert usage.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
 
 
 def test_the_memory_of_each_rank_is_followed_over_time() -> None:
-    found, makespan = held(2)
+    usage, makespan = held(2)
     for rank in range(2):
-        times, nbytes = found.of(rank)
+        times, nbytes = usage.of(rank)
         assert times[0] == 0
-        assert nbytes.max() == found.peaks[rank]
+        assert nbytes.max() == usage.peaks[rank]
         at = [
             nbytes[np.searchsorted(times, t, side="right") - 1]
             for t in (0.5, 1.5, 2.5, 3.5, makespan)
@@ -84,14 +84,14 @@ def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
     """As torch.nn.parallel.DistributedDataParallel does by default; the copies are redundant."""
     topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(4)
     assert not DDP().gradient_as_bucket_view
-    found = []
+    usages = []
     for view in (False, True):
         plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=view).plan(
             MODEL, Setting(topology, 4)
         )
-        found.append(footprint(plan, simulate(plan.schedule, plan.topology)))
-    assert (found[0].peaks - found[1].peaks).tolist() == [GRADIENTS] * 4
-    assert found[0].redundant.max() - found[1].redundant.max() == 4 * GRADIENTS
+        usages.append(footprint(plan, simulate(plan.schedule, plan.topology)))
+    assert (usages[0].peaks - usages[1].peaks).tolist() == [GRADIENTS] * 4
+    assert usages[0].redundant.max() - usages[1].redundant.max() == 4 * GRADIENTS
 
 
 def test_compressed_gradients_may_be_held_twice_as_well() -> None:
@@ -111,13 +111,15 @@ def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> No
     )
     strategy = ASGD(server=server)
     topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2, strategy.servers(2))
-    held = strategy.plan(model, Setting(topology, 2)).held
-    assert held is not None
+    holdings = strategy.plan(model, Setting(topology, 2)).held
+    assert holdings is not None
     state = {
         "gpu": [0, 0, 6000],
         "cpu": [0, 0, 6000],
         "worker": [6000, 0],
         "sharded": [3000, 3000],
     }[server]
-    assert held.ranks.tolist() == [nbytes + 30 * (rank < 2) for rank, nbytes in enumerate(state)]
-    assert held.distinct == 6000 + 30
+    assert holdings.ranks.tolist() == [
+        nbytes + 30 * (rank < 2) for rank, nbytes in enumerate(state)
+    ]
+    assert holdings.distinct == 6000 + 30

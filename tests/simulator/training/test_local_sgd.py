@@ -63,11 +63,11 @@ def test_steps_and_an_all_reduce_every_few(ranks: int, every: int, rounds: int, 
 
 def test_the_step_that_averages_is_longer() -> None:
     plan, timeline = ran(LocalSGD(every=3), 4, 6)
-    found = measure(plan, timeline)
+    measures = measure(plan, timeline)
     steps = [MODEL.compute, MODEL.compute, MODEL.compute + ring(4)] * 2
-    assert found.steps.tolist() == pytest.approx(steps)
-    assert found.exposed == pytest.approx(np.full(4, 2 * ring(4)))
-    assert found.samples_per_s == pytest.approx(6 * 4 * 8 / sum(steps))
+    assert measures.steps.tolist() == pytest.approx(steps)
+    assert measures.exposed == pytest.approx(np.full(4, 2 * ring(4)))
+    assert measures.samples_per_s == pytest.approx(6 * 4 * 8 / sum(steps))
 
 
 @pytest.mark.parametrize("algo", ["ring", "tree", "parameter_server_apart"])

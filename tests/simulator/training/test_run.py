@@ -39,8 +39,8 @@ def test_the_lengths_are_those_of_the_timeline_that_they_make() -> None:
     topology = find("star").with_links(bandwidth=700.0, latency=1e-3).build(4)
     plan = DDP(bucket=0.0, slowdown=0.3).plan(MODEL, Setting(topology, 4, steps=2))
     timeline = train(plan, simulate)
-    found = measure(plan, timeline)
-    assert found.computing == pytest.approx(2 * 9 + found.hidden * (1 - 1 / 1.3))
+    measures = measure(plan, timeline)
+    assert measures.computing == pytest.approx(2 * 9 + measures.hidden * (1 - 1 / 1.3))
 
 
 @pytest.mark.parametrize("slowdown", [-0.1, float("nan"), 1000.0])

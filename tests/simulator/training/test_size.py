@@ -102,9 +102,9 @@ def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks
     algorithm = algorithms()[name]
     assert algorithm.fit is not None
     made = len(algorithm.fit(built, ranks, 1.0).schedule)
-    found = list(estimates(algorithm, built, ranks))
-    assert [least for least, _ in found] == sorted(least for least, _ in found)
-    for least, exact in found:
+    sizes = list(estimates(algorithm, built, ranks))
+    assert [least for least, _ in sizes] == sorted(least for least, _ in sizes)
+    for least, exact in sizes:
         assert least == made if exact else least <= made
 
 

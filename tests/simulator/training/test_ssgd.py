@@ -54,12 +54,12 @@ def test_a_pipelined_step_with_a_server_apart() -> None:
         "backward relu": 4, "backward in": 6, "push out": 5.5, "update out": 5.75, "pull out": 7.75,
         "push in": 12, "update in": 12.75, "pull in": 18.75,
     }  # fmt: skip
-    found = measure(plan, timeline)
-    assert found.steps.tolist() == [18.75, 18.75]
-    assert found.hidden.tolist() == [2 * (1.5 + 2 + 0.25)], (
+    measures = measure(plan, timeline)
+    assert measures.steps.tolist() == [18.75, 18.75]
+    assert measures.hidden.tolist() == [2 * (1.5 + 2 + 0.25)], (
         "the batch, and what of `out` the backward covers"
     )
-    assert found.exposed.tolist() == [2 * (1.75 + 4.25 + 6)], "not while the server updates"
+    assert measures.exposed.tolist() == [2 * (1.75 + 4.25 + 6)], "not while the server updates"
 
 
 def second_forwards(pipelined: bool) -> list[float]:

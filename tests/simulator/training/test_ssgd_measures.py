@@ -24,8 +24,8 @@ def test_a_server_holds_an_inbox_a_worker_and_the_parameters(
     peaks = trace(plan.schedule, run(plan)).peaks.tolist()
     gradients, parameters = 8, 16
     serving = (inboxes * gradients + parameters) / shards
-    own = 0 if server == "gpu" else gradients
-    assert peaks[plan.workers if server == "gpu" else 0] == pytest.approx(own + serving)
+    inbox = 0 if server == "gpu" else gradients
+    assert peaks[plan.workers if server == "gpu" else 0] == pytest.approx(inbox + serving)
     if server != "sharded":
         assert peaks[1:4] == [gradients] * 3
 
@@ -34,21 +34,21 @@ def test_a_server_holds_an_inbox_a_worker_and_the_parameters(
 def test_serial_communication_is_all_exposed(scatter: bool) -> None:
     plan = planned(SSGD("gpu", scatter=scatter, server_memory=48.0), 3, steps=2)
     timeline = run(plan)
-    found = measure(plan, timeline)
-    assert found.hidden == pytest.approx([0] * 3, abs=1e-9)
-    assert found.computing == pytest.approx([2 * COMPUTE] * 3)
+    measures = measure(plan, timeline)
+    assert measures.hidden == pytest.approx([0] * 3, abs=1e-9)
+    assert measures.computing == pytest.approx([2 * COMPUTE] * 3)
     if not scatter:
-        assert found.exposed == pytest.approx([2 * (push + 8) for push in (8, 16, 24)]), (
+        assert measures.exposed == pytest.approx([2 * (push + 8) for push in (8, 16, 24)]), (
             "pushes queue at the server"
         )
-    assert np.all(found.exposed <= timeline.makespan - 2 * COMPUTE)
-    assert found.bubbles.total == pytest.approx([timeline.makespan - 2 * COMPUTE] * 3)
+    assert np.all(measures.exposed <= timeline.makespan - 2 * COMPUTE)
+    assert measures.bubbles.total == pytest.approx([timeline.makespan - 2 * COMPUTE] * 3)
 
 
 def test_a_worker_that_serves_communicates_while_others_push_and_pull() -> None:
     plan = planned(SSGD("worker", scatter=False, update=1.0, server_memory=inf), 3)
-    found = measure(plan, run(plan))
-    assert found.steps.tolist() == [COMPUTE + 16 + 1 + 16]
-    assert found.computing.tolist() == [COMPUTE + 1, COMPUTE, COMPUTE]
-    assert found.exposed.tolist() == [16 + 16, 8 + 8, 16 + 8]
-    assert found.hidden.tolist() == [0, 0, 0]
+    measures = measure(plan, run(plan))
+    assert measures.steps.tolist() == [COMPUTE + 16 + 1 + 16]
+    assert measures.computing.tolist() == [COMPUTE + 1, COMPUTE, COMPUTE]
+    assert measures.exposed.tolist() == [16 + 16, 8 + 8, 16 + 8]
+    assert measures.hidden.tolist() == [0, 0, 0]

@@ -39,10 +39,10 @@ def test_a_failure_costs_a_forward_the_restart_and_the_steps_that_come_again(
     failure = Failure(rank, step, restart=7.0, timeout=2.0, checkpoint=checkpoint)
     plan = planned(ssgd, 4, steps=steps, conditions=Conditions(failure=failure))
     each, redone = serial(ssgd, 4, 2.0, 0.0), step % checkpoint
-    found = measure(plan, run(plan))
+    measures = measure(plan, run(plan))
     assert run(plan).makespan == pytest.approx((steps + redone) * each + MODEL.forward + 2 + 7)
-    assert found.steps[step] == pytest.approx(MODEL.forward + 2 + 7)
-    assert np.delete(found.steps, step) == pytest.approx([each] * (steps + redone))
+    assert measures.steps[step] == pytest.approx(MODEL.forward + 2 + 7)
+    assert np.delete(measures.steps, step) == pytest.approx([each] * (steps + redone))
     assert plan.useful.sum() == steps
     assert plan.samples.sum() == steps * 4 * MODEL.batch
 

@@ -315,9 +315,9 @@ GOOD = {
 @pytest.mark.parametrize("form", FORMATS)
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
-    said = answer(FORMATS[form][1], data.draw(damaged(GOOD[form])))
-    assert said.startswith("file")
-    assert len(said.splitlines()) == 1
+    message = answer(FORMATS[form][1], data.draw(damaged(GOOD[form])))
+    assert message.startswith("file")
+    assert len(message.splitlines()) == 1
 
 
 def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -> Topology:

@@ -202,16 +202,17 @@ def test_all_mistakes_are_counted() -> None:
 
 
 def test_a_long_value_is_cut_in_its_message() -> None:
-    said = refusal(read_yaml, PLAIN.replace("name: pair", f"name: {'x' * 1000}"), "file")
-    assert said.startswith("file line 2, name: 'xxx")
-    assert len(said) < 200
+    message = refusal(read_yaml, PLAIN.replace("name: pair", f"name: {'x' * 1000}"), "file")
+    assert message.startswith("file line 2, name: 'xxx")
+    assert len(message) < 200
 
 
 def test_kinds_are_few() -> None:
     devices = "".join(f"- {{name: d{number}, kind: k{number}}}\n" for number in range(128))
-    said = refusal(read_yaml, f"simctl_topology: 1\nname: x\ndevices:\n{devices}", "file")
+    message = refusal(read_yaml, f"simctl_topology: 1\nname: x\ndevices:\n{devices}", "file")
     assert (
-        said == "file line 1: there are 128 kinds of devices and links: at most 127 are told apart"
+        message
+        == "file line 1: there are 128 kinds of devices and links: at most 127 are told apart"
     )
 
 
