@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from experiments.measurements.curve import DIED, Curve, Failure, Measurements, nothing
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
@@ -24,7 +23,6 @@ from experiments.measurements.formats.nccl_tests.table_curves import (
     skipped_lines,
 )
 from experiments.measurements.formats.nccl_tests.torn_rows import Rows, Step
-from experiments.measurements.formats.text import load
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 from topologies.errors import InputError
@@ -53,18 +51,12 @@ def looks_like_json(text: str) -> bool:
     return re.match(r'\s*\{\s*"', text) is not None
 
 
-def read_json(path: Path) -> Measurements:
-    """The curves in the JSON at `path`: one a test, or more if it has several types, reductions or
-    roots.
-
-    Raises InputError when the file cannot be read, is no such JSON or has no usable result.
-    """
-    return parse_json(load(path), str(path))
-
-
 def parse_json(text: str, source: str) -> Measurements:
-    """The curves in the text of a JSON file that `source` names. Raises InputError as
-    `read_json`."""
+    """The curves in the text of the JSON file `source`.
+
+    A test becomes one curve, or several if it has several types, reductions or roots. Raises
+    InputError if the text is not such JSON, or has no usable result.
+    """
     measured: list[Curve] = []
     lines: list[str] = []
     failures: list[Failure] = []

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from experiments.measurements.curve import Curve, Failure, Measurements, nothing, tally
 from experiments.measurements.formats.nccl_tests.dead_tests import alone, died
@@ -15,21 +14,10 @@ from experiments.measurements.formats.nccl_tests.table_curves import (
     skipped_lines,
 )
 from experiments.measurements.formats.nccl_tests.torn_rows import read_rows
-from experiments.measurements.formats.text import load
 from experiments.measurements.networks import network_of
 from topologies.errors import InputError
 
 _EXPECTED = "expected a header line with size, time, algbw, busbw"
-
-
-def read_log(path: Path) -> Measurements:
-    """The curves in the log at `path`: one a test, or more if it has several types, reductions or
-    roots.
-
-    Raises InputError when the file cannot be read (see `loading.load`), has no table or no usable
-    row.
-    """
-    return parse_log(load(path), str(path))
 
 
 def looks_like_log(text: str) -> bool:
@@ -38,7 +26,11 @@ def looks_like_log(text: str) -> bool:
 
 
 def parse_log(text: str, source: str) -> Measurements:
-    """The curves in the text of a log that `source` names. Raises InputError as `read_log`."""
+    """The curves in the text of the log `source`.
+
+    A test becomes one curve, or several if it has several types, reductions or roots. Raises
+    InputError if the text has no table or no usable row.
+    """
     count, parts = processes(text)
     job = _separate_jobs(count, parts, source) if parts else _job(text, source)
     network = network_of(text)

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from experiments.measurements.collectives import canonical
 from experiments.measurements.curve import (
@@ -30,7 +29,7 @@ from experiments.measurements.formats.osu.osu_table import (
     find_title,
     is_infinite,
 )
-from experiments.measurements.formats.text import load, numbered, too_long
+from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 
@@ -101,19 +100,13 @@ def looks_like_osu(text: str) -> bool:
     )
 
 
-def read_osu(path: Path) -> Measurements:
-    """The curves in the output of OSU micro-benchmarks at `path`, one a table.
-
-    Sizes are as nccl-tests counts them where the number of ranks is known (the benchmarks print a
-    rank's part), times those of the slowest rank where they are printed (`-f`), else the average.
-    Raises InputError when the file cannot be read, has no table or no usable row.
-    """
-    return parse_osu(load(path), str(path))
-
-
 def parse_osu(text: str, source: str) -> Measurements:
-    """The curves in the text of such output that `source` names. Raises InputError as
-    `read_osu`."""
+    """The curves in `text`, the output of OSU micro-benchmarks in the file `source`: one a table.
+
+    The benchmarks print a rank's part as the size. If the number of ranks is known, the curve has
+    the size as nccl-tests counts it. Times are those of the slowest rank if the output has them
+    (`-f`), else the average. Raises InputError if the text has no table or no usable row.
+    """
     skipped: _Skipped = defaultdict(list)
     curves = [
         curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))

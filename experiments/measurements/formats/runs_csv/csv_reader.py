@@ -1,4 +1,4 @@
-"""Reads CSV files of measured curves: size_bytes, time_us and optional csv_cells."""
+"""Reads CSV files of measured curves: size_bytes, time_us and optional columns."""
 
 import csv
 import math
@@ -12,7 +12,6 @@ from experiments.measurements.formats.runs_csv import csv_cells
 from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
 from experiments.measurements.formats.runs_csv.csv_index import About, about
 from experiments.measurements.formats.runs_csv.csv_lines import lines
-from experiments.measurements.formats.text import load
 from experiments.measurements.networks import network_by_words
 from experiments.output import counted
 from topologies.errors import InputError
@@ -50,28 +49,24 @@ class _Table:
 
 
 def looks_like_csv(text: str, path: Path) -> bool:
-    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a log's
-    csv_cells."""
+    """Whether a file is meant as a CSV: by its first line, or by its name unless it has a column
+    of a log."""
     first = text.lstrip().partition("\n")[0]
     named = path.suffix.lower() == ".csv" and "redop" not in text
     return named or any(name in first for name in csv_cells.REQUIRED)
 
 
-def read_csv(path: Path) -> Measurements:
-    """The curves in the CSV at `path`: one for each collective, algorithm, protocol, ranks, ...
-
-    The columns size_bytes and time_us (microseconds) are required; `csv_cells.KNOWN` are all that
-    are read. Rows with in_place 1, and the times under inplace_time_us, are the curve's `in_place`.
-    What the columns do not tell is read from `index.csv` beside the file or one folder up, or else
-    from the file's name.
-
-    Raises InputError if the file cannot be read, or a row does not fit its header.
-    """
-    return parse_csv(load(path), path)
-
-
 def parse_csv(text: str, path: Path) -> Measurements:
-    """The curves in the text of a CSV that came from `path`. Raises InputError as `read_csv`."""
+    """The curves in the text of the CSV at `path`: one for each collective, algorithm, protocol,
+    ranks, ...
+
+    The columns size_bytes and time_us (microseconds) are required. Of the other columns only those
+    in `csv_cells.KNOWN` are read. Rows with in_place 1, and the times under inplace_time_us, are
+    the curve's `in_place`. If the columns do not tell something, it is read from `index.csv` in the
+    folder of the file or one folder up, or else from the file's name.
+
+    Raises InputError if a row does not fit the header.
+    """
     table = _Table()
     try:
         for line, row in _rows(text, path, table):

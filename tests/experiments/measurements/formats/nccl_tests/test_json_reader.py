@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Measurements, Point, read
-from experiments.measurements.formats.nccl_tests.json_reader import parse_json, read_json
+from experiments.measurements.formats.nccl_tests.json_reader import parse_json
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -272,7 +272,7 @@ def test_what_is_no_such_json_is_refused_in_one_line(tmp_path: Path, text: str, 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("")
     with pytest.raises(InputError, match="is empty"):
-        read_json(tmp_path / "x.json")
+        read(tmp_path / "x.json")
 
 
 def test_a_large_file_is_read_soon() -> None:

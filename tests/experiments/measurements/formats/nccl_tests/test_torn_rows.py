@@ -7,7 +7,6 @@ import pytest
 
 from experiments.measurements import read
 from experiments.measurements.formats import text as text_files
-from experiments.measurements.formats.nccl_tests.log_reader import read_log
 from nccl_logs import FOOTER, HEADER, INFO, WHOLE, cell, log, only, parse, preamble, row, rows, same
 from topologies.errors import InputError
 
@@ -144,7 +143,7 @@ def test_a_file_that_is_no_log_is_refused_in_one_line(
     path = tmp_path / "run.log"
     path.write_bytes(data)
     with pytest.raises(InputError, match=says) as caught:
-        read_log(path)
+        read(path)
     assert "\n" not in str(caught.value)
     assert "run.log" in str(caught.value)
 

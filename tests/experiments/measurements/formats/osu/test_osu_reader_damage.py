@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import read
-from experiments.measurements.formats.osu.osu_reader import read_osu
+from experiments.measurements.formats.osu.osu_reader import parse_osu
 from nccl_logs import INFO
 from osu_outputs import (
     AVERAGE,
@@ -114,7 +114,7 @@ def test_other_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.out"
     path.write_text("hello\n")
     with pytest.raises(InputError, match="no title"):
-        read_osu(path)
+        parse_osu(path.read_text(), str(path))
     path.write_text("")
     with pytest.raises(InputError, match="is empty"):
         read(path)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from curve_csvs import PLAIN, POINTS, written
 from experiments.measurements import Point, read
-from experiments.measurements.formats.runs_csv.csv_reader import parse_csv, read_csv
+from experiments.measurements.formats.runs_csv.csv_reader import parse_csv
 from topologies.errors import InputError
 
 
@@ -116,7 +116,7 @@ def test_a_bad_csv_is_refused_in_one_line(tmp_path: Path, text: str, says: str) 
 def test_the_mistakes_of_a_file_are_reported_together(tmp_path: Path) -> None:
     path = written(tmp_path, "run.csv", "size_bytes,time_us\n8,a\n9,b\n10,c\n11,d\n12,e\n")
     with pytest.raises(InputError, match=r"line 2: .*; line 3: .*; line 4: .*; and 2 more$"):
-        read_csv(path)
+        read(path)
 
 
 SIZES = st.lists(st.integers(1, 2**50), min_size=1, unique=True)
