@@ -7,7 +7,7 @@ from functools import cache
 from math import log2
 
 from simulator.collectives import Algorithm
-from simulator.schedules.builder import LIMIT
+from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
 
 MOST = 2.0**32

@@ -42,14 +42,14 @@ def _reduce(tree: ScheduleBuilder) -> Ints:
     """The operations that bring rank 0 its pieces."""
     tree.phase("reduce")
     child = np.arange(1, tree.ranks)[::-1]
-    pieces = np.arange(tree.buffer)
+    pieces = np.arange(tree.slots.buffer)
     sent = [tree.reduce(rank, (rank - 1) // 2, slot=pieces) for rank in child]
     return np.concatenate([np.zeros(0, dtype=np.int32), *sent[-2:]])
 
 
 def _broadcast(tree: ScheduleBuilder, after: Ints | tuple[()] = ()) -> None:
     tree.phase("broadcast")
-    piece = np.arange(tree.buffer)
+    piece = np.arange(tree.slots.buffer)
     for rank in range((tree.ranks) // 2):
         child = np.arange(2 * rank + 1, min(2 * rank + 3, tree.ranks))
         slot, to = np.repeat(piece, len(child)), np.tile(child, len(piece))

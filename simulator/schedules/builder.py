@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
-from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
+from simulator.schedules.slots import Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-LIMIT = 2**30
-"""Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 LANES = 1023
 PHASES = 2**15 - 1
 _ONE = np.zeros(1)
@@ -68,33 +67,12 @@ class ScheduleBuilder:
             raise InputError(f"servers are {servers}, switches {switches}: 0 or more")
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
-        shares = _shares("slots", slots)
-        if not shares or not np.isclose(sum(shares), 1.0):
-            raise InputError(f"slots are {slots}: one or more, whose shares add up to 1")
         self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
-        self.nbytes = nbytes
-        self.buffer = len(shares)
-        self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
-        unordered = whole_number("unordered", unordered)
-        if not 0 <= unordered <= len(self.shares) - self.buffer:
-            raise InputError(
-                f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, "
-                f"scratch alone"
-            )
-        self._ordered = len(self.shares) - unordered
-        if self.ranks * len(self.shares) > LIMIT:
-            raise InputError(
-                f"{self.ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} "
-                f"slots in all"
-            )
-        self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
-        self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
+        self.slots = Slots(self.ranks, nbytes, slots, scratch, unordered)
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
         self._built = False
         self._after: list[tuple[Ints, Ints]] = []
-        self._writes = 1
-        self._written = np.zeros(self.ranks * len(self.shares), dtype=np.int64)
         self._phases: dict[str, int] = {}
         self._lanes = 1
         self.phase(phase)
@@ -176,7 +154,8 @@ class ScheduleBuilder:
             raise InputError(f"lane {lane}: lanes run from 0 to {LANES}")
         names = "rank", "reads", "writes", "count"
         columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
-        self._check_slots(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
+        self._check_ranks(columns[0])
+        self.slots.check(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
         used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
         places = {
             "rank": columns[0],
@@ -218,10 +197,10 @@ class ScheduleBuilder:
         slot = whole_number("slot", slot)
         behind = slot + child.buffer if scratch is None else whole_number("scratch", scratch)
         for begin, count in ((slot, child.buffer), (behind, child.slots - child.buffer)):
-            if begin < 0 or begin + count > len(self.shares):
+            if begin < 0 or begin + count > len(self.slots):
                 raise InputError(
                     f"slots {begin} to {begin + count - 1} are not all there: a rank has "
-                    f"{len(self.shares)}"
+                    f"{len(self.slots)}"
                 )
         place_of = np.concatenate(
             (slot + np.arange(child.buffer), behind + np.arange(child.slots - child.buffer), [-1])
@@ -258,7 +237,7 @@ class ScheduleBuilder:
             column.resize(self._size, refcheck=False)
         self._built = True
         columns = dict(self._columns)
-        source, target = (self._in_order(columns[name]) for name in ("source", "target"))
+        source, target = (self.slots.in_order(columns[name]) for name in ("source", "target"))
         touched = (
             columns["rank"],
             columns["peer"],
@@ -269,15 +248,15 @@ class ScheduleBuilder:
         )
         derive = kernel(dependencies.derive, self._size)
         indptr, indices = kernel(dependencies.merge, self._size)(
-            *derive(*touched, self.ranks, len(self.shares)), *self._explicit()
+            *derive(*touched, self.ranks, len(self.slots)), *self._explicit()
         )
         return Schedule(
             ranks=self.ranks,
             workers=self.workers,
             switches=self.switches,
-            nbytes_total=self.nbytes,
-            buffer=self.buffer,
-            shares=self.shares,
+            nbytes_total=self.slots.nbytes,
+            buffer=self.slots.buffer,
+            shares=self.slots.shares,
             phases=tuple(self._phases),
             lanes=self._lanes,
             indptr=indptr,
@@ -304,74 +283,15 @@ class ScheduleBuilder:
         if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
             raise InputError(
                 f"slot {slot} to {target}, {count} of them: one or more, and a rank has "
-                f"{len(self.shares)}"
+                f"{len(self.slots)}"
             )
-        self._check_slots(*columns[:5], reduces=reduces, local=False)
+        self._check_ranks(columns[0], columns[1])
+        self.slots.check(*columns[:5], reduces=reduces, local=False)
         places = dict(
             zip(("rank", "peer", "source", "target", "count", "lane"), columns, strict=True)
         )
-        nbytes = self._bytes_of(columns[2], columns[4])
+        nbytes = self.slots.bytes_of(columns[2], columns[4])
         return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
-
-    def _in_order(self, slot: Ints) -> Ints:
-        """The slots from which dependencies are derived, -1 for the others."""
-        return (
-            slot
-            if self._ordered == len(self.shares)
-            else np.where(slot < self._ordered, slot, np.int32(-1))
-        )
-
-    def _bytes_of(self, slot: Column, count: Column) -> npt.NDArray[np.float64]:
-        """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so
-        that ties stay ties."""
-        if self._equal and self._slot_bytes is not None:
-            return np.asarray(count * self._slot_bytes, dtype=np.float64)
-        sums = np.concatenate(([0.0], np.cumsum(self.shares)))
-        return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
-
-    def _check_slots(
-        self,
-        rank: Column,
-        peer: Column,
-        slot: Column,
-        target: Column,
-        count: Column,
-        *,
-        reduces: bool,
-        local: bool,
-    ) -> None:
-        """Refuse slots that are not there and races within a call; `local` operations may replace
-        what they read."""
-        slots = len(self.shares)
-        self._check_ranks(rank, peer)
-        if rank.size == 0:
-            return
-        if (
-            min(slot.min(), target.min()) < -1
-            or max((slot + count).max(), (target + count).max()) > slots
-            or count.min() < 1
-        ):
-            raise InputError(
-                f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}"
-            )
-        reads, readers = _spread(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
-        writes, writers = _spread(
-            peer * slots + target, count, (target >= 0) & (target < self._ordered)
-        )
-        self._written[writes] = self._writes + writers
-        twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
-        last_write = self._written[reads]
-        race = bool(
-            np.any((last_write >= self._writes) & ~(local & (last_write == self._writes + readers)))
-        )
-        self._writes += len(rank)
-        if twice:
-            raise InputError("two operations of one call overwrite the same slot: use two calls")
-        if race:
-            raise InputError(
-                "one operation of a call writes what another reads: go through scratch, or use "
-                "two calls"
-            )
 
     def _append(
         self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]
@@ -416,24 +336,6 @@ class ScheduleBuilder:
         return indptr, indices[np.argsort(waits, kind="stable")]
 
 
-def _shares(
-    name: str, slots: int | Sequence[float], share_of_slot: float | None = None
-) -> list[float]:
-    """The shares of V of all slots, from their number or from the shares themselves.
-
-    A number of slots has slots of share `share_of_slot`, or of such that they add up to 1.
-    """
-    if np.ndim(slots) == 0:
-        count = whole_number(name, slots)
-        if count < 0:
-            raise InputError(f"{name} is {count}: 0 or more")
-        return [1 / max(1, count) if share_of_slot is None else share_of_slot] * count
-    shares: list[float] = np.asarray(slots, dtype=np.float64).tolist()
-    if not all(0 <= share < np.inf for share in shares):
-        raise InputError(f"{name} has the shares {shares}: each is 0 or more")
-    return shares
-
-
 def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
     """Pairs (operation, operation that it waits for) of the new operations `first` to `last` -
     1."""
@@ -451,15 +353,3 @@ def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, I
     operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
     present = rows.ravel() >= 0
     return operation[present], rows.ravel()[present].astype(np.int32)
-
-
-def _spread(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
-    """The cells `first`, `first + 1`, ... of every range that is there, and the number of its
-    range."""
-    if count.max() == 1 and present.all():
-        return first, np.arange(len(first))
-    number = np.repeat(np.arange(len(first)), count * present)
-    offset = np.arange(len(number)) - np.repeat(
-        np.cumsum(count * present) - count * present, count * present
-    )
-    return np.asarray(first[number] + offset), number

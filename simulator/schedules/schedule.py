@@ -16,6 +16,8 @@ from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
 COMPUTE, TRANSFER = 0, 1
+LIMIT = 2**30
+"""Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 
 
 @dataclass(frozen=True, eq=False)
