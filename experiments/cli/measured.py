@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -63,8 +62,7 @@ def measure(
     """
     from experiments.commands import measure as command
 
-    request = command.Request(**asdict(options))
-    raise typer.Exit(command.run(request, out, resume, format.value))
+    raise typer.Exit(command.run(options.request(), out, resume, format.value))
 
 
 @app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli.completion import backend_names, completer, measured_names
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.commands.measure import Request
+    from experiments.measure.points import Plan
+
+MOST = 1024
+"""Processes on one machine."""
+LONGEST = 86_400.0
+"""Seconds of --budget and --timeout, at most."""
 
 Backend = Annotated[
     str,
@@ -65,3 +76,65 @@ class MeasuringOptions:
     timeout: Timeout = "60s"
     init: Init = None
     seed: Seed = 0
+
+    def request(self) -> Request:
+        """What to measure. Only --nproc is parsed now: `plan` parses the other options."""
+        from experiments.commands.measure import Request
+        from topologies.units import parse_counts
+
+        counts = [] if self.nproc is None else parse_counts(self.nproc)
+        if not all(1 <= count <= MOST for count in counts):
+            raise InputError(f"--nproc {self.nproc}: 1 to {MOST} processes")
+        options = {name: value for name, value in asdict(self).items() if value is not None}
+        return Request(counts, self.plan, options)
+
+    def plan(self, ranks: int) -> Plan:
+        """The plan for a number of ranks. Raises InputError for options that have no meaning."""
+        from experiments.measure.points import points
+
+        names, sizes, plan = self._values
+        return replace(plan, ranks=ranks, points=points(names, sizes, ranks, self.dtype))
+
+    @cached_property
+    def _values(self) -> tuple[list[str], list[float], Plan]:
+        """The collectives, the sizes, and a plan without ranks and points."""
+        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan, parse_names
+        from topologies.units import parse_sizes
+
+        device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
+        for name, value, choices in (
+            ("backend", self.backend, BACKENDS),
+            ("device", device, DEVICES),
+            ("dtype", self.dtype, tuple(ITEMS)),
+        ):
+            if value not in choices:
+                raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
+        if self.backend == "nccl" and device == "cpu":
+            raise InputError(
+                "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
+            )
+        if self.repetitions < 1 or self.warmup < 1:
+            raise InputError(f"repetitions = {self.repetitions}, warmup = {self.warmup}: 1 or more")
+        plan = Plan(
+            self.backend,
+            device,
+            self.dtype,
+            0,
+            self.init or "",
+            (),
+            self.repetitions,
+            self.warmup,
+            _seconds("budget", self.budget),
+            _seconds("timeout", self.timeout),
+            self.seed,
+        )
+        return parse_names(self.collectives), parse_sizes(self.sizes), plan
+
+
+def _seconds(name: str, text: str) -> float:
+    from topologies.units import parse_seconds
+
+    value = parse_seconds(text)
+    if not 0.1 <= value <= LONGEST:
+        raise InputError(f"{name} {text!r}: 100ms to {LONGEST:.0f}s")
+    return value

@@ -8,7 +8,7 @@ import platform
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -17,15 +17,12 @@ from pathlib import Path
 from experiments import output
 from experiments.measure.blame import GRACE, MeasurementFailed
 from experiments.measure.launcher import TORCHRUN, Place, check_port, find_place, meeting_point
-from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan, parse_names, points
+from experiments.measure.points import Plan
 from experiments.measure.result_rows import Record, ResultRow, cells, key_of, read_rows
 from experiments.terms import footnote
 from topologies.errors import InputError
-from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
+from topologies.units import format_bytes
 
-MOST = 1024
-"""Processes on one machine."""
-LONGEST = 86_400.0
 _INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
 _COPIES = 3
 """Buffers of V that every rank needs at least: numbers to begin with, where they change, what must
@@ -34,25 +31,19 @@ come out."""
 
 @dataclass(frozen=True)
 class Request:
-    """The options, as text where they have units."""
+    """What to measure."""
 
-    backend: str = "gloo"
-    nproc: str | None = None
-    collectives: str = "all_reduce"
-    sizes: str = "4KiB..64MiB:x4"
-    device: str | None = None
-    dtype: str = "float32"
-    repetitions: int = 100
-    warmup: int = 2
-    budget: str = "1s"
-    timeout: str = "60s"
-    init: str | None = None
-    seed: int = 0
+    ranks: Sequence[int]
+    """The numbers of ranks to start here; none if torchrun or srun has started the ranks."""
+    plan: Callable[[int], Plan]
+    """The plan for a number of ranks. Raises InputError for options that have no meaning."""
+    parameters: Mapping[str, output.Value]
+    """The options as the user writes them: stored with the result."""
 
 
 def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
     """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was measured."""
-    place = None if request.nproc else find_place(os.environ)
+    place = None if request.ranks else find_place(os.environ)
     try:
         plans = _plans(request, place)
         record = Record(None) if place and place.rank else _record(out, resume)
@@ -86,8 +77,9 @@ def _plans(request: Request, place: Place | None) -> list[Plan]:
     """What to measure, for each number of ranks. Raises InputError for what cannot be."""
     if find_spec("torch") is None:
         raise InputError("measuring needs torch, which is not installed: pip install '.[torch]'")
-    counts = [place.ranks] if place else _counts(request.nproc)
-    plans = [_plan(request, ranks) for ranks in counts]
+    counts = [place.ranks] if place else _counts(request.ranks)
+    plans = [request.plan(ranks) for ranks in counts]
+    _check_init(plans[0].init)
     _check_memory(plans, place)
     if place is None:
         _check_here(plans)
@@ -95,62 +87,19 @@ def _plans(request: Request, place: Place | None) -> list[Plan]:
     return plans
 
 
-def _counts(nproc: str | None) -> list[int]:
-    if nproc is None:
+def _counts(ranks: Sequence[int]) -> Sequence[int]:
+    """The numbers of ranks. Raises InputError if there are none, or if a launcher runs already."""
+    if not ranks:
         raise InputError(
             "how many ranks: --nproc 4 starts them here; torchrun and srun start them on many "
             "machines"
         )
     if TORCHRUN[0] in os.environ and TORCHRUN[1] in os.environ:
         raise InputError(
-            f"--nproc {nproc} in one of torchrun's processes: leave it out, torchrun has started "
-            f"them all"
+            f"--nproc {','.join(map(str, ranks))} in one of torchrun's processes: leave it out, "
+            f"torchrun has started them all"
         )
-    counts = parse_counts(nproc)
-    if not all(1 <= count <= MOST for count in counts):
-        raise InputError(f"--nproc {nproc}: 1 to {MOST} processes")
-    return counts
-
-
-def _plan(request: Request, ranks: int) -> Plan:
-    device = request.device or ("cuda" if request.backend == "nccl" else "cpu")
-    for name, value, choices in (
-        ("backend", request.backend, BACKENDS),
-        ("device", device, DEVICES),
-        ("dtype", request.dtype, tuple(ITEMS)),
-    ):
-        if value not in choices:
-            raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
-    if request.backend == "nccl" and device == "cpu":
-        raise InputError(
-            "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
-        )
-    _check_init(request.init or "")
-    if request.repetitions < 1 or request.warmup < 1:
-        raise InputError(
-            f"repetitions = {request.repetitions}, warmup = {request.warmup}: 1 or more"
-        )
-    names, sizes = parse_names(request.collectives), parse_sizes(request.sizes)
-    return Plan(
-        request.backend,
-        device,
-        request.dtype,
-        ranks,
-        request.init or "",
-        points(names, sizes, ranks, request.dtype),
-        request.repetitions,
-        request.warmup,
-        _seconds("budget", request.budget),
-        _seconds("timeout", request.timeout),
-        request.seed,
-    )
-
-
-def _seconds(name: str, text: str) -> float:
-    value = parse_seconds(text)
-    if not 0.1 <= value <= LONGEST:
-        raise InputError(f"{name} {text!r}: 100ms to {LONGEST:.0f}s")
-    return value
+    return ranks
 
 
 def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
@@ -286,10 +235,11 @@ def _kept(record: Record) -> str:
 
 def _provenance(request: Request, plans: Sequence[Plan], record: Record) -> str:
     """As of every table; of one that is resumed, what was known of it before is under `before`."""
-    options = {name: value for name, value in asdict(request).items() if value is not None}
     machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
     ranks = ",".join(str(plan.ranks) for plan in plans)
-    provenance = json.loads(output.provenance(**options, **machine, ranks=ranks, torch=_torch()))
+    provenance = json.loads(
+        output.provenance(**request.parameters, **machine, ranks=ranks, torch=_torch())
+    )
     if record.meta and record.rows:
         try:
             provenance["before"] = json.loads(record.meta.read_text())

@@ -30,10 +30,10 @@ CALLS = {
     "cli/values.py: parse_counts": "every --p of ranks",
     "cli/values.py: parse_number": "--tolerance",
     "cli/values.py: parse_ranks": "every --p of one number of ranks",
-    "commands/measure.py: parse_counts": "--nproc",
-    "commands/measure.py: parse_names": "--collectives",
-    "commands/measure.py: parse_seconds": "--budget and --timeout",
-    "commands/measure.py: parse_sizes": "--sizes",
+    "cli/measuring_options.py: parse_counts": "--nproc",
+    "cli/measuring_options.py: parse_names": "--collectives",
+    "cli/measuring_options.py: parse_seconds": "--budget and --timeout",
+    "cli/measuring_options.py: parse_sizes": "--sizes",
     "commands/profile_model.py: parse_inputs": "--input",
 }
 """The options that a file gives to a parser, one call each: another call would parse an option

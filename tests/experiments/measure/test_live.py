@@ -14,7 +14,8 @@ import pytest
 if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
     pytest.importorskip("torch", reason="torch is not installed")
 
-from experiments.commands.measure import Request, run
+from experiments.cli.measuring_options import MeasuringOptions
+from experiments.commands.measure import run
 from experiments.measure import launch as launching
 from experiments.measure.launcher import Place
 from experiments.measure.patterns import PROMISES
@@ -22,13 +23,13 @@ from experiments.measure.points import Plan
 from experiments.measure.result_rows import read_rows
 from topologies.errors import InputError
 
-QUICK = Request(nproc="2", repetitions=3, warmup=1, budget="100ms")
+QUICK = MeasuringOptions(nproc="2", repetitions=3, warmup=1, budget="100ms")
 
 
 def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names, out = [*PROMISES, "ring"], tmp_path / "runs.csv"
-    request = replace(QUICK, collectives=",".join(names), sizes="8B,100KiB")
-    assert run(request, out, resume=False, how="table") == 0
+    options = replace(QUICK, collectives=",".join(names), sizes="8B,100KiB")
+    assert run(options.request(), out, resume=False, how="table") == 0
     rows = read_rows(out)
     assert len(rows) == 2 * len(names) - 1
     assert {row.wrong for row in rows} == {0}
@@ -73,8 +74,8 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 ) -> None:
     monkeypatch.setattr(launching, "WORKER", HANGS)
     out = tmp_path / "runs.csv"
-    request = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
-    assert run(request, out, resume=False, how="table") == 1
+    options = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
+    assert run(options.request(), out, resume=False, how="table") == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     said = capsys.readouterr().err
     assert (
@@ -84,7 +85,8 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 
 
 RANK = """
-from experiments.commands.measure import Request, run
+from experiments.cli.measuring_options import MeasuringOptions
+from experiments.commands.measure import run
 from experiments.measure import cases, transport
 import sys
 from dataclasses import replace
@@ -95,8 +97,10 @@ def prepare(own, site):
     return cases._broadcast(own, site)
 cases.LIBRARY["gather"] = prepare
 out, init = sys.argv[1:]
-request = Request(collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3)
-run(request, Path(out), False, "csv")
+options = MeasuringOptions(
+    collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3
+)
+run(options.request(), Path(out), False, "csv")
 """
 
 
