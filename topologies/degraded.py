@@ -11,9 +11,9 @@ from topologies.errors import InputError, did_you_mean
 from topologies.topology import Ints, Topology
 
 
-def slowed(topology: Topology, what: str, factor: float) -> Topology:
-    """The machine in which a medium by name ("gpu3->switch"), or every link from and to a rank
-    ("3"), has `factor` times its bandwidth.
+def slowed(topology: Topology, link: str | int, factor: float) -> Topology:
+    """The machine in which a medium by name ("gpu3->switch"), or every link from and to a rank,
+    has `factor` times its bandwidth.
 
     >>> from topologies.shapes import star
     >>> machine = slowed(star(4, bandwidth=8e9), "gpu1->switch", 0.25)
@@ -25,17 +25,15 @@ def slowed(topology: Topology, what: str, factor: float) -> Topology:
             f"a slow link has {factor} times its bandwidth: a factor above 0, like 0.5"
         )
     bandwidth = topology.medium_bandwidth.copy()
-    bandwidth[
-        _of_rank(topology, what) if what.isascii() and what.isdecimal() else _named(topology, what)
-    ] *= factor
+    media = _of_rank(topology, link) if isinstance(link, int) else _named(topology, link)
+    bandwidth[media] *= factor
     return replace(topology, medium_bandwidth=bandwidth)
 
 
-def _of_rank(topology: Topology, text: str) -> Ints:
-    rank = int(text[:9])
-    if rank >= topology.ranks:
+def _of_rank(topology: Topology, rank: int) -> Ints:
+    if not 0 <= rank < topology.ranks:
         raise InputError(
-            f"slow link {text[:40]}: there is no such rank, they run from 0 to {topology.ranks - 1}"
+            f"slow link {rank}: there is no such rank, they run from 0 to {topology.ranks - 1}"
         )
     device = topology.placement[rank]
     return np.flatnonzero((topology.source == device) | (topology.target == device)).astype(

@@ -36,12 +36,12 @@ def parse(
     return Conditions(slower, sigma, observed, seed, _failure(fail), fewer)
 
 
-def slow_links(text: str | None) -> dict[str, float]:
+def slow_links(text: str | None) -> dict[str | int, float]:
     """The share of its bandwidth that each slow link still has, by rank or name of the link.
 
     The text is like "3:0.5" or "gpu3->switch:0.5".
     """
-    links: dict[str, float] = {}
+    links: dict[str | int, float] = {}
     for part in filter(None, (text or "").split(",")):
         name, _, factor = part.rpartition(":")
         if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?|\.\d{1,6}", factor, re.ASCII):
@@ -49,11 +49,12 @@ def slow_links(text: str | None) -> dict[str, float]:
                 f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, "
                 f"like 3:0.5"
             )
-        links[name] = float(factor)
-        if links[name] > 1:
+        if float(factor) > 1:
             raise InputError(
                 f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is 1 at most"
             )
+        rank = re.fullmatch(r"\d{1,9}", name, re.ASCII)
+        links[int(name) if rank else name] = float(factor)
     return links
 
 

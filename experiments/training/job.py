@@ -39,7 +39,7 @@ class Job:
     rules: Rules = DEFAULT
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
-    slow_links: Mapping[str, float] = field(default_factory=dict)
+    slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
 
     def topology(self, ranks: int) -> Topology:

@@ -26,7 +26,7 @@ def test_all_is_said() -> None:
         seed=9,
     )
     assert found == Conditions({3: 1.5, 5: 2.0}, 0.1, (), 9, Failure(3, 5, 30.0, 10.0, 4), {0: 7})
-    assert slow_links("3:0.5,gpu0->switch:.25") == {"3": 0.5, "gpu0->switch": 0.25}
+    assert slow_links("3:0.5,gpu0->switch:.25") == {3: 0.5, "gpu0->switch": 0.25}
 
 
 def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
