@@ -21,7 +21,7 @@ from experiments.cli.options import (
     ProfileName,
     Timeline,
 )
-from experiments.cli.training_options import ModelOptions, TrainingOptions
+from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
 
 app = typer.Typer()
 RankCounts = Annotated[
@@ -176,5 +176,5 @@ def profile_model(
     """Time a torch module layer by layer, for simctl train."""
     from experiments.commands import profile_model as command
 
-    request = command.Request(target, input, **asdict(training))
+    request = command.Request(target, parse_shapes(input), **asdict(training))
     raise typer.Exit(command.run(request, out, format.value))

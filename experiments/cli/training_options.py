@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,14 @@ from experiments.cli.machine_options import MachineOptions, RuleOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
+    from experiments.commands.profile_model import Shape
     from experiments.commands.train import Request
     from experiments.training.job import Job
     from experiments.training.strategy_options import SweptValue
     from simulator.training import Strategy
 
 MOST_WORKERS = 16_384
+INPUT_TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
 
 ModelText = Annotated[
     str,
@@ -240,3 +243,20 @@ class ModelOptions:
         int, typer.Option(help="Steps that are measured; times are their medians.")
     ] = 5
     optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"
+
+
+def parse_shapes(text: str) -> list[Shape]:
+    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64."""
+    return [_shape(part.strip()) for part in text.split(",")]
+
+
+def _shape(text: str) -> Shape:
+    from experiments.commands.profile_model import Shape
+
+    match = re.fullmatch(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", text, re.ASCII)
+    if match is None or (match[2] and match[2] not in INPUT_TYPES):
+        raise InputError(
+            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
+            f"{', '.join(INPUT_TYPES)}"
+        )
+    return Shape(tuple(map(int, match[1].split("x"))), match[2] or "")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.models.torch_module import Training, profile
@@ -26,18 +25,31 @@ if TYPE_CHECKING:
 
 FILES = (".yaml", ".yml")
 FLOATS = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
-OTHERS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
-SHAPE = re.compile(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", re.ASCII)
+
+
+class Shape(NamedTuple):
+    """The shape of an input."""
+
+    sizes: tuple[int, ...]
+    dtype: str = ""
+    """The type of an element; empty: the type of the parameters."""
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.sizes))
+        return f"{sizes}:{self.dtype}" if self.dtype else sizes
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options; whole numbers of inputs are below `vocab`."""
+    """The module to time, and how it is trained."""
 
     target: str
-    inputs: str
+    """PACKAGE.MODULE:NAME or FILE.py:NAME."""
+    inputs: Sequence[Shape]
     batch: int | None = None
+    """Samples; None: the first size of the first input."""
     vocab: int = 1000
+    """Whole numbers of inputs are below this."""
     device: str = "cpu"
     dtype: str = "fp32"
     steps: int = 5
@@ -83,12 +95,11 @@ def load(target: str) -> nn.Module:
     return module
 
 
-def parse_inputs(text: str, vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
-    """Random tensors of shapes like 8x3x224x224,8x128:int64, of `dtype` where none is said. Raises
-    InputError."""
+def random_inputs(shapes: Sequence[Shape], vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
+    """Random tensors, of `dtype` where a shape has no type. Raises InputError."""
     if vocab < 1:
         raise InputError(f"vocab = {vocab}: 1 or more")
-    return tuple(_input(shape.strip(), vocab, dtype) for shape in text.split(","))
+    return tuple(_random_input(shape, vocab, dtype) for shape in shapes)
 
 
 def _profiled(request: Request) -> Model:
@@ -99,7 +110,7 @@ def _profiled(request: Request) -> Model:
         raise InputError(f"batch = {request.batch}: 1 or more")
     import torch
 
-    inputs = parse_inputs(request.inputs, request.vocab, dtype)
+    inputs = random_inputs(request.inputs, request.vocab, dtype)
     return profile(
         load(request.target).to(getattr(torch, dtype)),
         inputs,
@@ -154,22 +165,16 @@ def _called(value: Any, target: str) -> Any:
         ) from None
 
 
-def _input(text: str, vocab: int, dtype: str) -> torch.Tensor:
+def _random_input(shape: Shape, vocab: int, dtype: str) -> torch.Tensor:
     import torch
 
-    match = SHAPE.fullmatch(text)
-    if match is None or (match[2] and match[2] not in OTHERS):
-        raise InputError(
-            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
-            f"{', '.join(OTHERS)}"
-        )
-    shape, kind = [int(size) for size in match[1].split("x")], getattr(torch, match[2] or dtype)
+    kind = getattr(torch, shape.dtype or dtype)
     try:
         if kind.is_floating_point:
-            return torch.randn(shape, dtype=kind)
-        return torch.randint(2 if kind is torch.bool else vocab, shape, dtype=kind)
+            return torch.randn(shape.sizes, dtype=kind)
+        return torch.randint(2 if kind is torch.bool else vocab, shape.sizes, dtype=kind)
     except (RuntimeError, OverflowError, TypeError) as error:
-        raise InputError(f"input {text!r} cannot be made: {first_line(error)}") from None
+        raise InputError(f"input '{shape}' cannot be made: {first_line(error)}") from None
 
 
 def _record(layer: Layer) -> dict[str, output.Value]:

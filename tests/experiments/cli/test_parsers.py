@@ -21,6 +21,7 @@ CALLS = {
     "cli/simulated.py: parse_rank_count": "--p of run",
     "cli/simulated.py: parse_ranks": "--p of sweep",
     "cli/simulated.py: parse_sizes": "--size of sweep",
+    "cli/simulated.py: parse_shapes": "--input of profile-model",
     "cli/strategy_parser.py: parse_bandwidth": "bandwidths of --strategy and --sweep",
     "cli/strategy_parser.py: parse_bytes": "sizes of --strategy, --bucket and --sweep",
     "cli/strategy_parser.py: parse_counts": "ranges of whole numbers of --sweep",
@@ -34,7 +35,6 @@ CALLS = {
     "cli/measuring_options.py: parse_names": "--collectives",
     "cli/measuring_options.py: parse_seconds": "--budget and --timeout",
     "cli/measuring_options.py: parse_sizes": "--sizes",
-    "commands/profile_model.py: parse_inputs": "--input",
 }
 """The options that a file gives to a parser, one call each: another call would parse an option
 twice."""

@@ -20,7 +20,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from experiments.commands.profile_model import Request, load, parse_inputs, run
+from experiments.cli.training_options import parse_shapes
+from experiments.commands.profile_model import Request, Shape, load, random_inputs, run
 from experiments.models import torch_run
 from experiments.models.hooks import Clock
 from experiments.models.model_files import read
@@ -317,7 +318,10 @@ def test_the_command_prints_a_table_and_writes_the_model(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "net.yaml"
-    assert run(Request(f"{source}:net", "8x3:int64", vocab=10, steps=1), out, "table") == 0
+    assert (
+        run(Request(f"{source}:net", [Shape((8, 3), "int64")], vocab=10, steps=1), out, "table")
+        == 0
+    )
     printed = capsys.readouterr()
     rows = [line.split() for line in printed.out.splitlines()]
     assert printed.out.startswith("net: batches of 8, fp32, on ")
@@ -329,7 +333,7 @@ def test_the_command_prints_a_table_and_writes_the_model(
 
 
 def test_the_command_prints_json_and_csv(source: str, capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request(f"{source}:made", "8x4", batch=2, steps=1, dtype="bf16")
+    request = Request(f"{source}:made", [Shape((8, 4))], batch=2, steps=1, dtype="bf16")
     run(request, None, "json")
     found = json.loads(capsys.readouterr().out)
     assert (found["batch"], found["dtype"], found["parameters_B"]) == (2, "bf16", 20.0)
@@ -348,7 +352,7 @@ def test_a_target_may_be_a_module_of_a_package(source: str) -> None:
 
 
 def test_inputs_are_shapes() -> None:
-    one, other = parse_inputs("2x3, 4x5:int64", 7, "float64")
+    one, other = random_inputs(parse_shapes("2x3, 4x5:int64"), 7, "float64")
     assert (one.shape, one.dtype) == ((2, 3), torch.float64)
     assert (other.shape, other.dtype) == ((4, 5), torch.int64)
     assert 0 <= int(other.min()) <= int(other.max()) < 7
@@ -377,7 +381,7 @@ def test_a_mistake_of_the_command_is_one_line(
     source: str, target: str, inputs: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
-        run(Request(target, inputs, vocab=1000, steps=1), None, "table")
+        run(Request(target, parse_shapes(inputs), vocab=1000, steps=1), None, "table")
     assert "\n" not in str(error.value)
 
 
@@ -386,10 +390,10 @@ def test_a_mistake_of_the_command_is_one_line(
 )
 def test_an_option_is_checked(source: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
-        run(Request(f"{source}:net", "8x3:int64", **wrong), None, "table")
+        run(Request(f"{source}:net", [Shape((8, 3), "int64")], **wrong), None, "table")
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
-        run(Request("torch.nn:Identity", "8"), None, "table")
+        run(Request("torch.nn:Identity", [Shape((8,))]), None, "table")
