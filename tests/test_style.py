@@ -1,9 +1,9 @@
-"""Functions are short, and so are lines."""
+"""Functions are short, and so are lines and files."""
 
-from tests.style_numbers import excesses, measure
+from tests.style_numbers import excesses, long_files, long_lines, measure
 
 
-def test_no_function_is_too_long_too_deep_or_takes_too_much() -> None:
+def test_no_function_file_or_line_breaks_a_limit() -> None:
     assert excesses() == []
 
 
@@ -16,3 +16,9 @@ def test_what_breaks_a_limit_is_named() -> None:
     found = {one.name: one.excess for one in measure("simulator/x.py", source)}
     assert found == {"f": "6 blocks deep", "g": "9 parameters", "h": "81 lines", "i": ""}
     assert [one.excess for one in measure("experiments/cli/x.py", wide)] == [""]
+
+
+def test_long_lines_and_files_are_named() -> None:
+    assert list(long_lines("x.py", f"{'a' * 100}\n{'é' * 101}\n")) == ["x.py:2: 101 columns"]
+    assert list(long_files("x.py", "a\n" * 400)) == []
+    assert list(long_files("x.py", "a\n" * 401)) == ["x.py: 401 lines"]

@@ -66,7 +66,8 @@ def test_columns_may_name_collective_and_ranks(tmp_path: Path) -> None:
 
 
 COLUMNS = (
-    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
+    "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
+    "time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
     "backend,device,dtype,library,topology,source\n"
 )
 GPU = "NVIDIA H100"

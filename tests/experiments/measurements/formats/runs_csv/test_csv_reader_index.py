@@ -43,7 +43,8 @@ def test_an_index_that_names_the_program_says_what_was_measured(
 
 
 FULL_INDEX = (
-    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,intra,inter,nccl_or_mpi_version,algorithm,note\n"
+    "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,intra,inter,"
+    "nccl_or_mpi_version,algorithm,note\n"
     "run,F01 One,all_reduce,16,4,4,H100,NVLink4,4x NDR200,2.18.3,NCCL_PROTO=LL128,\n"
     'off,F01 One,all_reduce,16,4,4,H100,NVLink4,,NCCL 2.8.4-1,"label NVLS, NOT effective",\n'
     "own,F04 Two,all_reduce,64,64,1,,,,Cray MPICH (_over = the authors own),rabenseifner_over,\n"
