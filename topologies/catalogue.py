@@ -144,22 +144,33 @@ class Blueprint:
 
 
 def find(text: str) -> Blueprint:
-    """The blueprint for NAME or FILE, with options after a colon. Raises InputError if there is
-    none of that name."""
+    """The blueprint for NAME or FILE, with options after a colon.
+
+    Raises InputError if the name is unknown and is no file.
+    """
     name, _, options = text.partition(":")
     if name in SHAPES:
         return _blueprint(text, name, "shape", SHAPES[name], options)
     if name in MACHINES:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
-    path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
-    if path and (_exists(path) or re.search(r"[/.]", path)):
+    file, options = _file_and_options(text)
+    if file and (_exists(file) or re.search(r"[/.]", file)):
+        path = Path(file)
         return replace(
-            _blueprint(text, Path(path).name, "file", _from_file(Path(path)), options),
-            path=Path(path),
+            _blueprint(text, path.name, "file", _from_file(path), options),
+            path=path,
         )
     names = [*SHAPES, *MACHINES]
     hint = nearest_name(name, names, f"simctl topo list shows them: {', '.join(names)}")
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
+
+
+def _file_and_options(text: str) -> tuple[str, str]:
+    """A file, and its options after the last colon. The name of the file may have colons, too."""
+    if ":" not in text or _exists(text):
+        return text, ""
+    file, _, options = text.rpartition(":")
+    return file, options
 
 
 def _exists(path: str) -> bool:

@@ -39,9 +39,9 @@ def parse_placement(text: str) -> Placement:
 def placed(topology: Topology, order: Placement, ranks: int | None = None) -> Topology:
     """The topology with its ranks in another order.
 
-    "node" fills one node after the other, "round-robin" deals the ranks out to the nodes in turn,
-    as Slurm's block and cyclic distributions do; (0, 8, 1, 9) are the places of the first `ranks`
-    ranks, counted by node.
+    - "node" fills one node after the other, as Slurm's block distribution does.
+    - "round-robin" deals the ranks out to the nodes in turn, as Slurm's cyclic distribution does.
+    - (0, 8, 1, 9) are the places of the first `ranks` ranks. Places are counted node by node.
 
     >>> from topologies.clusters import cluster
     >>> machine = placed(cluster("dgx1", nodes=2), "round-robin")
@@ -51,13 +51,13 @@ def placed(topology: Topology, order: Placement, ranks: int | None = None) -> To
     node = topology.node[topology.placement]
     by_node = np.argsort(node, kind="stable")
     if order == "node":
-        chosen = by_node
+        places = by_node
     elif order == "round-robin":
-        chosen = _dealt(node, by_node)
+        places = _dealt(node, by_node)
     else:
-        places = _listed(order, topology.ranks if ranks is None else ranks, topology.ranks)
-        chosen = np.concatenate((by_node[places], np.delete(by_node, places)))
-    return replace(topology, placement=topology.placement[chosen])
+        first = _listed(order, topology.ranks if ranks is None else ranks, topology.ranks)
+        places = np.concatenate((by_node[first], np.delete(by_node, first)))
+    return replace(topology, placement=topology.placement[places])
 
 
 def _dealt(node: Ints, by_node: Places) -> Places:

@@ -250,8 +250,9 @@ def _at_most(text: str, count: int) -> int:
 
 
 def format_bytes(nbytes: float, binary: bool | None = None) -> str:
-    """Bytes for people, in a unit of 2^10 if `binary`, else of 10^3; by default in the binary unit
-    that is exact, else in SI.
+    """Bytes for people, in a unit of 2^10 if `binary`, else of 10^3.
+
+    By default the unit is one of 2^10 if that is exact, else one of 10^3.
 
     >>> format_bytes(67108864), format_bytes(64e6), format_bytes(1000 / 3)
     ('64MiB', '64MB', '333.3B')
@@ -260,22 +261,15 @@ def format_bytes(nbytes: float, binary: bool | None = None) -> str:
     >>> format_bytes(2**30 - 1, binary=True)
     '1GiB'
     """
-    exact = "" if binary is False else _exact_binary(nbytes)
-    if binary is None:
-        return exact or _si(nbytes, "B")
-    if not binary or not math.isfinite(nbytes):
-        return _si(nbytes, "B")
-    power, prefix = _power(nbytes)
-    if exact and len(exact) <= _WIDEST:
-        return exact
-    if float(f"{nbytes / 2**power:.4g}") >= 1024:
-        power, prefix = _power(2.0 ** (power + 10))
-    return f"{nbytes / 2**power:.4g}{prefix}B"
+    if binary and math.isfinite(nbytes):
+        return _binary(nbytes)
+    exact = _exact_binary(nbytes) if binary is None else ""
+    return exact or _si(nbytes, "B")
 
 
 def in_binary(sizes: Iterable[float]) -> bool:
-    """Whether a table of these sizes has all its bytes in units of 2^10: unless they are written in
-    units of 10^3.
+    """Whether a table of these sizes shows all its bytes in units of 2^10: if a size is exact in
+    such a unit, or if all sizes are too small for a prefix.
 
     >>> in_binary([67108864.0]), in_binary([64e6]), in_binary([67108864.0, 64e6]), in_binary([8.0])
     (True, False, True, True)
@@ -286,6 +280,17 @@ def in_binary(sizes: Iterable[float]) -> bool:
     )
 
 
+def _binary(nbytes: float) -> str:
+    """Bytes in a unit of 2^10: exact if that is short, else four digits."""
+    exact = _exact_binary(nbytes)
+    if exact and len(exact) <= _WIDEST:
+        return exact
+    power, prefix = _power(nbytes)
+    if float(f"{nbytes / 2**power:.4g}") >= 1024:
+        power, prefix = _power(2.0 ** (power + 10))
+    return f"{nbytes / 2**power:.4g}{prefix}B"
+
+
 def _power(nbytes: float) -> tuple[int, str]:
     return next(
         ((power, prefix) for power, prefix in _BINARY if nbytes * (1 + 1e-12) >= 2**power), (0, "")
@@ -293,8 +298,8 @@ def _power(nbytes: float) -> tuple[int, str]:
 
 
 def _exact_binary(nbytes: float) -> str:
-    """Whole sixteenths of a binary unit, or nothing where that is not exact, or where round numbers
-    of 10^3 are."""
+    """Bytes in whole sixteenths of a unit of 2^10. Empty if that is not exact, or is a fraction of
+    a multiple of 1000 bytes."""
     power, prefix = _power(nbytes)
     sixteenths = nbytes * 16 / 2**power
     if (

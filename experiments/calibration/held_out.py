@@ -1,5 +1,4 @@
-"""How well a model predicts what its fit has not seen: sizes, rank counts and plateaus, beside a
-baseline."""
+"""Errors of a model and of a baseline on points that their fits have not seen."""
 
 from __future__ import annotations
 
@@ -19,32 +18,39 @@ FOLDS = 32
 
 
 class HeldOut(NamedTuple):
-    """|predicted / measured - 1| of unseen points, shape (points,), nan where a point was never
-    left out: of the fitted `model`, of the model with its `discrepancy`, and of the `baseline`."""
+    """Errors |predicted / measured - 1| of unseen points, shape (points,) each.
+
+    The error of a point that was never left out is nan.
+    """
 
     protocol: str
+    """What was left out, one of `PROTOCOLS`."""
     model: Floats
+    """Of the fitted model."""
     discrepancy: Floats
+    """Of the model with its discrepancy."""
     baseline: Floats
+    """Of one α and one β a curve."""
 
 
 def held_out(whole: Fit, protocol: str) -> HeldOut:
-    """Leave points out as `protocol` says, fit the others from scratch, and predict what was left
-    out.
+    """Leave points out by `protocol`, fit the others from scratch, and predict those left out.
 
-    "sizes": every size in turn, in all curves at once; of more than FOLDS, neighbours together.
-    "ranks": the largest number of ranks. "collectives": every collective in turn. "plateau": the
-    largest size of each curve.
+    - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
+      left out together.
+    - "ranks": the largest number of ranks.
+    - "collectives": every collective in turn.
+    - "plateau": the largest size of each curve.
     """
     model, points = whole.model, whole.model.points
     errors = np.full((3, len(points)), np.nan)
     for fold in _folds(points, protocol):
         if fold.all():
             continue
-        again = fit(model, ~fold)
-        predicted = again.predicted
-        expected = np.exp(discrepancy(points, again.residuals, ~fold))
-        for row, seconds in enumerate((predicted, predicted * expected, _baseline(points, fold))):
+        partial_fit = fit(model, ~fold)
+        predicted = partial_fit.predicted
+        corrected = predicted * np.exp(discrepancy(points, partial_fit.residuals, ~fold))
+        for row, seconds in enumerate((predicted, corrected, _baseline(points, fold))):
             errors[row, fold] = np.abs(seconds[fold] / points.seconds[fold] - 1)
     return HeldOut(protocol, *errors)
 
@@ -65,9 +71,12 @@ def _folds(points: Points, protocol: str) -> Iterator[Flags]:
 
 
 def _baseline(points: Points, fold: Flags) -> Floats:
-    """One α and one β a curve, from its own other points; a curve left out whole takes those of its
-    kind at the largest fitted number of ranks, rescaled by the algorithm's closed form; nan where
-    there is none."""
+    """Seconds by one α and one β a curve, fitted to the other points of the curve.
+
+    A curve that is left out whole takes the α and β of a curve with the same label, at the largest
+    fitted number of ranks. The algorithm's formula rescales them. Without such a curve the seconds
+    are nan.
+    """
     seconds = np.full(len(points), np.nan)
     for c in np.unique(points.curve[fold]):
         on_curve = points.curve == c

@@ -25,15 +25,15 @@ def parse(
     Examples: a `straggler` is "3:1.5,5:2", `noise` is "lognormal:0.1" or a file with a time on each
     line, `fail` is "rank=3,step=5,restart=30s", and `batches` are "3:8".
     """
-    slower = {
+    factors = {
         rank: float(factor)
         for rank, factor in _pairs("--straggler", straggler, r"\d{1,6}(\.\d{1,6})?", "3:1.5")
     }
-    fewer = {rank: int(count) for rank, count in _pairs("--batches", batches, r"\d{1,9}", "3:8")}
+    counts = {rank: int(count) for rank, count in _pairs("--batches", batches, r"\d{1,9}", "3:8")}
     sigma, observed = _noise(noise)
     if seed < 0:
         raise InputError(f"--seed {seed}: 0 or more")
-    return Conditions(slower, sigma, observed, seed, _failure(fail), fewer)
+    return Conditions(factors, sigma, observed, seed, _failure(fail), counts)
 
 
 def slow_links(text: str | None) -> dict[str | int, float]:

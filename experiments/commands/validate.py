@@ -170,19 +170,17 @@ def _text(result: Validation, machine: Blueprint) -> str:
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
         lines += _parameters(result, machine)
-    lines.append(output.align(_table(result)))
-    for name, fitted in (("fitted", True), ("unseen", False)):
+    return "\n".join([*lines, output.align(_table(result)), *_summaries(result)])
+
+
+def _summaries(result: Validation) -> Iterator[str]:
+    """A line on the errors of the sizes that the fit has seen, and one on those of the others."""
+    for role, fitted in (("fitted", True), ("unseen", False)):
         errors = result.errors(fitted)
         if len(errors):
-            summary = (
-                f"mean {errors.mean():.1%}, median {np.median(errors):.1%}, worst "
-                f"{errors.max():.1%}"
-            )
-            which = f"{name} " if result.fit else ""
-            lines.append(
-                f"  |error| of {len(errors)} {which}size{'s' if len(errors) > 1 else ''}: {summary}"
-            )
-    return "\n".join(lines)
+            sizes = output.counted(len(errors), f"{role} size" if result.fit else "size")
+            mean, median, worst = errors.mean(), np.median(errors), errors.max()
+            yield f"  |error| of {sizes}: mean {mean:.1%}, median {median:.1%}, worst {worst:.1%}"
 
 
 def _table(result: Validation) -> list[list[str]]:

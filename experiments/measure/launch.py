@@ -49,7 +49,7 @@ def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
 
 @contextmanager
 def _workers(plan: Plan) -> Iterator[list[Worker]]:
-    """Start the ranks; all end with the block."""
+    """Start the ranks, and kill them when the block ends."""
     workers: list[Worker] = []
     try:
         for rank in range(plan.ranks):

@@ -47,9 +47,9 @@ class Precision(NamedTuple):
     """The dtypes of multiplications; the device takes the first that it has."""
     width: float
     """Bytes of an activation."""
-    held: str
+    parameters: str
     """The dtype of parameters and optimizer state."""
-    reduced: str
+    gradients: str
     """The dtype of gradients."""
     cast: float = 0.0
     """Bytes that the conversion of a weight moves, and that of its gradient."""

@@ -218,23 +218,23 @@ def cross_entropy(elements: float) -> Operation:
 def estimate(
     name: str, architecture: Architecture, *, batch: int, device: str, dtype: str
 ) -> Model:
-    """The model with the times of a batch of `batch` samples on `device`.
+    """The model with estimated times of a batch of `batch` samples on `device`.
 
     Raises InputError for an unknown device or dtype, or if the device cannot train the model in
     this dtype.
     """
     costs = _Costs(batch, device, multiplies(device, dtype, architecture.kinds), PRECISIONS[dtype])
-    held, reduced = costs.precision.held, costs.precision.reduced
-    updated = architecture.parameters * (
-        2 * (1 + architecture.state) * WIDTHS[held] + WIDTHS[reduced]
+    dtype_of_parameters, dtype_of_gradients = costs.precision.parameters, costs.precision.gradients
+    optimizer_bytes = architecture.parameters * (
+        2 * (1 + architecture.state) * WIDTHS[dtype_of_parameters] + WIDTHS[dtype_of_gradients]
     )
     return Model(
         name=name,
         batch=batch,
         layers=tuple(costs.layer(part) for part in architecture.parts),
-        dtype=held,
-        gradient_dtype=reduced,
-        optimizer=updated / bandwidth(device),
+        dtype=dtype_of_parameters,
+        gradient_dtype=dtype_of_gradients,
+        optimizer=optimizer_bytes / bandwidth(device),
         state=architecture.state,
         inputs=batch * architecture.inputs,
         outputs=batch * architecture.outputs * costs.precision.width,
@@ -268,7 +268,8 @@ class _Costs(NamedTuple):
             activation=self.batch
             * sum(work.kept * (work.width or width) + work.masks for work in operations),
             tensors=tuple(
-                Tensor(name, size * WIDTHS[self.precision.held]) for name, size in block.parameters
+                Tensor(name, size * WIDTHS[self.precision.parameters])
+                for name, size in block.parameters
             ),
             buffers=2 * block.channels * WIDTHS["fp32"] + COUNTER if block.channels else 0.0,
             channels=block.channels,

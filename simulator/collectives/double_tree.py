@@ -16,19 +16,19 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 
 PIECES, FINE = 8, 32
-"""Of each half: of a plain schedule, and of one that is made for a machine."""
+"""Pieces of each half of V: in a plain schedule, and in one that is made for a machine."""
 Numbers = npt.NDArray[np.int64]
 
 
 def double_tree_all_reduce(
     ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, pieces: int = PIECES
 ) -> Schedule:
-    """Each tree reduces its half of V to its root and broadcasts it from there, each of its
-    `pieces` on its own.
+    """Each tree reduces its half of V to its root and broadcasts it from there, in `pieces` that
+    do not wait for each other.
 
-    Nodes have `per_node` ranks each, one after the other; the last may have fewer. With several
-    `channels` each has an equal share of V and two trees for it, and channel c begins its chains
-    with the c-th rank of each node. Raises InputError for none.
+    Nodes have `per_node` consecutive ranks each; the last may have fewer. Each of the `channels`
+    has an equal share of V and two trees for it. Channel c begins its chains with the c-th rank of
+    each node. Raises InputError if `per_node` or `channels` is below 1.
 
     >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
     [4096.0, 8192.0, 8192.0, 4096.0]
@@ -40,8 +40,11 @@ def double_tree_all_reduce(
 
 
 def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """The nodes of the machine, in the order of their first ranks, with a channel for each NIC of a
-    node, but no more than it has ranks; a device that is in no node is one of its own."""
+    """The trees over the nodes of a machine, in the order of their first ranks.
+
+    There is a channel for each NIC of a node, but at most one for each of its ranks. A device that
+    is in no node counts as a node.
+    """
     node = _nodes(topology, ranks)
     sizes = np.bincount(node)
     nics = np.count_nonzero(

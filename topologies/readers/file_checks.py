@@ -31,22 +31,20 @@ def check_text(text: str, name: str) -> str:
 
 
 def check_connected(topology: Topology, name: str) -> None:
-    """Raises InputError, naming two ranks, when the machine in the file `name` has ranks with no
-    route between them."""
+    """Raise InputError if two ranks of the machine in the file `name` have no route: it names
+    both."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 
     devices = len(topology.device_names)
-    there = topology.source != topology.target
-    graph = csr_array((there, (topology.source, topology.target)), shape=(devices, devices))
-    part = connected_components(graph, connection="strong")[1][topology.placement]
-    if (part == part[:1]).all():
+    links = topology.source != topology.target
+    graph = csr_array((links, (topology.source, topology.target)), shape=(devices, devices))
+    component = connected_components(graph, connection="strong")[1][topology.placement]
+    if (component == component[:1]).all():
         return
-    other = int((part != part[0]).argmax())
-    first, last = topology.placement[0], topology.placement[other]
-    reached = last in breadth_first_order(graph, first, return_predecessors=False)
-    ends = [
-        f"rank {rank} ({topology.device_names[topology.placement[rank]]})" for rank in (0, other)
-    ]
-    start, end = reversed(ends) if reached else ends
+    placement = topology.placement
+    rank = int((component != component[0]).argmax())
+    reachable = breadth_first_order(graph, placement[0], return_predecessors=False)
+    ends = (rank, 0) if placement[rank] in reachable else (0, rank)
+    start, end = (f"rank {end} ({topology.device_names[placement[end]]})" for end in ends)
     raise InputError(f"{name}: no route from {start} to {end}: connect them")

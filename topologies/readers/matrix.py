@@ -172,18 +172,20 @@ def _blank(label: str, line: str, columns: Sequence[str]) -> str | None:
 
 
 def _cells(rows: dict[str, Row], columns: Sequence[str]) -> tuple[Ints, Ints, Ints]:
-    """Levels, numbers of NVLinks and lines, with the cells of missing rows mirrored."""
+    """Levels, numbers of NVLinks, and lines. The cells of a missing row are those of its
+    column."""
     shape = (len(columns), len(columns))
     level, nvlinks, lines = (np.full(shape, value, dtype=np.int32) for value in (UNSAID, 0, 0))
-    there = np.flatnonzero([label in rows for label in columns])
-    for number in there.tolist():
-        row = rows[columns[number]]
-        level[number] = [LEVELS.get(word, UNSAID) for word in row.words]
-        nvlinks[number] = [int(word[2:]) if word.startswith("NV") else 0 for word in row.words]
-        lines[number] = row.lines
-    missing = np.setdiff1d(np.arange(len(columns)), there)
+    for device, label in enumerate(columns):
+        if label in rows:
+            words = rows[label].words
+            level[device] = [LEVELS.get(word, UNSAID) for word in words]
+            nvlinks[device] = [int(word[2:]) if word.startswith("NV") else 0 for word in words]
+            lines[device] = rows[label].lines
+    present = np.flatnonzero([label in rows for label in columns])
+    missing = np.setdiff1d(np.arange(len(columns)), present)
     for table in (level, nvlinks):
-        table[np.ix_(missing, there)] = table[np.ix_(there, missing)].T
+        table[np.ix_(missing, present)] = table[np.ix_(present, missing)].T
     level[missing, missing] = 0
     return level, nvlinks, lines
 

@@ -17,20 +17,20 @@ def spans(text: str) -> list[Span]:
 def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:
     """Whether tokens end where their columns end.
 
-    A number too wide for its column (a large #wrong) pushes the rest of its row to the right; it
-    then stands right after the two blanks that separate columns, and only such a token may.
+    A number too wide for its column (a large #wrong) moves the rest of its row to the right. Two
+    blanks separate columns, so a token that is too wide begins right after them.
     """
-    shift = previous = 0
-    for (start, end), column in zip(tokens, ends, strict=True):
-        drift = end - column - shift
-        if drift < 0 or (drift > 0 and start - previous > 2):
+    shift = previous_end = 0
+    for (start, end), column_end in zip(tokens, ends, strict=True):
+        excess = end - (column_end + shift)
+        if excess < 0 or (excess > 0 and start - previous_end > 2):
             return False
-        shift, previous = shift + drift, end
+        shift, previous_end = shift + excess, end
     return True
 
 
 def prefix_pattern(prefix: str) -> re.Pattern[str]:
-    """Digits vary from line to line (time stamps), the rest of a launcher's prefix does not."""
+    """A pattern for a launcher's prefix, in which digits may differ: those of time stamps do."""
     parts = re.split(r"([0-9]+)", prefix)
     varied = "".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts)
     if prefix[-1:].isdigit():  # or the digits that begin a row would go with it

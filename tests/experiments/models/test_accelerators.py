@@ -124,4 +124,4 @@ def test_what_is_refused(device: str, dtype: str, kinds: list[str], message: str
 
 def test_precisions_are_of_dtypes_that_there_are() -> None:
     for precision in PRECISIONS.values():
-        assert {precision.held, precision.reduced, *precision.math} <= set(WIDTHS)
+        assert {precision.parameters, precision.gradients, *precision.math} <= set(WIDTHS)
