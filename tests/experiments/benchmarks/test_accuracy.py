@@ -39,17 +39,17 @@ def folder(tmp_path: Path) -> Path:
 def test_forced_algorithms_are_simulated_as_such_and_exact_times_leave_no_error(
     folder: Path,
 ) -> None:
-    found = {accuracy.case: accuracy for accuracy in accuracies(folder)}
-    assert {case: accuracy.algorithm for case, accuracy in found.items()} == {
+    accuracy_of = {accuracy.case: accuracy for accuracy in accuracies(folder)}
+    assert {case: accuracy.algorithm for case, accuracy in accuracy_of.items()} == {
         "one_ring": "ring",
         "one_tree": "tree",
     }
-    assert all(accuracy.unseen < 1e-6 for accuracy in found.values())
+    assert all(accuracy.unseen < 1e-6 for accuracy in accuracy_of.values())
 
 
 def test_what_is_left_out_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = table(folder)
     assert printed.splitlines()[1].startswith("F1 first       2")
-    said = capsys.readouterr().err
-    assert "short: too few sizes to fit" in said
-    assert "odd: nothing to simulate barrier with" in said
+    messages = capsys.readouterr().err
+    assert "short: too few sizes to fit" in messages
+    assert "odd: nothing to simulate barrier with" in messages

@@ -42,9 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
     assert len(read_all([folder]).curves) == 6
     names = ["one: NCCL", "two: NCCL", "three: MPI forced"]
-    assert [one.name for one in groups(folder)] == names
-    assert [one.name for one in groups(folder, ["X03", "X01"])] == [names[0], names[2]]
-    assert [len(one.curves) for one in groups(folder)] == [2, 2, 2]
+    assert [group.name for group in groups(folder)] == names
+    assert [group.name for group in groups(folder, ["X03", "X01"])] == [names[0], names[2]]
+    assert [len(group.curves) for group in groups(folder)] == [2, 2, 2]
 
 
 def fitted(measured: Points, *_: object) -> SimpleNamespace:

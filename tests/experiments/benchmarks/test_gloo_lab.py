@@ -52,8 +52,8 @@ def a_row(
     return row._replace(measured=predict(row, SOFTWARE))
 
 
-def median(found: list[float]) -> float:
-    return float(np.median(np.abs(found)))
+def median(errors: list[float]) -> float:
+    return float(np.median(np.abs(errors)))
 
 
 def test_the_wire_carries_headers_besides() -> None:
@@ -101,10 +101,10 @@ def test_the_constant_is_found_from_the_fitted_rows_alone(
     wrong = [
         row if mark else row._replace(measured=9.0) for row, mark in zip(rows, fitted, strict=True)
     ]
-    software, unseen, found = held_out(wrong, fitted)
+    software, unseen, errors = held_out(wrong, fitted)
     assert software == pytest.approx(SOFTWARE, abs=2e-6)
     assert {row.measured for row in unseen} == {9.0}
-    assert len(unseen) == len(found) == fitted.count(False) > 0
+    assert len(unseen) == len(errors) == fitted.count(False) > 0
 
 
 def test_sizes_a_little_below_a_power_of_two_count_as_that() -> None:
@@ -131,9 +131,9 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
         "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n"
         "all_reduce,2,8,2e8,0.002,0.001,0.01\n"
     )
-    own = Row("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
-    assert read(ours) == [own, own._replace(algorithm="ring")]
-    assert read(old) == [own]
+    row = Row("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
+    assert read(ours) == [row, row._replace(algorithm="ring")]
+    assert read(old) == [row]
 
 
 @pytest.mark.parametrize("old", GLOO_LAB)
@@ -211,20 +211,22 @@ def test_gloos_operations_are_predicted_with_one_constant(
 ) -> None:
     """The target is 6%; the worst are all-to-alls, whose flows TCP does not share evenly."""
     rows = [row for row in quiet(read(path)) if not row.algorithm]
-    software, unseen, found = held_out(rows, protocol(rows))
+    software, unseen, errors = held_out(rows, protocol(rows))
     assert 100e-6 < software < 200e-6
     assert len(unseen) > 70
-    assert median(found) < limit
+    assert median(errors) < limit
     for name in {row.collective for row in unseen}:
-        some = [error for row, error in zip(unseen, found, strict=True) if row.collective == name]
-        assert median(some) < (0.20 if name == "all_to_all" else 0.10), name
+        of_collective = [
+            error for row, error in zip(unseen, errors, strict=True) if row.collective == name
+        ]
+        assert median(of_collective) < (0.20 if name == "all_to_all" else 0.10), name
 
 
 @sweep_here
 def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_own() -> None:
     rows = quiet(read(SWEEP))
-    own = [row for row in rows if not row.algorithm]
-    software = held_out(own, by_ranks(own))[0]
+    operations = [row for row in rows if not row.algorithm]
+    software = held_out(operations, by_ranks(operations))[0]
     written = [row for row in rows if row.algorithm]
     assert median(errors(written, software)) < 0.06
     for name in GLOO_LAB.values():

@@ -127,27 +127,27 @@ def test_more_buckets_hide_more_behind_a_long_backward() -> None:
 
 
 def test_the_first_run_is_what_others_are_held_against(folder: Path) -> None:
-    found = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
-    assert found[0].step == pytest.approx(87000 * 384 / (90 * 1281167))
-    assert [run.loss for run in found] == pytest.approx([0.0, 44500 * 2 / 87000 - 1])
+    results = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
+    assert results[0].step == pytest.approx(87000 * 384 / (90 * 1281167))
+    assert [run.loss for run in results] == pytest.approx([0.0, 44500 * 2 / 87000 - 1])
 
 
 def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
     fits = {gpus: Fit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8)}
     measured = [Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 9.0, 9.0)]
-    one, two = losses(measured, fits)
-    assert one.loss == 0.0
-    assert two.loss == pytest.approx((two.exposed - one.exposed) / 0.3, rel=1e-6)
-    assert 0 < one.exposed < two.exposed
-    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one, two], (
+    one_node, two_nodes = losses(measured, fits)
+    assert one_node.loss == 0.0
+    assert two_nodes.loss == pytest.approx((two_nodes.exposed - one_node.exposed) / 0.3, rel=1e-6)
+    assert 0 < one_node.exposed < two_nodes.exposed
+    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one_node, two_nodes], (
         "what more nodes took is not looked at"
     )
 
 
 def test_a_free_network_costs_nothing() -> None:
     fits = {gpus: Fit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
-    found = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
-    assert np.ravel(found) == pytest.approx([0.0] * 4)
+    results = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
+    assert np.ravel(results) == pytest.approx([0.0] * 4)
 
 
 def test_the_tables_say_what_is_fitted_and_what_is_predicted(folder: Path) -> None:
@@ -189,9 +189,9 @@ def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
     extra = overhead(rows) if fit_sleep else Overhead()
     errors = {row: abs(slept(row, software, extra) / row.measured - 1) for row in rows}
     talking = [error for row, error in errors.items() if row.role == "unseen"]
-    for some in (talking, list(errors.values())):
-        assert np.median(some) <= 0.06
-        assert max(some) <= 0.10
+    for group in (talking, list(errors.values())):
+        assert np.median(group) <= 0.06
+        assert max(group) <= 0.10
 
 
 @measured_here

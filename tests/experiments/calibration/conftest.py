@@ -40,8 +40,8 @@ def make(
         blank.explore(truth)
     seconds = blank.predict(truth) * np.exp(noise * random.normal(size=len(blank.points)))
     measured = [
-        Series(**(vars(one) | {"seconds": seconds[blank.points.curve == k]}))
-        for k, one in enumerate(blank.points.curves)
+        Series(**(vars(curve) | {"seconds": seconds[blank.points.curve == k]}))
+        for k, curve in enumerate(blank.points.curves)
     ]
     return Model(Points(measured), library), truth
 

@@ -19,18 +19,18 @@ Made = Callable[..., tuple[Model, np.ndarray]]
 
 def test_exact_measurements_are_reproduced(exact: tuple[Model, np.ndarray]) -> None:
     model, _ = exact
-    found = explore(model)
-    assert np.abs(found.residuals).max() < 0.08
-    assert np.abs(found.residuals).mean() < 0.02
-    assert found.short < 1e-3
+    result = explore(model)
+    assert np.abs(result.residuals).max() < 0.08
+    assert np.abs(result.residuals).mean() < 0.02
+    assert result.short < 1e-3
 
 
 def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
     """The bandwidth between nodes of the protocol for large sizes, which many points depend on
     alone."""
     model, truth = exact
-    found = explore(model)
-    assert found.model.values(found.inner)["Simple network 1/β"] == pytest.approx(
+    result = explore(model)
+    assert result.model.values(result.inner)["Simple network 1/β"] == pytest.approx(
         model.values(truth)["Simple network 1/β"], rel=0.05
     )
 
@@ -38,12 +38,12 @@ def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
 def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(
     exact: tuple[Model, np.ndarray],
 ) -> None:
-    found = explore(exact[0])
-    estimates = {one.parameter.name: one for one in found.estimates()}
-    for one in estimates.values():
-        assert one.low <= one.value <= one.high
-        if one.parameter.unit != "power" and one.high - one.low > one.value:
-            assert one.open
+    result = explore(exact[0])
+    estimates = {estimate.parameter.name: estimate for estimate in result.estimates()}
+    for estimate in estimates.values():
+        assert estimate.low <= estimate.value <= estimate.high
+        if estimate.parameter.unit != "power" and estimate.high - estimate.low > estimate.value:
+            assert estimate.open
     assert not estimates["Simple network 1/β"].open
 
 
@@ -52,9 +52,9 @@ def test_what_no_point_depends_on_is_said(made: Made) -> None:
     model, _ = made((8,), ("ring",))
     large = model.points.size > 1e8
     points = Points([model.points.curves[0].at(large)])
-    found = explore(Model(points, NCCL))
-    said = {one.parameter.name: one.open for one in found.estimates()}
-    assert said["LL network α"] == "no point depends on it"
+    result = explore(Model(points, NCCL))
+    reasons = {estimate.parameter.name: estimate.open for estimate in result.estimates()}
+    assert reasons["LL network α"] == "no point depends on it"
 
 
 def test_outliers_do_not_move_a_fit(made: Made) -> None:
@@ -62,12 +62,12 @@ def test_outliers_do_not_move_a_fit(made: Made) -> None:
     seconds = model.points.seconds.copy()
     seconds[::11] *= 5
     curves = [
-        Series(**(vars(one) | {"seconds": seconds[model.points.curve == k]}))
-        for k, one in enumerate(model.points.curves)
+        Series(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
+        for k, curve in enumerate(model.points.curves)
     ]
-    found = explore(Model(Points(curves), NCCL))
+    result = explore(Model(Points(curves), NCCL))
     good = np.arange(len(seconds)) % 11 != 0
-    assert np.median(np.abs(found.residuals[good])) < 0.05
+    assert np.median(np.abs(result.residuals[good])) < 0.05
 
 
 def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
@@ -91,15 +91,15 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
     left = model.points.ranks == 16
     nonsense = np.where(left, model.points.seconds * 7, model.points.seconds)
     curves = [
-        Series(**(vars(one) | {"seconds": nonsense[model.points.curve == k]}))
-        for k, one in enumerate(model.points.curves)
+        Series(**(vars(curve) | {"seconds": nonsense[model.points.curve == k]}))
+        for k, curve in enumerate(model.points.curves)
     ]
-    one, two = (
-        fit(explore(one).model, ~left).predicted[left]
-        for one in (model, Model(Points(curves), NCCL))
+    truthful, nonsensical = (
+        fit(explore(variant).model, ~left).predicted[left]
+        for variant in (model, Model(Points(curves), NCCL))
     )
-    assert np.abs(two / one - 1).mean() < 0.03
-    assert np.abs(two / one - 1).max() < 0.1
+    assert np.abs(nonsensical / truthful - 1).mean() < 0.03
+    assert np.abs(nonsensical / truthful - 1).max() < 0.1
     assert np.nanmean(held_out(explore(model), "ranks").model) < 0.15
 
 
@@ -112,13 +112,13 @@ def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> No
         Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow
     ]
     whole = explore(Model(Points(curves), NCCL))
-    few = fit(whole.model, whole.model.points.nodes < 64)
+    small_jobs = fit(whole.model, whole.model.points.nodes < 64)
     largest = whole.model.points.nodes == 64
-    assert few.predicted[largest][1:] == pytest.approx(
+    assert small_jobs.predicted[largest][1:] == pytest.approx(
         whole.model.points.seconds[largest][1:], rel=0.15
     )
-    profiles = [one.model.profile(one.inner, "x", "nodes") for one in (whole, few)]
-    assert [one.crowding["network"].most for one in profiles] == [64.0, 16.0]
+    profiles = [result.model.profile(result.inner, "x", "nodes") for result in (whole, small_jobs)]
+    assert [profile.crowding["network"].most for profile in profiles] == [64.0, 16.0]
 
 
 def test_the_baseline_is_one_line_a_curve() -> None:
@@ -131,8 +131,8 @@ def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
     from experiments.profiles.profile_document import dumps
 
     model, _ = made((8, 16))
-    found = calibrate(model.points, NCCL)
-    profile = document(found, "made up", "nodes:per_node=4", ["nowhere"], {"simctl": "0"})
+    calibration = calibrate(model.points, NCCL)
+    profile = document(calibration, "made up", "nodes:per_node=4", ["nowhere"], {"simctl": "0"})
     again = parse(dumps(profile), "made.yaml")
     assert again == profile
     assert again.simulated() == profile.simulated()
@@ -147,8 +147,8 @@ def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
     assert len(folds) == FOLDS
     assert np.sum(folds, axis=0).tolist() == [1] * len(sizes)
     assert all(np.diff(np.flatnonzero(left)).max() == 1 for left in folds)
-    few = list(_folds(Points([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
-    assert [left.sum() for left in few] == [1] * 5
+    five_folds = list(_folds(Points([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
+    assert [left.sum() for left in five_folds] == [1] * 5
 
 
 def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:
@@ -156,9 +156,9 @@ def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:
         Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9)
         for p in (4, 8, 16)
     ]
-    found = explore(Model(Points(curves), MPI))
-    crowding = found.model.profile(found.inner, "x", "nodes").crowding["network"]
-    estimates = {estimate.parameter.name: estimate for estimate in found.estimates()}
+    result = explore(Model(Points(curves), MPI))
+    crowding = result.model.profile(result.inner, "x", "nodes").crowding["network"]
+    estimates = {estimate.parameter.name: estimate for estimate in result.estimates()}
     for correction in crowding.corrections:
         latency = estimates[f"network α at {correction.nodes:.0f} nodes"]
         assert latency.value == pytest.approx(correction.latency)
@@ -184,9 +184,9 @@ def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> 
         model.explore(truth)
     seconds = model.predict(truth)
     made = [
-        Series(**(vars(one) | {"seconds": seconds[model.points.curve == k]}))
-        for k, one in enumerate(model.points.curves)
+        Series(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
+        for k, curve in enumerate(model.points.curves)
     ]
     assert ("eager", "network") in separated(Points(made), MPI)
-    apart = [one for one in made if one.collective == "all_gather"]
-    assert separated(Points(apart), MPI) == []
+    all_gathers = [curve for curve in made if curve.collective == "all_gather"]
+    assert separated(Points(all_gathers), MPI) == []

@@ -36,7 +36,7 @@ def machine(library: Library) -> Profile:
 
 def curve(
     library: Library,
-    told: str,
+    algorithm: str,
     ran: str | tuple[str, ...],
     ranks: int,
     ignored_algorithm: str = "",
@@ -49,7 +49,7 @@ def curve(
     )
     rows = predict(machine(library), library, blank, as_nodes(ranks, 4))
     measured = tuple(Point(int(row.size), row.seconds) for row in rows)
-    source = f"{told or 'noted'}_{ranks}.log"
+    source = f"{algorithm or 'noted'}_{ranks}.log"
     return Curve(
         "all_reduce",
         ranks,
@@ -57,7 +57,7 @@ def curve(
         measured,
         (),
         source,
-        algorithm=told,
+        algorithm=algorithm,
         ignored_algorithm=ignored_algorithm,
         library=words or f"{library.name} 1",
     )
@@ -71,17 +71,19 @@ def nccl(*more: Curve) -> list[Curve]:
 
 
 @pytest.mark.parametrize(
-    ("told", "noted"), [("", "nvlstree"), ("NVLSTree", "")], ids=["noted", "not noted"]
+    ("algorithm", "noted"), [("", "nvlstree"), ("NVLSTree", "")], ids=["noted", "not noted"]
 )
-def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, noted: str) -> None:
-    curves = nccl(*(curve(NCCL, told, "ring", ranks, noted) for ranks in (8, 16)))
+def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
+    algorithm: str, noted: str
+) -> None:
+    curves = nccl(*(curve(NCCL, algorithm, "ring", ranks, noted) for ranks in (8, 16)))
     measured, skipped = points(curves, NCCL)
     assert len(skipped) == (0 if noted else 2)
-    found = explore(Model(measured, NCCL))
-    fitted = {one.name for one in measured.curves}
-    others = [one for one in curves if one.source not in fitted]
-    known = label_detection.of_fit(found) + label_detection.fallen_back(
-        others, NCCL, found.profile, as_nodes
+    result = explore(Model(measured, NCCL))
+    fitted = {series.name for series in measured.curves}
+    unfitted = [measured_curve for measured_curve in curves if measured_curve.source not in fitted]
+    known = label_detection.of_fit(result) + label_detection.fallen_back(
+        unfitted, NCCL, result.profile, as_nodes
     )
     (label,) = known
     assert (label.label.lower(), label.ran, label.ranks, label.nodes) == (
@@ -90,10 +92,10 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, not
         None,
         None,
     )
-    profile = document(Calibration(found, [], []), "x", "nodes:per_node=4", [], {}, known)
+    profile = document(Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, known)
     again = parse(dumps(profile), "x.yaml")
     assert again.simulated().ineffective == (label,)
-    more = curve(NCCL, told, "ring", 32, noted)
+    more = curve(NCCL, algorithm, "ring", 32, noted)
     (judged,) = points([more], NCCL, profile=again.simulated())[0].curves
     assert (judged.algorithms, judged.ignored) == (("ring",), True)
     rows = predict(again.simulated(), NCCL, judged, as_nodes(32, 4))
@@ -103,31 +105,31 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(told: str, not
 def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> None:
     strange = curve(NCCL, "NVLSTree", "ring", 8)
     halved = replace(
-        strange, points=tuple(replace(one, time_s=one.time_s / 2) for one in strange.points)
+        strange, points=tuple(replace(point, time_s=point.time_s / 2) for point in strange.points)
     )
-    few = replace(strange, points=strange.points[:3])
+    short = replace(strange, points=strange.points[:3])
     assert label_detection.fallen_back([strange], NCCL, machine(NCCL), as_nodes)
-    for other in (halved, few, replace(strange, algorithm="ring")):
+    for other in (halved, short, replace(strange, algorithm="ring")):
         assert label_detection.fallen_back([other], NCCL, machine(NCCL), as_nodes) == []
 
 
 def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_library() -> None:
-    told = [
+    forced_curves = [
         curve(MPI, name, name, ranks)
         for name in ("ring", "recursive_doubling")
         for ranks in (8, 16)
     ]
     other = curve(MPI, "recursive_doubling", MPI.algorithms("all_reduce"), 8, words="MPI 2")
-    curves = [*told, other]
-    found = explore(Model(points(curves, MPI)[0], MPI))
-    (label,) = label_detection.of_fit(found)
+    curves = [*forced_curves, other]
+    result = explore(Model(points(curves, MPI)[0], MPI))
+    (label,) = label_detection.of_fit(result)
     assert label[:2] == ("recursive_doubling", "all_reduce")
     assert (label.ranks, label.nodes, label.library) == (8, 2, "MPI 2")
     profile = document(
-        Calibration(found, [], []), "x", "nodes:per_node=4", [], {}, [label]
+        Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, [label]
     ).simulated()
     measured, _ = points(curves, MPI, profile=profile)
-    assert [one.ignored for one in measured.curves] == [False, False, False, False, True]
+    assert [series.ignored for series in measured.curves] == [False, False, False, False, True]
     assert set(measured.curves[-1].algorithms) == {"recursive_doubling", "halving_doubling", "ring"}
     rows = predict(profile, MPI, measured.curves[-1], as_nodes(8, 4))
     assert np.mean([abs(row.error) for row in rows]) < 0.1
@@ -139,10 +141,10 @@ def test_a_sweep_of_an_algorithm_that_was_not_run_says_so() -> None:
     )
     profile = replace(machine(MPI), ineffective=(label,))
     lines = list(ineffective_labels(profile, [find("ring"), find("recursive_doubling")], [8, 16]))
-    said = (
+    message = (
         "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
     )
-    assert lines == [f"{said} ring, recursive_doubling: this simulates recursive_doubling"]
+    assert lines == [f"{message} ring, recursive_doubling: this simulates recursive_doubling"]
     assert (
         list(ineffective_labels(machine(MPI), [find("ring")], [8]))
         == list(ineffective_labels(None, [find("ring")], [8]))

@@ -25,7 +25,7 @@ EVERY = tuple(
 
 
 @pytest.mark.parametrize("gaps", [(), EVERY], ids=["", "gaps"])
-@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda one: str(one.name))
+@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda library: str(library.name))
 @pytest.mark.parametrize(
     ("collective", "names"),
     [
@@ -54,8 +54,8 @@ def test_paths_and_simulation_agree(
     assert model.explore(inner) < 1e-9
     predicted = model.predict(inner)
     profile = model.profile(inner, "made up", "nodes:per_node=4")
-    for k, one in enumerate(model.points.curves):
-        rows = predict(profile, known, one, as_nodes(one.ranks, one.per_node))
+    for k, series in enumerate(model.points.curves):
+        rows = predict(profile, known, series, as_nodes(series.ranks, series.per_node))
         assert [row.seconds for row in rows] == pytest.approx(
             predicted[model.points.curve == k], rel=1e-9
         )
@@ -113,9 +113,9 @@ def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):
-        told = NCCL.told(protocol)
+        protocols = NCCL.told(protocol)
         series = Series(
-            "x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=told
+            "x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=protocols
         )
         model = Model(Points([series]), NCCL)
         model.explore(model.start)
@@ -124,7 +124,7 @@ def test_a_protocol_that_was_forced_is_the_only_one() -> None:
         rows = predict(profile, NCCL, series, as_nodes(8, 4))
         assert [row.seconds for row in rows] == pytest.approx(times[protocol], rel=1e-6)
         assert {row.protocol for row in rows} <= set(
-            told or [prior.name for prior in NCCL.protocols]
+            protocols or [prior.name for prior in NCCL.protocols]
         )
     assert (times[""] <= np.minimum(times["LL"], times["Simple"]) * (1 + 1e-9)).all()
     assert times["LL"][-1] > 3 * times["Simple"][-1]
@@ -142,15 +142,18 @@ def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
     from experiments.measurements import Point as Measured
 
     points = tuple(Measured(int(size), 1e-3) for size in SIZES)
-    one = series(
+    measured_curve = series(
         Curve("all_reduce", ranks, count, points, (), "x", algorithm="ring", library="NCCL"), NCCL
     )
-    assert one.per_node == per_node
-    model = Model(Points([one, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
+    assert measured_curve.per_node == per_node
+    model = Model(Points([measured_curve, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
     model.explore(model.start)
     profile = model.profile(model.start, "x", "nodes:per_node=4")
     rows = predict(
-        profile, NCCL, one, machine(profile.machine).for_job(one.ranks, one.nodes).build(one.ranks)
+        profile,
+        NCCL,
+        measured_curve,
+        machine(profile.machine).for_job(ranks, measured_curve.nodes).build(ranks),
     )
     assert [row.seconds for row in rows] == pytest.approx(
         model.predict(model.start)[: len(rows)], rel=1e-6
@@ -192,8 +195,8 @@ def test_any_machine_is_the_same_to_fit_and_profile(
     for _ in range(4):
         model.explore(inner)
     predicted, profile = model.predict(inner), model.profile(inner, "made up", topology)
-    for k, one in enumerate(model.points.curves):
-        rows = predict(profile, library, one, build(one.ranks, one.per_node))
+    for k, series in enumerate(model.points.curves):
+        rows = predict(profile, library, series, build(series.ranks, series.per_node))
         assert [row.seconds for row in rows] == pytest.approx(
             predicted[model.points.curve == k], rel=1e-9
         )

@@ -34,12 +34,12 @@ RATE = 90e9
 HEADER = "collective,algorithm,protocol,ranks,nodes,size_bytes,time_us,library,device\n"
 
 
-def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **others: object) -> Series:
+def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **fields: object) -> Series:
     """A curve that is as NCCL's own model says."""
     empty = Series(
         f"p{ranks}", "all_reduce", ("ring", "double_tree"), ranks, nodes, SIZES, np.ones_like(SIZES)
     )
-    curve = Series(**(vars(empty) | others))
+    curve = Series(**(vars(empty) | fields))
     return Series(**(vars(curve) | {"seconds": predict(curve, "hopper", rate)}))
 
 
@@ -73,8 +73,8 @@ def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> No
     assert ranks[7] == pytest.approx(1, rel=0.1)
     assert np.isnan(held_out(points, {"p16": "hopper"}, "ranks")).all()
     assert np.isnan(held_out(Points([small]), known, "ranks")).all()
-    one = Series(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
-    assert np.isnan(held_out(Points([one]), known, "sizes")).all()
+    single_size = Series(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
+    assert np.isnan(held_out(Points([single_size]), known, "sizes")).all()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
     """A ring as NCCL's own model says, twice as slow at the largest size; and sends to the next
     rank."""
     profile = find("mn5_acc").simulated()
-    simple = next(one for one in profile.protocols if one.name == "Simple")
+    simple = next(protocol for protocol in profile.protocols if protocol.name == "Simple")
     ring = profile.apply(as_nodes(4, 2), simple, "ring")
     rate = float(ring.medium_bandwidth[ring.link_kinds.are("network")].min())
     times = measured(4, 2, rate, algorithms=("ring",)).seconds * [1, 1, 1, 2] * 1e6
@@ -178,12 +178,12 @@ def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
         runs(tmp_path / "runs.csv", ""),
         dict.fromkeys(("mn5_acc", "mn5_cpu"), "nccl") | {"": "nccl:x"},
     )
-    said = (
+    messages = (
         r"runs\.csv does not say which GPUs",
         "mn5_cpu is of MPI, expected a profile of NCCL",
         "expected nccl",
     )
-    for (profile, compare), expected in zip(asks.items(), said, strict=True):
+    for (profile, compare), expected in zip(asks.items(), messages, strict=True):
         with pytest.raises(InputError, match=expected):
             judge.run(judge.Request(profile or "mn5_acc", [unsaid], compare=compare), None, "table")
 

@@ -49,10 +49,10 @@ def test_few_simulations_say_what_all_say(name: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
     monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
-    few = times(profile, algorithm, topology, 8, SIZES)
-    assert few.keys() == every.keys()
+    time_of = times(profile, algorithm, topology, 8, SIZES)
+    assert time_of.keys() == every.keys()
     for size in SIZES:
-        assert few[size][0] == pytest.approx(every[size][0], rel=1e-4)
+        assert time_of[size][0] == pytest.approx(every[size][0], rel=1e-4)
     assert len(runs) < len(SIZES) * len(profile.protocols)
 
 
@@ -66,8 +66,8 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
     monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
-    found = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
-    assert list(found) == SIZES
+    time_of = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
+    assert list(time_of) == SIZES
     assert len(runs) <= 2 + 2 * len(machine().protocols)
 
 

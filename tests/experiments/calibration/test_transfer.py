@@ -26,9 +26,9 @@ def pairs(
 
 
 def test_a_port_carries_what_all_pairs_move_at_once() -> None:
-    one, four = pairs(2, 2, 9.0), pairs(8, 2, 5.0)
-    assert port([one]) == pytest.approx(9e9, rel=1e-3)
-    assert port([one, four]) == pytest.approx(20e9, rel=1e-3)
+    one_pair, four_pairs = pairs(2, 2, 9.0), pairs(8, 2, 5.0)
+    assert port([one_pair]) == pytest.approx(9e9, rel=1e-3)
+    assert port([one_pair, four_pairs]) == pytest.approx(20e9, rel=1e-3)
 
 
 def test_of_a_ring_of_sends_one_leaves_a_node() -> None:
@@ -52,7 +52,10 @@ def test_what_is_not_between_two_nodes_says_nothing_of_a_port(curve: Curve) -> N
 
 
 def test_protocols_have_what_their_flags_leave_of_a_link() -> None:
-    rates = {one.name: 1 / one.slowness["network"] for one in linked(NCCL, BANDWIDTH).protocols}
+    rates = {
+        protocol.name: 1 / protocol.slowness["network"]
+        for protocol in linked(NCCL, BANDWIDTH).protocols
+    }
     assert rates == pytest.approx({"short": 0.15e9, "LL": 5e9, "LL128": 9.2e9, "Simple": 10e9})
     assert 1 / linked(NCCL, 1e12).protocols[1].slowness["network"] == pytest.approx(15e9)
     last, before = linked(MPI, 1e12).protocols[-1], MPI.protocols[-1]
@@ -73,7 +76,7 @@ def measured(ranks: tuple[int, ...] = (8, 16)) -> Points:
     seconds = model.predict(truth)
     rows = (seconds[model.points.curve == k] for k in range(len(blank)))
     return Points(
-        Series(**(vars(one) | {"seconds": row})) for one, row in zip(blank, rows, strict=True)
+        Series(**(vars(curve) | {"seconds": row})) for curve, row in zip(blank, rows, strict=True)
     )
 
 
@@ -99,7 +102,9 @@ def test_nothing_is_learnt_from_what_was_not_chosen() -> None:
     points = measured()
     keep = ends(points)
     twice = Points(
-        Series(**(vars(one) | {"seconds": np.where(keep[points.curve == k], 1, 2) * one.seconds}))
-        for k, one in enumerate(points.curves)
+        Series(
+            **(vars(curve) | {"seconds": np.where(keep[points.curve == k], 1, 2) * curve.seconds})
+        )
+        for k, curve in enumerate(points.curves)
     )
     assert transfer(twice, NCCL, keep).tolist() == transfer(points, NCCL, keep).tolist()

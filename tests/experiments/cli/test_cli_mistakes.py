@@ -66,15 +66,15 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
 def test_a_mistake_gets_one_line_and_exit_code_2(
-    arguments: tuple[str, ...], said: str, command: Simctl, tmp_path: Path
+    arguments: tuple[str, ...], message: str, command: Simctl, tmp_path: Path
 ) -> None:
     done = command(*arguments, cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     assert done.returncode == 2, done.stderr
     assert len(lines) == 1, done.stderr
-    assert said in lines[0]
+    assert message in lines[0]
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
 
@@ -108,16 +108,16 @@ LOGS: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), LOGS.values(), ids=LOGS.keys())
+@pytest.mark.parametrize(("content", "message"), LOGS.values(), ids=LOGS.keys())
 def test_a_log_that_is_none_gets_one_line(
-    content: bytes, said: str, command: Simctl, tmp_path: Path
+    content: bytes, message: str, command: Simctl, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.log"
     path.write_bytes(content)
     done = command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
+    assert message in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["job.log"], "no picture of nothing"
 
 

@@ -62,8 +62,8 @@ def test_what_is_set_is_not_named(healthy: Curve) -> None:
         "NCCL_NET_GDR_LEVEL",
         "NCCL_MIN_NCHANNELS",
     )
-    told = advice(replace(healthy, variables=names), (*BUMP, *FAR))
-    assert told == (
+    lines = advice(replace(healthy, variables=names), (*BUMP, *FAR))
+    assert lines == (
         "a single size that is slow only once is noise: more iterations (-n 100)",
         "see in NCCL's lines that every NIC is used (NET/IB), over GPUDirect RDMA, with enough "
         "channels, each rank on "
@@ -99,11 +99,11 @@ def test_where_all_choices_are_forced_they_may_be_at_fault(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [("WARN", True), ("VERSION", True), ("INFO", False), ("TRACE", False)]
+    ("value", "advised"), [("WARN", True), ("VERSION", True), ("INFO", False), ("TRACE", False)]
 )
-def test_only_some_values_of_nccl_debug_print_its_lines(value: str, told: bool) -> None:
+def test_only_some_values_of_nccl_debug_print_its_lines(value: str, advised: bool) -> None:
     curve = nccl_logs.only(f"export NCCL_DEBUG={value}\n{nccl_logs.log()}")
-    assert any("NCCL_DEBUG=INFO" in line for line in advice(curve, FAR)) == told
+    assert any("NCCL_DEBUG=INFO" in line for line in advice(curve, FAR)) == advised
 
 
 def test_networks_over_libfabric_have_no_lines_of_infiniband(healthy: Curve) -> None:
@@ -127,13 +127,13 @@ def test_where_all_is_set_a_newer_plugin_is_left(healthy: Curve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "told"), [(4, 1, False), (16, 4, True), (16, None, True)]
+    ("ranks", "nodes", "advised"), [(4, 1, False), (16, 4, True), (16, None, True)]
 )
 def test_slingshot_is_no_cause_inside_a_node(
-    healthy: Curve, ranks: int, nodes: int | None, told: bool
+    healthy: Curve, ranks: int, nodes: int | None, advised: bool
 ) -> None:
     curve = replace(healthy, ranks=ranks, nodes=nodes, network="Slingshot")
-    assert any("on Slingshot" in line for line in advice(curve, BUMP)) == told
+    assert any("on Slingshot" in line for line in advice(curve, BUMP)) == advised
 
 
 def test_a_note_needs_no_advice(healthy: Curve) -> None:

@@ -70,11 +70,11 @@ def test_time_that_falls_is_told_by_hand() -> None:
     13.3 us at 4 KiB, the trend on the right 20 us / 2^0.32 = 16 us."""
     (finding,) = alarms(curve_of([10, 10, 40, 20, 25, 50]))
     assert finding.places == (2,)
-    said = (
+    message = (
         "4KiB takes 2.5 times what the sizes on both sides allow, and 4KiB takes 2 times as long "
         "as 8KiB"
     )
-    assert finding.text == f"4KiB: {said}"
+    assert finding.text == f"4KiB: {message}"
 
 
 def test_a_library_may_choose_badly_at_a_switch() -> None:
@@ -187,9 +187,9 @@ def test_times_in_place_should_agree(healthy: Curve, spoil: Spoil) -> None:
 
 
 def test_one_rank_has_nothing_to_do_in_place(healthy: Curve, spoil: Spoil) -> None:
-    both = replace(healthy, in_place=spoil(healthy, range(28), 0.1).points)
-    assert alarms(both)
-    assert alarms(replace(both, ranks=1, nodes=1)) == []
+    two_places = replace(healthy, in_place=spoil(healthy, range(28), 0.1).points)
+    assert alarms(two_places)
+    assert alarms(replace(two_places, ranks=1, nodes=1)) == []
 
 
 def test_noise_that_is_known_excuses(healthy: Curve, spoil: Spoil) -> None:

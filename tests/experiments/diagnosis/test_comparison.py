@@ -72,8 +72,8 @@ def test_other_nodes_of_one_cluster_are_compared(healthy: Curve, spoil: Spoil) -
 def test_runs_of_which_too_little_is_known_are_not_compared(
     healthy: Curve, spoil: Spoil, unknown: dict[str, object]
 ) -> None:
-    both = healthy, later(spoil(healthy, range(28), 3))
-    assert compare([replace(curve, **unknown) for curve in both]) == ()  # type: ignore[arg-type]
+    curves = healthy, later(spoil(healthy, range(28), 3))
+    assert compare([replace(curve, **unknown) for curve in curves]) == ()  # type: ignore[arg-type]
 
 
 def test_a_document_without_hosts_may_be_of_two_machines(healthy: Curve, spoil: Spoil) -> None:

@@ -124,11 +124,11 @@ def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
     path = tmp_path / "one_ar_p4.csv"
     path.write_text("size_bytes,time_us\n4,0.005\n")
     assert run(path, path, machine=find("star"), plot=tmp_path / "one.svg") == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n")
-    assert said.out.endswith("\n0 of 1 curve abnormal\n")
-    assert f"note: skipped {path}: given twice, counted once\n" in said.err
-    assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which is impossible" in said.err
+    output = capsys.readouterr()
+    assert output.out.startswith("all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n")
+    assert output.out.endswith("\n0 of 1 curve abnormal\n")
+    assert f"note: skipped {path}: given twice, counted once\n" in output.err
+    assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which is impossible" in output.err
 
 
 def test_a_test_that_died_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def curve(times: dict[int, float], wrong: int = 0) -> Curve:
     return Curve("all_reduce", 8, 2, points, (), "made.csv", device="NVIDIA H100")
 
 
-def beside(measured: Curve, factor: float, profile: str = "mine, of nodes") -> Diagnosis:
+def against_profile(measured: Curve, factor: float, profile: str = "mine, of nodes") -> Diagnosis:
     """Measured against a profile that expects `factor` times its time."""
 
     def expect(_: Curve, sizes: Floats) -> Expected:
@@ -83,20 +83,20 @@ def test_latency_may_stand_still(healthy: Curve) -> None:
 
 
 def test_a_machine_that_is_slower_than_its_profile_everywhere_gets_no_cause(healthy: Curve) -> None:
-    diagnosis = beside(healthy, 0.3)
+    diagnosis = against_profile(healthy, 0.3)
     (finding,) = diagnosis.findings
     assert (finding.kind, finding.alarm, diagnosis.advice) == ("profile does not fit", True, ())
-    said = (
+    message = (
         "3.33 to 3.33 times as long as by the profile mine, of nodes: it is of another machine, "
         "or this one is slow"
     )
-    assert finding.text.startswith(f"8B to 1GiB: {said}")
+    assert finding.text.startswith(f"8B to 1GiB: {message}")
     assert diagnosis.plateau is not None
     assert (diagnosis.plateau.links, ":" in diagnosis.plateau.text) == (None, False)
 
 
 def test_a_machine_that_is_faster_than_its_profile_is_another_one(healthy: Curve) -> None:
-    diagnosis = beside(healthy, 5.0)
+    diagnosis = against_profile(healthy, 5.0)
     assert [(finding.kind, finding.alarm) for finding in diagnosis.findings] == [
         ("profile does not fit", False)
     ]
@@ -107,10 +107,12 @@ def test_a_machine_that_is_faster_than_its_profile_is_another_one(healthy: Curve
 
 
 def test_a_machine_near_its_profile_and_one_without_are_judged_as_ever(healthy: Curve) -> None:
-    assert beside(healthy, 0.9).findings == ()
-    assert [finding.kind for finding in beside(healthy, 0.3, profile="").findings] == ["far below"]
+    assert against_profile(healthy, 0.9).findings == ()
+    assert [finding.kind for finding in against_profile(healthy, 0.3, profile="").findings] == [
+        "far below"
+    ]
 
 
 def test_where_the_ranks_are_is_not_guessed_for_an_alarm(healthy: Curve) -> None:
     host = replace(healthy, device="host memory")
-    assert not beside(host, 0.3).abnormal
+    assert not against_profile(host, 0.3).abnormal

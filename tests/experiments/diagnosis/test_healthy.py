@@ -98,24 +98,26 @@ def test_sick_curves_are_found() -> None:
     ],
 )
 def test_the_bump_of_alps_is_named_with_its_sizes(name: str, low: int, high: int) -> None:
-    one = judged()[f"alps_gh200_ofi192_ar_{name}"]
+    diagnosis = judged()[f"alps_gh200_ofi192_ar_{name}"]
     spans = [
-        (one.samples.size[f.places[0]], one.samples.size[f.places[-1]])
-        for f in one.findings
+        (diagnosis.samples.size[f.places[0]], diagnosis.samples.size[f.places[-1]])
+        for f in diagnosis.findings
         if f.alarm
     ]
     assert (low, high) in spans
 
 
 def test_the_slower_set_up_of_polaris_is_named() -> None:
-    found = compare([curve for curve in measured().curves if curve.family.startswith("F09 ")])
-    assert len(found) == 6
-    assert all("set5 is slower than set4" in one.text for one in found)
+    differences = compare([curve for curve in measured().curves if curve.family.startswith("F09 ")])
+    assert len(differences) == 6
+    assert all("set5 is slower than set4" in difference.text for difference in differences)
 
 
 def test_nothing_else_is_slower_than_its_like() -> None:
-    found = compare([curve for curve in measured().curves if not curve.family.startswith("F09 ")])
-    assert [one.text for one in found] == []
+    differences = compare(
+        [curve for curve in measured().curves if not curve.family.startswith("F09 ")]
+    )
+    assert [difference.text for difference in differences] == []
 
 
 @pytest.mark.parametrize(
@@ -134,5 +136,5 @@ def test_raw_logs(log: str, sick: list[str]) -> None:
     """The first was cut short by the benchmark itself, which is no fault."""
     curves = read(SHARED / "logs" / f"{log}.log").curves
     assert [
-        found.kind for curve in curves for found in diagnose(curve).findings if found.alarm
+        finding.kind for curve in curves for finding in diagnose(curve).findings if finding.alarm
     ] == sick

@@ -9,9 +9,9 @@ from made_up_curves import curve
 
 
 def test_growth_is_a_parameter_where_jobs_have_several_numbers_of_nodes() -> None:
-    few = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
-    assert "network α by nodes" not in few.index
-    assert few.profile(few.start).crowding == {}
+    single_job = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
+    assert "network α by nodes" not in single_job.index
+    assert single_job.profile(single_job.start).crowding == {}
     several = Model(
         Points([curve("all_reduce", ("ring",)), curve("all_reduce", ("ring",), 32, 8)]), NCCL
     )

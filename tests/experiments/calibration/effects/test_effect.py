@@ -50,14 +50,14 @@ def test_a_misspelt_parameter_is_an_error() -> None:
         mixed(library)
 
 
-@pytest.mark.parametrize("library", LIBRARIES.values(), ids=lambda one: str(one.name))
+@pytest.mark.parametrize("library", LIBRARIES.values(), ids=lambda library: str(library.name))
 def test_parameters_have_different_names(library: Library) -> None:
     model = mixed(library)
     assert len(model.index) == len(model.parameters)
     assert all(effect.mixing().shape == (len(effect.parameters),) * 2 for effect in model.effects)
 
 
-@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda one: str(one.name))
+@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda library: str(library.name))
 def test_every_parameter_changes_the_profile(library: Library) -> None:
     model = mixed(library)
     inner = model.start + np.random.default_rng(1).uniform(-0.3, 0.3, len(model.start))
@@ -66,7 +66,7 @@ def test_every_parameter_changes_the_profile(library: Library) -> None:
         assert model.profile(inner + 0.1 * step) != profile
 
 
-@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda one: str(one.name))
+@pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda library: str(library.name))
 def test_slopes_are_differences_of_predictions(library: Library) -> None:
     """All slopes come from one evaluation over arrays, and predictions from one a parameter."""
     model = mixed(library)

@@ -17,7 +17,11 @@ def test_sessions_are_simulated_as_they_are_predicted() -> None:
     inner = model.start + np.random.default_rng(2).uniform(-1, 1, len(model.start))
     assert any(" at " in parameter.name for parameter in model.parameters)
     model.explore(inner)
-    (place,) = [one for one in model.paths.places() if one.nodes == 4 and one.algorithm == "ring"]
+    (place,) = [
+        candidate
+        for candidate in model.paths.places()
+        if candidate.nodes == 4 and candidate.algorithm == "ring"
+    ]
     exploration, simulated = Exploration(model.profile(inner), model.paths.jobs, model.kinds), []
     for number in range(len(MPI.protocols)):
         costs = exploration.costs(place, number, SIZES[-1])

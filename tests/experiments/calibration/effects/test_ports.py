@@ -20,17 +20,20 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
         for what, name in (("all_reduce", "ring"), ("send_recv", "shift"))
     ]
     model = Model(Points(mixed), NCCL)
-    own = model.start.copy()
-    own[model.index["network 1/β by ranks a node"]] = -1.0
-    for inner in (model.start, own):
+    with_ports = model.start.copy()
+    with_ports[model.index["network 1/β by ranks a node"]] = -1.0
+    for inner in (model.start, with_ports):
         model.explore(inner)
     largest = model.points.size == SIZES[-1]
-    before, after = (model.predict(inner)[largest] for inner in (model.start, own))
+    before, after = (model.predict(inner)[largest] for inner in (model.start, with_ports))
     wide = np.sqrt(2 * 4)
     assert after / before == pytest.approx([wide / 2, wide, wide / 4, wide], rel=0.02)
-    predicted, profile = model.predict(own), model.profile(own, "one number of nodes", "nodes")
-    for k, one in enumerate(model.points.curves):
-        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+    predicted, profile = (
+        model.predict(with_ports),
+        model.profile(with_ports, "one number of nodes", "nodes"),
+    )
+    for k, series in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, series, as_nodes(series.ranks, series.per_node))
         assert [row.seconds for row in rows] == pytest.approx(
             predicted[model.points.curve == k], rel=1e-9
         )

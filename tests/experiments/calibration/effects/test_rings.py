@@ -28,6 +28,6 @@ def test_a_rendezvous_in_a_ring_has_an_alpha_of_its_own() -> None:
 def test_what_only_rings_know_is_no_parameter_where_the_library_chose() -> None:
     """It would be fitted so that rings are never chosen."""
     free = Model(Points([curve("all_reduce", ("ring", "halving_doubling"))]), MPI)
-    told = Model(Points([*free.points.curves, curve("all_reduce", ("ring",))]), MPI)
-    assert "rendezvous α in rings" in told.index
+    with_ring = Model(Points([*free.points.curves, curve("all_reduce", ("ring",))]), MPI)
+    assert "rendezvous α in rings" in with_ring.index
     assert "rendezvous α in rings" not in free.index

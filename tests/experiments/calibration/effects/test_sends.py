@@ -37,8 +37,8 @@ def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
     model.explore(inner)
     assert model.explore(inner) < 1e-9
     predicted, profile = model.predict(inner), model.profile(inner, "made up", "nodes")
-    for k, one in enumerate(model.points.curves):
-        rows = predict(profile, NCCL, one, as_nodes(one.ranks, one.per_node))
+    for k, series in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, series, as_nodes(series.ranks, series.per_node))
         assert [row.seconds for row in rows] == pytest.approx(
             predicted[model.points.curve == k], rel=1e-9
         )
@@ -50,7 +50,7 @@ def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
     )
     assert not any("sends" in name for name in alone.index)
     for library in (NCCL, MPI):
-        both = Model(
+        model_of_both = Model(
             Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
         )
-        assert ("α of sends" in both.index) == (library is NCCL)
+        assert ("α of sends" in model_of_both.index) == (library is NCCL)
