@@ -60,7 +60,7 @@ def sweep(
     profile: ProfileName = None,
     out: Out = None,
     plot: Plot = None,
-    metric: Annotated[Metric, typer.Option(help="What the plot shows against p.")] = Metric.time,
+    metric: Annotated[Metric, typer.Option(help="What the plot shows.")] = Metric.time,
     wide: Wide = False,
     format: Output = Format.table,
 ) -> None:
