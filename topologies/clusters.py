@@ -8,7 +8,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import (
     Equipment,
@@ -21,6 +20,7 @@ from topologies.fabrics import (
 from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
 MOST_DEVICES = 2**24

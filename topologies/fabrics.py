@@ -16,10 +16,10 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Ints
+from topologies.topology_builder import TopologyBuilder
 
 MOST = 2**24
 """No machine has more ranks, ports or links than that."""

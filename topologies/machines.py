@@ -8,11 +8,11 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.link_kinds import link_kind
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Ports = int | None
 """NICs of a node; None: as many as the machine has."""

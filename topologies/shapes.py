@@ -13,11 +13,11 @@ from typing import Any, Concatenate, Literal, Protocol
 
 import numpy as np
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, whole
 from topologies.link import Link
 from topologies.topology import Ints, Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 class Shape(Protocol):

@@ -37,7 +37,7 @@ REMEMBERED = 8
 class Topology:
     """A machine as columns, a row for each device, link and medium.
 
-    :class:`topologies.builder.TopologyBuilder` builds it, and so do the functions of
+    :class:`topologies.topology_builder.TopologyBuilder` builds it, and so do the functions of
     :mod:`topologies.shapes`, :mod:`topologies.machines` and the readers.
     """
 

@@ -64,7 +64,7 @@ print(machine.ranks, built - begin, end - built, peak)
 FAIR = """
 import resource, sys, time
 import numpy as np
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.engines import simulate
 from topologies.shapes import star
 def exchange(ranks):

@@ -20,9 +20,9 @@ from experiments.spellings import GLOO_LAB
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import Sharing, simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology

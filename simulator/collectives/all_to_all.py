@@ -4,8 +4,8 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm
 from simulator.cost_models import servers
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:

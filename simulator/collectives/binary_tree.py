@@ -5,8 +5,8 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
 from simulator.cost_models import trees
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
 
 PIECES = 32

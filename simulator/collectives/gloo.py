@@ -26,9 +26,9 @@ from simulator.collectives.collective import (
 )
 from simulator.collectives.shift import shift_send_recv
 from simulator.cost_models import gloo, log2_ceil
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20

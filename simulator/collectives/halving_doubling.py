@@ -6,8 +6,8 @@ import numpy as np
 from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor, trees
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:

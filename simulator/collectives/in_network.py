@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.cost_models import in_network
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.routing import distances, rails
 from topologies.topology import Ints, Topology

@@ -6,8 +6,8 @@ import numpy as np
 from simulator.collectives.collective import ALL_GATHER, Algorithm
 from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:

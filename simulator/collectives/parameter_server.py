@@ -4,8 +4,8 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def parameter_server_all_reduce(ranks: int, nbytes: float) -> Schedule:

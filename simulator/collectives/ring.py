@@ -4,8 +4,8 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.cost_models import neighbors
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def ring_reduce_scatter(ranks: int, nbytes: float) -> Schedule:

@@ -13,8 +13,8 @@ from simulator.collectives.collective import (
     Fitted,
 )
 from simulator.cost_models import CostModel, neighbors
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 

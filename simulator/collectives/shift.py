@@ -4,8 +4,8 @@ import numpy as np
 
 from simulator.collectives.collective import SEND_RECV, Algorithm
 from simulator.cost_models import neighbors
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def shift_send_recv(ranks: int, nbytes: float) -> Schedule:

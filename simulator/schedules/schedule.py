@@ -23,7 +23,7 @@ LIMIT = 2**30
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Operations on the slots of ranks, built by
-    :class:`simulator.schedules.builder.ScheduleBuilder`.
+    :class:`simulator.schedules.schedule_builder.ScheduleBuilder`.
 
     Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and
     writes as many at `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else

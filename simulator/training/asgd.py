@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.conditions import Failure
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.plan import (

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives import Algorithm, find
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.topology import Topology
 

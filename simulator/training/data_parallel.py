@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import REDUCE
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model

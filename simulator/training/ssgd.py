@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
@@ -29,7 +29,7 @@ from topologies.topology import Floats, Ints, Topology
 
 class Trainer:
     """The steps of `setting.ranks` workers on a
-    :class:`simulator.schedules.builder.ScheduleBuilder`.
+    :class:`simulator.schedules.schedule_builder.ScheduleBuilder`.
 
     What a worker computes on its main lane comes one after the other; `tail` is the last operation
     of each so far.

@@ -6,7 +6,7 @@ from experiments.names import rank_name
 from experiments.pictures.timelines.collective_picture import collective_figure
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.catalogue import find as machine
 
 

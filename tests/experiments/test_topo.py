@@ -16,7 +16,6 @@ import pytest
 from experiments.cli.values import parse_rank_count
 from experiments.commands import topo
 from experiments.machine_facts import BOUNDS, PAIRS, facts
-from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
 from topologies.columns import Words
 from topologies.errors import InputError
@@ -25,6 +24,7 @@ from topologies.readers import graph_files
 from topologies.readers.files import read
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 STAR = """\
 star: 4 ranks

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.waits import SHOWN, wait_cells, wait_records
 from simulator.analysis.waits import Wait
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 

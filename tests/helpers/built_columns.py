@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 NAN, INF = float("nan"), float("inf")
 COLUMNS = (

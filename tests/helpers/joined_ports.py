@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from topologies.builder import TopologyBuilder
 from topologies.fabrics import Equipment
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Join = Callable[..., None]
 EQUIPMENT = Equipment(Link(4e9, 1.0), 0.25)

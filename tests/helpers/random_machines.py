@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Floats, Topology
+from topologies.topology_builder import TopologyBuilder
 
 Draw = Callable[[Random], float]
 

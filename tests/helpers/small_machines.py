@@ -1,8 +1,8 @@
 """Machines small enough to follow with a finger."""
 
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def route_of(*links: Link, reduction: float = 0.0, ranks: int = 2) -> Topology:

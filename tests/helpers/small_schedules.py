@@ -1,7 +1,7 @@
 """Schedules small enough to follow with a finger, and who waits for whom in any."""
 
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def messages(*sizes: float) -> Schedule:

@@ -16,10 +16,10 @@ from simulator.collectives import algorithms
 from simulator.collectives.collective import ALL_REDUCE, REDUCE
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 V = 5040 * 2.0**20
 """Bytes: every p up to 10 divides it."""

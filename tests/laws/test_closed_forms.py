@@ -19,15 +19,15 @@ from simulator.cost_models.cost_model import ONE_PORT, POSTED
 from simulator.cost_models.fabric import Fabric, Ports, observe
 from simulator.engines import Engine, simulate
 from simulator.schedules import semantics
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 V = 5040 * 2.0**20
 """Bytes: every p up to 10 divides it."""

@@ -11,8 +11,8 @@ from simulator.analysis import memory
 from simulator.collectives import algorithms
 from simulator.collectives.naive import naive_all_reduce
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies.shapes import bus, full_mesh, full_mesh_one_port, ring, star
 from topologies.topology import Topology

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from law_cases import ANY_NUMBER, NAMES, SOME, build, every_algorithm, orders
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 TICK = 2.0**-20
 

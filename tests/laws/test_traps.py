@@ -25,13 +25,13 @@ from simulator.collectives.collective import (
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
 from simulator.schedules import semantics
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import SHAPES, full_mesh, line, ring, star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 from topologies.units import parse_bandwidth, parse_bytes
 
 MANY = (10, 16, 19)

@@ -11,8 +11,8 @@ import pytest
 
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies import shapes
 from topologies.topology import Topology
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.capacity import Cut, capacities, congestion, max_flow, tightest_cut
 from topologies.link import Link
 from topologies.topology import Flags, Floats, Topology
+from topologies.topology_builder import TopologyBuilder
 
 SPEEDS = st.sampled_from((0.5, 1.0, 2.0, 3.0, float("inf")))
 

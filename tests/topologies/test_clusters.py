@@ -11,13 +11,13 @@ import pytest
 from joined_ports import switches, switchless
 from simulator.collectives import find
 from simulator.engines import simulate
-from topologies.builder import TopologyBuilder
 from topologies.catalogue import find as find_machine
 from topologies.clusters import Network, cluster, joined
 from topologies.link_kinds import SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES, dgx1, hgx_h100
 from topologies.ring_search import find_rings
 from topologies.topology import Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 NETWORKS: tuple[str, ...] = get_args(Network)
 

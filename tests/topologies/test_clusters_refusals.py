@@ -7,12 +7,12 @@ import pytest
 
 from joined_ports import switchless
 from refusals import refusal
-from topologies.builder import TopologyBuilder
 from topologies.clusters import MOST_DEVICES, cluster, joined
 from topologies.link import Link
 from topologies.link_kinds import LINKS, link_kind
 from topologies.machines import MACHINES
 from topologies.shapes import full_mesh_one_port
+from topologies.topology_builder import TopologyBuilder
 
 NAN, INF = float("nan"), float("inf")
 

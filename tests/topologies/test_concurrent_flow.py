@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.capacity import congestion, max_flow
 from topologies.concurrent_flow import concurrent_flow, stretch
 from topologies.link import Link
 from topologies.topology import Floats, Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def one_each(devices: int) -> Floats:

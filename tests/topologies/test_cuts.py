@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.capacity import max_flow
 from topologies.cuts import bisection, components, diameter, partitions, tree_cuts
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Shape = Callable[..., Topology]
 

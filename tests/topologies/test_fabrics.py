@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joined_ports import EQUIPMENT, Join, across, below, built, switches
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
 from topologies.link import Link
 from topologies.routing import distances
 from topologies.shapes import full_mesh
+from topologies.topology_builder import TopologyBuilder
 
 JOINS: list[Join] = [join_leaf_spine, join_rails, join_fat_tree, join_dragonfly]
 

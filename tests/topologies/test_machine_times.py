@@ -9,7 +9,7 @@ import pytest
 from catalogue_entries import DEVICES
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.clusters import cluster
 from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, pcie_box
 from topologies.topology import Topology

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.placement import ORDERS, Order, parse_placement, placed
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 NODES = st.lists(st.integers(-1, 3), min_size=1, max_size=12)
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from simulator.collectives.rings import rings_all_reduce
 from simulator.engines import simulate
-from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link import Link
@@ -22,6 +21,7 @@ from topologies.placement import placed
 from topologies.ring_search import CHANNELS, Rings, find_rings
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, grid, ring, star
 from topologies.topology import Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 NO_SLOWER = 1 - 2e-3
 """A search that is faster by less than 0.1% does not pay."""

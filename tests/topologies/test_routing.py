@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routes import devices_of
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.routing import distances
 from topologies.shapes import SHAPES, line, ring, star, tree
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from routes import devices_of
 from topologies._compile import compiled
-from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.routing import distances, find_routes
 from topologies.shapes import SHAPES, fat_tree, leaf_spine, ring
 from topologies.topology import REMEMBERED, Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
 

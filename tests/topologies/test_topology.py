@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusals import refusal
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 NAN, INF = float("nan"), float("inf")
 

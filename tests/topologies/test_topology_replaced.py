@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from refusals import refusal
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 NAN, INF = float("nan"), float("inf")
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.link_kinds import LINKS, LinkKind, link_kind
+from topologies.topology_builder import TopologyBuilder
 
 LANES = 16
 """The lanes of a PCIe link of LINKS."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from topologies.builder import TopologyBuilder
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import assumption, join_by_nvswitch
 from topologies.readers.nccl_parts import Part, Parts, busid_of, class_of, first_of
 from topologies.readers.xml_elements import Element
+from topologies.topology_builder import TopologyBuilder
 
 MOST = 1024
 """Links of a GPU to one other device."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import LANES, assumption, join_sockets, kind_named, plug
@@ -19,6 +18,7 @@ from topologies.readers.nccl_links import Nvlinks, join, nvlinks_of
 from topologies.readers.nccl_parts import Cpu, Part, Parts, Port, class_of, survey
 from topologies.readers.xml_elements import Element, parse
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 _LANES = {2.5: 0.1875e9, 5.0: 0.375e9, 8.0: 0.75e9, 16.0: 1.5e9, 32.0: 3e9, 64.0: 6e9}
 """β of a lane in bytes/s by its rate in GT/s: NCCL src/graph/topo.cc, kvDictPciGen."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.link_kinds import LINKS, LinkKind
@@ -24,6 +23,7 @@ from topologies.readers.hosts import assumption, join_by_nvswitch, join_sockets,
 from topologies.readers.matrix import UNSAID, Matrix, level_named, parse
 from topologies.readers.matrix import looks_like as looks_like
 from topologies.topology import Ints, Topology
+from topologies.topology_builder import TopologyBuilder
 
 MOST_NVLINKS = 18
 """No GPU has more NVLinks (NVIDIA H100, B200)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from topologies.builder import KINDS, TopologyBuilder
 from topologies.readers.mistakes import Mistake, Mistakes, Place
 from topologies.readers.schema import ENTRIES, Document, HeadPart, LinkPart
 from topologies.topology import Topology
+from topologies.topology_builder import KINDS, TopologyBuilder
 
 
 def read_document(content: object, place: Place) -> Topology:

@@ -22,8 +22,8 @@ from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import Layout, Span, granularity
 from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 
 Choose = Callable[[int], int]

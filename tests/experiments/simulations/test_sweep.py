@@ -10,8 +10,8 @@ from experiments.simulations.sweep import SweepRow, judge, sweep, to_frame
 from experiments.simulations.verdict import Verdict
 from law_cases import EVERYWHERE, NAMES
 from simulator.collectives import Algorithm, find
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.catalogue import find as find_topology
 from topologies.shapes import ring, star
 from topologies.topology import Topology

@@ -26,9 +26,9 @@ from simulator.collectives.collective import (
 )
 from simulator.engines import simulate
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 # By hand: p = 4, V = 12 bytes, 1 B/s and 1 s of latency a link.
 

@@ -20,11 +20,11 @@ from simulator.collectives.collective import (
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.capacity import congestion
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 @given(st.sampled_from(COLLECTIVES), st.integers(2, 6), st.integers(0, 2**32))

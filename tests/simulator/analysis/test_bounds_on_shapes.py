@@ -20,9 +20,9 @@ from simulator.collectives.collective import (
 )
 from simulator.engines import simulate
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 # The best bound on every shape: V = 12, 1 B/s a link.
 

@@ -32,8 +32,8 @@ import pytest
 from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import merge
 from topologies import shapes

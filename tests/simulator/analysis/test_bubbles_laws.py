@@ -26,8 +26,8 @@ from simulator.analysis.bubbles import (
 from simulator.analysis.contention import contended_share
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies._compile import compiled

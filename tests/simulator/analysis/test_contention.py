@@ -16,8 +16,8 @@ from simulator.analysis.critical_path import critical_path, parts, worth
 from simulator.analysis.waits import Wait, waits
 from simulator.collectives.rings import fit_all_reduce
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
 from topologies.catalogue import find as machine

@@ -12,13 +12,13 @@ from simulator.analysis.critical_path import (
 )
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import merge, route_of
 from small_schedules import messages
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
+from topologies.topology_builder import TopologyBuilder
 
 
 def nonzero(path: list[Segment]) -> dict[str, float]:

@@ -10,8 +10,8 @@ from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.analysis.differences import finite_differences
 from simulator.collectives import find
 from simulator.engines import Sharing, simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import messages
 from topologies import shapes
 from topologies.topology import Topology

@@ -5,11 +5,11 @@ import pytest
 
 from memory_steps import at, memory, steps
 from simulator.collectives import find
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
+from topologies.topology_builder import TopologyBuilder
 
 # By hand.
 

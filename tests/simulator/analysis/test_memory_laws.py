@@ -15,13 +15,13 @@ from memory_steps import at, memory
 from simulator.analysis.memory import trace
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Cell = tuple[int, int]
 Term = tuple[Any, Any]

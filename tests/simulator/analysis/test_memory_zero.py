@@ -8,7 +8,7 @@ from simulator.analysis.memory import trace
 from simulator.engines import simulate
 from simulator.kernels import copies
 from simulator.kernels.records import Operations
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.shapes import star
 
 

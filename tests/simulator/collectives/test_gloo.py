@@ -15,10 +15,10 @@ from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import full_mesh, star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Places = npt.NDArray[np.intp]
 COST = find("gloo_ring").cost

@@ -16,12 +16,12 @@ from simulator.cost_models import in_network
 from simulator.cost_models.fabric import Fabric
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from topologies.builder import TopologyBuilder
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def fit(name: str, topology: Topology, ranks: int, nbytes: float) -> Fitted:

@@ -344,7 +344,7 @@ answer = dict(seen=seen, pays=pays(0), loaded=is_loaded())
 def test_a_compiler_asked_for_by_name_is_used_for_everything_after() -> None:
     code = f"""{CHAIN}
 import sys
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.engines import simulate
 from topologies import shapes
 before_it = is_loaded()

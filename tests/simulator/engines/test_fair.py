@@ -10,16 +10,16 @@ from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import critical_path, parts, sensitivities, worth
 from simulator.collectives import find
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import route_of
 from small_schedules import between, messages
 from topologies import _compile, shapes
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 Run = Callable[[Schedule, Topology], Timeline]
 

@@ -7,13 +7,13 @@ import pytest
 
 from refusals import refusal
 from simulator.engines import Engine, Sharing, simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import messages
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import ring
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def computations(*seconds: float) -> Schedule:

@@ -12,12 +12,12 @@ from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import causes, starts
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_machines import merge, route_of
 from small_schedules import equal_messages
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
+from topologies.topology_builder import TopologyBuilder
 
 # Cut-through: Σα and the slowest g + n/β.
 

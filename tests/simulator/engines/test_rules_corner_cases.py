@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_machines import route_of
 from small_schedules import equal_messages
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
+from topologies.topology_builder import TopologyBuilder
 
 
 def test_an_empty_signal_takes_the_latency_and_the_gap(engine: Engine) -> None:

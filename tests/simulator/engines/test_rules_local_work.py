@@ -4,12 +4,12 @@ import numpy as np
 
 from routes import causes, starts
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_machines import route_of
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(engine: Engine) -> None:

@@ -2,11 +2,11 @@
 waits."""
 
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def test_a_bus_carries_one_message_at_a_time(engine: Engine) -> None:

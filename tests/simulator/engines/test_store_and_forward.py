@@ -16,8 +16,8 @@ from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import critical_path, parts, sensitivities
 from simulator.collectives import find
 from simulator.engines import Engine, simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import route_of
 from small_schedules import messages

@@ -6,8 +6,8 @@ import numpy as np
 
 from simulator.kernels import first_come
 from simulator.kernels.records import Times, Turns, Work
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.routed import route
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.shapes import line
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.shapes import star
 
 NAMES = tuple(name for name in algorithms() if not name.startswith("gloo"))

@@ -26,9 +26,9 @@ from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies._compile import compiled
 from topologies.errors import InputError
 from topologies.shapes import star
@@ -267,7 +267,7 @@ def _assert_same(name: str, plain: Any, fast: Any) -> None:
 
 def checking_kernels() -> ExitStack:
     stack = ExitStack()
-    for module in ("schedules.builder", "schedules.schedule", "schedules.semantics"):
+    for module in ("schedules.schedule_builder", "schedules.schedule", "schedules.semantics"):
         stack.enter_context(patch(f"simulator.{module}.kernel", both_ways))
     for module in ("memory", "bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))

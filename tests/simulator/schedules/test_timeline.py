@@ -14,13 +14,13 @@ from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 from transfers import arrival, crossing
 
 NAMES = tuple(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers.file_checks import LIMIT, check_connected, check_text
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 def machine(links: list[str], ranks: str) -> Topology:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusals import refusal
-from topologies.builder import TopologyBuilder
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers import graph_files, yaml_files
@@ -28,6 +27,7 @@ from topologies.readers.graph_files import (
 )
 from topologies.shapes import SHAPES, star
 from topologies.topology import Paths, Topology
+from topologies.topology_builder import TopologyBuilder
 
 INF = float("inf")
 FORMATS: dict[str, tuple[Callable[[Topology], str], Callable[[str, str], Topology]]] = {

@@ -17,13 +17,13 @@ from experiments.machine_facts import link_groups
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.machine_picture import HALF, topology_figure
 from experiments.pictures.machines.sketch import Layout, ends
-from topologies.builder import TopologyBuilder
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.machines import MACHINES
 from topologies.shapes import SHAPES, ring, torus
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 LARGER = {
     "hgx_h100:nodes=2": 16,

@@ -16,7 +16,7 @@ from experiments.pictures.timelines import bars
 from experiments.pictures.timelines.collective_picture import collective_drawing
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import find as machine
 

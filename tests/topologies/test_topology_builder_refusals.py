@@ -7,8 +7,8 @@ import pytest
 
 from built_columns import INF, NAN, pair, same, with_devices
 from refusals import refusal
-from topologies.builder import KINDS, TopologyBuilder
 from topologies.link import Link
+from topologies.topology_builder import KINDS, TopologyBuilder
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])

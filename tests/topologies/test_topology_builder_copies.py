@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
 from refusals import refusal
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
 from topologies.shapes import SHAPES, bus
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 
 @st.composite

@@ -11,8 +11,8 @@ import pytest
 
 from refusals import refusal
 from simulator.collectives.ring import ring_all_reduce
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import ancestors, predecessors, three_rank_child, waits
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
-from topologies.builder import TopologyBuilder
 from topologies.link import Link
+from topologies.topology_builder import TopologyBuilder
 
 Pair = tuple[int, int]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from refusals import refusal
-from simulator.schedules.builder import ScheduleBuilder
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import three_rank_child, waits
 
 NAN, INF = float("nan"), float("inf")

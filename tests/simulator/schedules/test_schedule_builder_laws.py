@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.schedules.builder import ScheduleBuilder
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import ancestors, predecessors
 from topologies._compile import compiled
 from topologies.errors import InputError
@@ -227,10 +227,13 @@ def test_predecessors_are_sorted_lower_and_there_once(
 def test_compiled_and_plain_kernels_derive_the_same(
     program: tuple[int, int, tuple[Call, ...]],
 ) -> None:
-    with patch("simulator.schedules.builder.kernel", lambda function, operations: function):
+    with patch(
+        "simulator.schedules.schedule_builder.kernel", lambda function, operations: function
+    ):
         plain, _ = play(*program)
     with patch(
-        "simulator.schedules.builder.kernel", lambda function, operations: compiled(function)
+        "simulator.schedules.schedule_builder.kernel",
+        lambda function, operations: compiled(function),
     ):
         fast, _ = play(*program)
     assert plain.indptr.dtype == fast.indptr.dtype
