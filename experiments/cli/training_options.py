@@ -183,16 +183,17 @@ class TrainingOptions:
                 f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
                 f"bucket=1MiB..200MiB:x2"
             )
-        known = model_catalogue.MODELS.get(self.model.partition(":")[0])
+        name = self.model.partition(":")[0]
+        known = model_catalogue.MODELS.get(name)
         if key not in options_of(job.strategy) and known and key in known.options:
             base = self.model if key == "device" else model
-            joint = "," if ":" in base else ":"
-            return [
-                (
-                    SweptValue(value, value, value),
-                    replace(job, model=model_catalogue.find(f"{base}{joint}{key}={value}")),
-                )
+            swept = [
+                SweptValue(value, model_catalogue.parse_option(name, key, value), value)
                 for value in _listed(text)
+            ]
+            return [
+                (value, replace(job, model=model_catalogue.find(base, **{key: value.value})))
+                for value in swept
             ]
         changed = [
             (value, with_value(job.strategy, key, value.value))

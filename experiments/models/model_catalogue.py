@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.models import transformers
 from experiments.models.accelerators import ACCELERATORS
@@ -89,14 +89,14 @@ MODELS: dict[str, Entry] = {
 """The models by name."""
 
 
-def find(text: str) -> Model:
-    """The model for NAME, NAME:option=value,... or FILE.
+def find(text: str, **changes: object) -> Model:
+    """The model for NAME, NAME:option=value,... or FILE; `changes` are more options of NAME.
 
     Raises InputError for an unknown name or option.
     """
     name, _, options = text.partition(":")
     if name in MODELS:
-        return _estimated(name, MODELS[name], _options(name, MODELS[name], options))
+        return _estimated(name, MODELS[name], _options(name, options, changes))
     if paths := _several(text):
         return _from_files(paths)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
@@ -145,32 +145,12 @@ def _from_file(path: Path) -> Model:
     return read(path)
 
 
-def _options(name: str, entry: Entry, options: str) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in entry.options:
-            raise InputError(unknown_option(name, key, entry.options))
-        if not equals:
-            raise InputError(f"{name}: {key} has no value: write {key}=value, {entry.options[key]}")
-        if key in values:
-            raise InputError(f"{name}: {key} is given twice")
-        values[key] = value
-    return values
-
-
-def _estimated(name: str, entry: Entry, values: dict[str, str]) -> Model:
-    option, default, least, most = entry.extent
-    batch = _whole(name, "batch", values.get("batch", str(entry.batch)), 1, LARGEST_BATCH)
-    extent = _whole(name, option, values.get(option, str(default)), least, most)
-    device, dtype = values.get("device", entry.device), values.get("dtype", entry.dtype)
-    try:
-        return estimate(name, entry.build(extent), batch=batch, device=device, dtype=dtype)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def _whole(name: str, key: str, text: str, least: int, most: int) -> int:
+def parse_option(name: str, key: str, text: str) -> int | str:
+    """The value of an option of the model `name`. Raises InputError if it is out of range."""
+    if key in ("device", "dtype"):
+        return text
+    extent = MODELS[name].extent
+    least, most = (1, LARGEST_BATCH) if key == "batch" else (extent.least, extent.most)
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise InputError(
             f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
@@ -178,3 +158,32 @@ def _whole(name: str, key: str, text: str, least: int, most: int) -> int:
     if not least <= int(text) <= most:
         raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
     return int(text)
+
+
+def _options(name: str, options: str, changes: Mapping[str, object]) -> dict[str, Any]:
+    known = MODELS[name].options
+    values = dict(changes)
+    for part in filter(None, options.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in known:
+            raise InputError(unknown_option(name, key, known))
+        if not equals:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
+        if key in values:
+            raise InputError(f"{name}: {key} is given twice")
+        values[key] = parse_option(name, key, value)
+    return values
+
+
+def _estimated(name: str, entry: Entry, values: Mapping[str, Any]) -> Model:
+    extent = values.get(entry.extent.option, entry.extent.default)
+    try:
+        return estimate(
+            name,
+            entry.build(extent),
+            batch=values.get("batch", entry.batch),
+            device=values.get("device", entry.device),
+            dtype=values.get("dtype", entry.dtype),
+        )
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
