@@ -96,14 +96,13 @@ class MachineOptions:
 
     @property
     def optional_blueprint(self) -> Blueprint | None:
-        """The machine, or None without --topology. Raises InputError for links without it."""
+        """The machine, or None without --topology. Raises InputError for other options
+        without it."""
         if self.topology is not None:
             return self.blueprint
-        if self.bandwidth or self.latency or self.gap:
-            raise InputError(
-                "--bandwidth, --latency and --gap are of a shape's links: give --topology, or "
-                "leave them out"
-            )
+        for name, value in asdict(self).items():
+            if value != getattr(MachineOptions, name):
+                raise InputError(f"--{name} {value}: give --topology as well, or leave it out")
         return None
 
     @property
@@ -123,7 +122,7 @@ class MachineOptions:
         """
         if name is None:
             return self, None
-        from experiments.profiles import find
+        from experiments.profiles import find as find_profile
 
         for option in ("bandwidth", "latency", "gap", "reduction"):
             if (value := getattr(self, option)) is not None:
@@ -131,7 +130,7 @@ class MachineOptions:
                     f"--{option} {value}: --profile {name} has links of its own, leave one of the "
                     "two out"
                 )
-        profile = find(name).simulated()
+        profile = find_profile(name).simulated()
         return replace(self, topology=profile.machine) if self.topology == usual else self, profile
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,11 @@ from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.cli.measuring_options import MeasuringOptions
 from experiments.cli.options import EngineName, Engines, Format, Output, ProfileName
 from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.profiles.profile_document import Calibrated
 
 app = typer.Typer()
 Runs = Annotated[
@@ -151,8 +156,25 @@ def judge(
     from experiments.commands import judge as command
 
     limit = parse_tolerance(tolerance) if tolerance is not None else inf
-    request = command.Request(profile, runs, family, only, forced, in_place, limit, compare)
+    calibrated = _profile_before(runs, profile)
+    request = command.Request(calibrated, runs, family, only, forced, in_place, limit, compare)
     raise typer.Exit(command.run(request, plot, format.value))
+
+
+def _profile_before(runs: Sequence[Path], text: str) -> Calibrated:
+    """The profile that stands before the runs."""
+    from experiments.profiles import find, is_profile
+
+    if not is_profile(text) and any(is_profile(path.name) for path in runs):
+        raise InputError(f"{text} comes first: name the profile, then runs")
+    try:
+        return find(text)
+    except InputError as error:
+        if is_profile(text):
+            raise
+        raise InputError(
+            f"the first file must be a profile, the others are runs: {error}"
+        ) from None
 
 
 @app.command(epilog="Example: simctl calibrate runs.csv --out mine.yaml")
@@ -229,11 +251,12 @@ def diagnose(
     """
     from experiments.cli.values import parse_rank_count
     from experiments.commands import diagnose as command
+    from experiments.profiles import find
 
     request = command.Request(
         logs,
         machine.optional_blueprint,
-        profile,
+        find(profile) if profile is not None else None,
         family,
         parse_rank_count(p) if p else None,
         in_place,

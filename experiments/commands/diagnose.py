@@ -15,7 +15,7 @@ from experiments.diagnosis.findings import Finding, Kind
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
-from experiments.profiles import find as find_profile
+from experiments.profiles.profile_document import Calibrated
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
@@ -45,8 +45,7 @@ class Request:
     logs: Sequence[Path]
     machine: Blueprint | None = None
     """Its links say how fast a curve can be. None: the profile's machine, or no expectation."""
-    profile: str | None = None
-    """The name or the file of a profile."""
+    profile: Calibrated | None = None
     family: str | None = None
     """The series of a folder with an index."""
     ranks: int | None = None
@@ -98,11 +97,10 @@ def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> It
             )
 
 
-def _expectation(machine: Blueprint | None, profile: str | None) -> Expectation | None:
+def _expectation(machine: Blueprint | None, profile: Calibrated | None) -> Expectation | None:
     if profile is None:
         return simulated(partial(_of_curve, machine)) if machine else None
-    parameters = find_profile(profile)
-    return profiled(parameters, partial(_of_curve, machine or find_machine(parameters.machine)))
+    return profiled(profile, partial(_of_curve, machine or find_machine(profile.machine)))
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:

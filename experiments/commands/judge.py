@@ -21,8 +21,8 @@ from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, errors, predict_all
 from experiments.measurements import Curve, doubts, read_all, setups
-from experiments.profiles import find, is_profile
 from experiments.profiles.profile_document import Calibrated, Error
+from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
@@ -39,8 +39,7 @@ for."""
 class Request:
     """A profile, and the runs to judge it by."""
 
-    profile: str
-    """The name or the file of a profile."""
+    profile: Calibrated
     runs: Sequence[Path]
     family: str | None = None
     """The series of a folder with an index."""
@@ -59,12 +58,8 @@ class Request:
 def run(request: Request, plot: Path | None, how: str) -> int:
     """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
     tolerance."""
-    compare, in_place = request.compare, request.in_place
+    profile, compare, in_place = request.profile, request.compare, request.in_place
     output.check_writable(plot, output.PICTURES)
-    name = Path(request.profile).name
-    if not is_profile(name) and any(is_profile(path.name) for path in request.runs):
-        raise InputError(f"{request.profile} comes first: name the profile, then runs")
-    profile = find(request.profile)
     kind = library(profile.library)
     generation = _generation(compare, profile, kind) if compare is not None else None
     measurements = read_all(request.runs, request.family)
@@ -83,8 +78,9 @@ def run(request: Request, plot: Path | None, how: str) -> int:
     nccl_times = (
         _nccl_times(profile, curves, measured, generation) if generation is not None else []
     )
-    judged = _judge(profile, measured)
-    held_out = _held_out_errors(profile, kind, measured)
+    machine = find_machine(profile.machine)
+    judged = _judge(profile, machine, measured)
+    held_out = _held_out_errors(machine, kind, measured)
     if plot:
         from experiments.pictures.prediction_curves import measured_and_predicted
 
@@ -110,7 +106,7 @@ def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
             yield f"{label}, {', '.join(curve.algorithms)} may run"
 
 
-def _held_out_errors(profile: Calibrated, kind: Library, measured: Points) -> dict[str, Error]:
+def _held_out_errors(machine: Blueprint, kind: Library, measured: Points) -> dict[str, Error]:
     """Errors of the same kind of model on points that its fit has not seen; none where there are
     too few to fit."""
     if len(measured) < LEAST:
@@ -118,9 +114,7 @@ def _held_out_errors(profile: Calibrated, kind: Library, measured: Points) -> di
             f"{output.counted(len(measured), 'point')}: too few to fit without some of them"
         )
         return {}
-    calibration = calibrate(
-        measured, kind, machine_for(find_machine(profile.machine)), output.Progress("steps")
-    )
+    calibration = calibrate(measured, kind, machine_for(machine), output.Progress("steps"))
     return {fold.protocol: error(fold) for fold in calibration.held_out}
 
 
@@ -134,13 +128,10 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     return generation
 
 
-def _judge(profile: Calibrated, measured: Points) -> list[Judged]:
+def _judge(profile: Calibrated, machine: Blueprint, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated, kind = profile.simulated(), library(profile.library)
-    machine, progress = (
-        find_machine(profile.machine),
-        output.Progress("algorithms and numbers of ranks"),
-    )
+    progress = output.Progress("algorithms and numbers of ranks")
 
     def build(job: Job) -> Topology:
         return machine.for_job(job.ranks, job.nodes).build(job.ranks)

@@ -80,7 +80,7 @@ def test_a_profile_is_held_against_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unseen = runs(tmp_path / "unseen.csv", (16,))
-    request = judge.Request(str(profile), [unseen])
+    request = judge.Request(read(profile), [unseen])
     fits: list[Calibration] = []
 
     def once(*these: Any) -> Calibration:
@@ -159,6 +159,8 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "Missing argument 'RUNS'" in refusal("judge", profile, "--tolerance", "0.1")
     assert "No such option: --topology" in refusal("judge", profile, unknown, "--topology", "ring")
     assert "comes first" in refusal("judge", unknown, profile)
+    for first in (unknown, "no_profile"):
+        assert "the first file must be a profile" in refusal("judge", first, unknown)
     assert "like 0.15" in refusal("judge", profile, unknown, "--tolerance", "15%")
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
     assert "from 1 ns to a week" in refusal("calibrate", unknown)

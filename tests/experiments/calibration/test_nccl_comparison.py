@@ -156,7 +156,7 @@ def test_a_profile_is_validated_beside_the_own_model(
 ) -> None:
     monkeypatch.setattr(judge, "calibrate", lambda *_: SimpleNamespace(held_out=()))
     files = [runs(tmp_path / "runs.csv", "NVIDIA H100 80GB HBM3")]
-    request = judge.Request("mn5_acc", files, compare="nccl")
+    request = judge.Request(find("mn5_acc"), files, compare="nccl")
     assert judge.run(request, None, "table") == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
@@ -185,7 +185,9 @@ def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
     )
     for (profile, compare), expected in zip(asks.items(), messages, strict=True):
         with pytest.raises(InputError, match=expected):
-            judge.run(judge.Request(profile or "mn5_acc", [unsaid], compare=compare), None, "table")
+            judge.run(
+                judge.Request(find(profile or "mn5_acc"), [unsaid], compare=compare), None, "table"
+            )
 
 
 def test_the_command_line_refuses_it_in_one_line(

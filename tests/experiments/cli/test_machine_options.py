@@ -24,6 +24,14 @@ def test_a_figure_is_not_given_twice(option: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["bandwidth", "latency", "gap", "reduction", "placement"])
+def test_without_a_machine_its_options_are_refused(name: str) -> None:
+    options = MachineOptions(**{name: "1GB/s"})
+    message = f"--{name} 1GB/s: give --topology as well, or leave it out"
+    assert refusal(lambda: options.optional_blueprint) == message
+    assert MachineOptions().optional_blueprint is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

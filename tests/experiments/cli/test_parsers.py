@@ -6,35 +6,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-FILE_READERS = ("measurements", "models", "profiles")
-"""Packages of experiments that read text from files."""
+FILE_READERS = ("benchmarks", "measurements", "models", "profiles")
+"""Packages of experiments that read text from files, or have a command line without options."""
+FINDERS = (
+    "catalogue.find",
+    "model_catalogue.find",
+    "profiles.find",
+    "strategy_parser.find",
+    "_quantity",
+)
+"""Parsers with other names: from text to a machine, a model, a profile, a strategy, a quantity."""
 CALLS = {
     "cli/condition_parser.py: parse_seconds": "--noise; restart of --fail; timeout of --fail",
     "cli/machine_options.py: _quantity": "--bandwidth; --latency; --gap; --reduction",
+    "cli/machine_options.py: catalogue.find": "--topology",
     "cli/machine_options.py: parse_placement": "--placement",
+    "cli/machine_options.py: profiles.find": "--profile of sweep and run",
     "cli/measured.py: parse_algorithm": "--algo of validate",
     "cli/measured.py: parse_rank_count": "--p of validate; --p of diagnose",
     "cli/measured.py: parse_tolerance": "--tolerance",
+    "cli/measured.py: profiles.find": "PROFILE of judge; --profile of diagnose",
+    "cli/measuring_options.py: parse_counts": "--nproc",
+    "cli/measuring_options.py: parse_names": "--collectives",
+    "cli/measuring_options.py: parse_seconds": "--budget and --timeout",
+    "cli/measuring_options.py: parse_sizes": "--sizes",
     "cli/simulated.py: parse_algorithm": "--algo of run",
     "cli/simulated.py: parse_algorithms": "--algo of sweep",
     "cli/simulated.py: parse_bytes": "--size of run",
     "cli/simulated.py: parse_rank_count": "--p of run",
     "cli/simulated.py: parse_ranks": "--p of sweep",
-    "cli/simulated.py: parse_sizes": "--size of sweep",
     "cli/simulated.py: parse_shapes": "--input of profile-model",
+    "cli/simulated.py: parse_sizes": "--size of sweep",
     "cli/strategy_parser.py: parse_bandwidth": "bandwidths of --strategy and --sweep",
     "cli/strategy_parser.py: parse_bytes": "sizes of --strategy, --bucket and --sweep",
     "cli/strategy_parser.py: parse_counts": "ranges of whole numbers of --sweep",
     "cli/strategy_parser.py: parse_sizes": "ranges of sizes of --sweep",
+    "cli/topologies.py: catalogue.find": "NAME of topo show; NAME of topo import",
     "cli/topologies.py: parse_rank_count": "--p of topo show",
+    "cli/training_options.py: model_catalogue.find": "--model; a model of --sweep",
+    "cli/training_options.py: parse_option": "a model's option of --sweep",
     "cli/training_options.py: parse_counts": "--p of train; ranges of a model's option of --sweep",
+    "cli/training_options.py: strategy_parser.find": "--strategy",
     "cli/values.py: parse_counts": "every --p of ranks",
     "cli/values.py: parse_number": "--tolerance",
     "cli/values.py: parse_ranks": "every --p of one number of ranks",
-    "cli/measuring_options.py: parse_counts": "--nproc",
-    "cli/measuring_options.py: parse_names": "--collectives",
-    "cli/measuring_options.py: parse_seconds": "--budget and --timeout",
-    "cli/measuring_options.py: parse_sizes": "--sizes",
+    "commands/diagnose.py: catalogue.find": "the machine of a profile",
+    "commands/judge.py: catalogue.find": "the machine of a profile",
+    "commands/models.py: model_catalogue.find": "each model that is listed",
 }
 """The options that a file gives to a parser, one call each: another call would parse an option
 twice."""
@@ -45,10 +63,20 @@ def calls() -> Iterator[str]:
         place = path.relative_to(ROOT / "experiments")
         if place.parts[0] in FILE_READERS:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            name = getattr(getattr(node, "func", None), "id", "")
-            if name.startswith("parse_") or name == "_quantity":
-                yield f"{place.as_posix()}: {name}"
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imports = {
+            alias.asname or alias.name: f"{(node.module or '').rpartition('.')[2]}.{alias.name}"
+            for node in nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                words = ast.unparse(node.func)
+                name = imports.get(words, words)
+                function = name.rpartition(".")[2]
+                if function.startswith("parse_") or name in FINDERS:
+                    yield f"{place.as_posix()}: {name if function == 'find' else function}"
 
 
 def test_each_option_is_parsed_once() -> None:
