@@ -64,13 +64,17 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_profile_says_where_it_is_from_and_how_good_it_is(profile: Path) -> None:
-    found = read(profile)
-    assert (found.profile, found.library, found.machine) == ("mine", "MPI", "nodes:per_node=1")
-    assert found.sources == ["runs.csv: all_reduce, 4 ranks", "runs.csv: all_reduce, 8 ranks"]
-    assert "sha256 of runs.csv" in found.made
-    assert found.errors["sizes"].points == 20
-    assert found.errors["sizes"].model is not None
-    assert found.errors["sizes"].model < 0.15
+    document = read(profile)
+    assert (document.profile, document.library, document.machine) == (
+        "mine",
+        "MPI",
+        "nodes:per_node=1",
+    )
+    assert document.sources == ["runs.csv: all_reduce, 4 ranks", "runs.csv: all_reduce, 8 ranks"]
+    assert "sha256 of runs.csv" in document.made
+    assert document.errors["sizes"].points == 20
+    assert document.errors["sizes"].model is not None
+    assert document.errors["sizes"].model < 0.15
 
 
 def test_a_profile_is_held_against_runs(
@@ -83,10 +87,10 @@ def test_a_profile_is_held_against_runs(
     request = judge.Request(read(profile), [unseen])
     fits: list[Calibration] = []
 
-    def once(*these: Any) -> Calibration:
+    def once(*arguments: Any) -> Calibration:
         """The same fit, however it is shown."""
         if not fits:
-            fits.append(fit(*these))
+            fits.append(fit(*arguments))
         return fits[0]
 
     monkeypatch.setattr(judge, "calibrate", once)
@@ -119,16 +123,18 @@ def test_two_set_ups_are_said_and_taken_apart(
     lines = [line.split(",") for line in host.read_text().splitlines()[1:]]
     device.write_text(
         HEADER
-        + "".join(",".join((*one[:5], str(9 * float(one[5])), one[6])) + "\n" for one in lines)
+        + "".join(
+            ",".join((*cells[:5], str(9 * float(cells[5])), cells[6])) + "\n" for cells in lines
+        )
     )
     assert calibrate.run(calibrate.Request([tmp_path]), None, "table") == 0
-    assert "are 9 times apart: one set of parameters" in (said := capsys.readouterr().err)
-    assert "take each alone: --only cpu, --only gpu" in said
-    found = tmp_path / "found.yaml"
-    assert calibrate.run(calibrate.Request([tmp_path], only="gpu"), found, "table") == 0
+    assert "are 9 times apart: one set of parameters" in (messages := capsys.readouterr().err)
+    assert "take each alone: --only cpu, --only gpu" in messages
+    profile = tmp_path / "found.yaml"
+    assert calibrate.run(calibrate.Request([tmp_path], only="gpu"), profile, "table") == 0
     assert "apart" not in capsys.readouterr().err
-    assert {line.partition(":")[0] for line in read(found).sources} == {"my_gpu_ar.csv"}
-    errors = read(found).errors["sizes"].model
+    assert {line.partition(":")[0] for line in read(profile).sources} == {"my_gpu_ar.csv"}
+    errors = read(profile).errors["sizes"].model
     assert errors is not None
     assert errors < 0.15
 
@@ -142,10 +148,8 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "choose with --library nccl, mpi, fujitsu, gloo" in refusal("calibrate", unknown)
     line = refusal("calibrate", unknown, "--only", "zzz")
     assert line.endswith("--only zzz: no file's name has that as a word: there are unknown")
-    for nothing in ("", " ", ",, "):
-        assert f"--only {nothing!r}: expected words" in refusal(
-            "calibrate", unknown, "--only", nothing
-        )
+    for words in ("", " ", ",, "):
+        assert f"--only {words!r}: expected words" in refusal("calibrate", unknown, "--only", words)
     assert "No such option: --only" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 points to fit: expected at least 4" in refusal(
@@ -226,11 +230,11 @@ def test_runs_of_several_machines_are_refused_with_what_takes_one(
         lines = "\n".join(f"{row},{device}" for row in rows)
         (tmp_path / f"{name}.csv").write_text(f"{HEADER.strip()},device\n{lines}\n")
     line = line_of(simctl("calibrate", *sorted(tmp_path.glob("*_*.csv"))))
-    said = (
+    hint = (
         "runs of 2 machines (H100, V100): a profile is of one, take each alone: --only new, "
         "--only old"
     )
-    assert line.endswith(said)
+    assert line.endswith(hint)
 
 
 def test_families_of_an_index_are_several_machines(tmp_path: Path, simctl: Simctl) -> None:
@@ -248,21 +252,21 @@ def test_families_of_an_index_are_several_machines(tmp_path: Path, simctl: Simct
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "said"),
+    ("ranks", "nodes", "message"),
     [
         (16, 99, "99 nodes for 16 ranks: there is a rank or more on each"),
         (9, 4, "9 ranks cannot fill 4 nodes alike"),
     ],
 )
 def test_nodes_that_cannot_have_had_the_ranks_are_refused(
-    ranks: int, nodes: int, said: str, tmp_path: Path, simctl: Simctl
+    ranks: int, nodes: int, message: str, tmp_path: Path, simctl: Simctl
 ) -> None:
     wrong = tmp_path / "wrong.csv"
     sizes = (4**k for k in range(4, 14))
     wrong.write_text(
         HEADER + "".join(f"all_reduce,ring,{ranks},{nodes},{size},{size},MPI\n" for size in sizes)
     )
-    assert said in line_of(simctl("calibrate", wrong))
+    assert message in line_of(simctl("calibrate", wrong))
 
 
 def test_a_last_node_that_is_not_full_is_noted(

@@ -165,7 +165,7 @@ def test_an_installation_that_may_not_be_written_to_works(
     )
     assert done.returncode == 0, done.stderr
     assert "verdict" in done.stdout
-    said = [line for line in done.stderr.splitlines() if not line.startswith("built and proven")]
-    assert len(said) == len(notes), done.stderr
-    assert all(line.startswith(note) for line, note in zip(said, notes, strict=True))
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("built and proven")]
+    assert len(lines) == len(notes), done.stderr
+    assert all(line.startswith(note) for line, note in zip(lines, notes, strict=True))
     assert sorted(site.rglob("*")) == sorted([*before, site / "work" / "line.png"])

@@ -53,8 +53,8 @@ def test_a_socket_is_refused(reader: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_folder_is_refused(reader: str, tmp_path: Path) -> None:
-    said = "is no file" if reader == "topology" else "is a directory"
-    assert said in refusal(lambda: READERS[reader](tmp_path))
+    message = "is no file" if reader == "topology" else "is a directory"
+    assert message in refusal(lambda: READERS[reader](tmp_path))
 
 
 @pytest.mark.parametrize("reader", READERS)

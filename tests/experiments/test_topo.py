@@ -65,8 +65,8 @@ def shown(
 
 
 def record(text: str, capsys: pytest.CaptureFixture[str], p: str | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shown(text, capsys, p, "json"))
-    return found
+    document: dict[str, Any] = json.loads(shown(text, capsys, p, "json"))
+    return document
 
 
 def block(text: str, title: str) -> list[list[str]]:
@@ -77,10 +77,10 @@ def block(text: str, title: str) -> list[list[str]]:
     return [line.split() for line in lines]
 
 
-def same(one: Topology, other: Topology) -> bool:
+def same(machine: Topology, copy: Topology) -> bool:
     """Whether two machines are equal in every column."""
     pairs = [
-        (getattr(one, field.name), getattr(other, field.name))
+        (getattr(machine, field.name), getattr(copy, field.name))
         for field in fields(Topology)
         if field.init
     ]
@@ -137,11 +137,16 @@ def test_long_lists_are_shortened(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
-    found = record("dgx1", capsys)
-    assert (found["name"], found["ranks"], found["nodes"], found["paths"]) == ("dgx1", 8, 1, "rail")
-    assert found["devices"] == {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4}
-    assert sum(link["number"] for link in found["links"]) * 2 == dgx1().links
-    assert found["links"][0] == {
+    document = record("dgx1", capsys)
+    assert (document["name"], document["ranks"], document["nodes"], document["paths"]) == (
+        "dgx1",
+        8,
+        1,
+        "rail",
+    )
+    assert document["devices"] == {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4}
+    assert sum(link["number"] for link in document["links"]) * 2 == dgx1().links
+    assert document["links"][0] == {
         "kind": "nvlink",
         "bandwidth_Bps": 40e9,
         "latency_s": 0.6e-6,
@@ -150,19 +155,19 @@ def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
         "duplex": True,
         "number": 8,
     }
-    assert (found["diameter_hops"], found["diameter_s"], found["bisection_exact"]) == (
+    assert (document["diameter_hops"], document["diameter_s"], document["bisection_exact"]) == (
         2,
         1.2e-6,
         True,
     )
-    assert found["rings_Bps"] == 120e9
-    assert all(sorted(order) == list(range(8)) for order in found["rings"])
-    assert [bound["collective"] for bound in found["bounds"]] == [
+    assert document["rings_Bps"] == 120e9
+    assert all(sorted(order) == list(range(8)) for order in document["rings"])
+    assert [bound["collective"] for bound in document["bounds"]] == [
         *("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce")
     ]
     # 14 V through the 48 NVLinks (20 GB/s each) and 8 PCIe links (12 GB/s) that leave GPUs
-    assert found["bounds"][0]["time_s"] == pytest.approx(14 * 2**30 / (48 * 20e9 + 8 * 12e9))
-    assert found["skipped"] == {}
+    assert document["bounds"][0]["time_s"] == pytest.approx(14 * 2**30 / (48 * 20e9 + 8 * 12e9))
+    assert document["skipped"] == {}
 
 
 def test_csv_has_a_fact_a_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,9 +203,9 @@ def test_what_is_too_large_is_left_out_and_said(capsys: pytest.CaptureFixture[st
 
 def test_one_rank_has_nothing_between_ranks() -> None:
     builder = TopologyBuilder("alone")
-    found = facts(builder.build([builder.device("gpu0")]))
-    assert set(found.skipped.values()) == {"there are no two ranks"}
-    assert (found.links, found.rings, found.bounds, found.diameter_s) == ([], [], [], None)
+    summary = facts(builder.build([builder.device("gpu0")]))
+    assert set(summary.skipped.values()) == {"there are no two ranks"}
+    assert (summary.links, summary.rings, summary.bounds, summary.diameter_s) == ([], [], [], None)
 
 
 def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,14 +18,16 @@ def test_nothing_is_said() -> None:
 
 
 def test_all_is_said() -> None:
-    found = parse(
+    conditions = parse(
         "3:1.5,5:2",
         "lognormal:0.1",
         "rank=3,step=5,restart=30s,timeout=10s,checkpoint=4",
         "0:7",
         seed=9,
     )
-    assert found == Conditions({3: 1.5, 5: 2.0}, 0.1, (), 9, Failure(3, 5, 30.0, 10.0, 4), {0: 7})
+    assert conditions == Conditions(
+        {3: 1.5, 5: 2.0}, 0.1, (), 9, Failure(3, 5, 30.0, 10.0, 4), {0: 7}
+    )
     assert slow_links("3:0.5,gpu0->switch:.25") == {3: 0.5, "gpu0->switch": 0.25}
 
 
@@ -36,7 +38,7 @@ def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"straggler": "3"}, "--straggler '3'"),
         ({"straggler": "3:0"}, "straggler 3:0"),
@@ -53,9 +55,9 @@ def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
         ({"seed": -1}, "--seed -1"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, str], message: str) -> None:
+def test_what_cannot_be_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse(**given)  # type: ignore[arg-type]
+        parse(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"1\nx\n", b"-1\n", b"nan\n", b"1e999\n"])

@@ -9,7 +9,7 @@ LATE = "RuntimeError: Timed out waiting 1000ms for recv operation to complete"
 AT = "in ring of 4KiB"
 
 
-def said(**messages: str) -> dict[int, Complaint]:
+def complaints_of(**messages: str) -> dict[int, Complaint]:
     return {int(rank[1:]): Complaint(AT, message) for rank, message in messages.items()}
 
 
@@ -17,22 +17,30 @@ def said(**messages: str) -> dict[int, Complaint]:
     ("complaints", "ended", "line"),
     [
         (
-            said(r0=LOST, r1=LOST),
+            complaints_of(r0=LOST, r1=LOST),
             {2: -9},
             "rank 2 was killed by SIGKILL (out of memory?) in ring of 4KiB",
         ),
-        (said(r0=LOST, r1=LOST), {2: -11}, "rank 2 was killed by SIGSEGV in ring of 4KiB"),
+        (complaints_of(r0=LOST, r1=LOST), {2: -11}, "rank 2 was killed by SIGSEGV in ring of 4KiB"),
         ({}, {2: -77}, "rank 2 was killed by signal 77 at the start"),
-        (said(r0=LOST, r1=LOST), {2: 3}, "rank 2 ended with exit code 3 in ring of 4KiB"),
+        (complaints_of(r0=LOST, r1=LOST), {2: 3}, "rank 2 ended with exit code 3 in ring of 4KiB"),
         (
-            said(r0=LOST, r1="KeyError: 'x'", r2=LOST),
+            complaints_of(r0=LOST, r1="KeyError: 'x'", r2=LOST),
             {},
             "rank 1 failed in ring of 4KiB: KeyError: 'x'",
         ),
-        (said(r0=LATE, r2=LOST), {}, f"rank 1 does not answer in ring of 4KiB: rank 0 says {LATE}"),
-        (said(r0=LATE), {}, f"ranks 1, 2 do not answer in ring of 4KiB: rank 0 says {LATE}"),
         (
-            said(r0=LATE, r1=LATE, r2=LATE),
+            complaints_of(r0=LATE, r2=LOST),
+            {},
+            f"rank 1 does not answer in ring of 4KiB: rank 0 says {LATE}",
+        ),
+        (
+            complaints_of(r0=LATE),
+            {},
+            f"ranks 1, 2 do not answer in ring of 4KiB: rank 0 says {LATE}",
+        ),
+        (
+            complaints_of(r0=LATE, r1=LATE, r2=LATE),
             {},
             f"all ranks wait for each other in ring of 4KiB: {LATE}",
         ),

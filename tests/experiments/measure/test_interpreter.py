@@ -270,9 +270,9 @@ def test_an_operation_waits_for_what_its_ranks_know(name: str) -> None:
 
 def test_one_root_at_a_time_needs_messages_and_a_ring_none() -> None:
     serial = find("naive_serial").build(4, 8.0)
-    told = with_signals(serial)
-    assert told.steps > serial.steps
-    assert told.volume == serial.volume
+    signalled = with_signals(serial)
+    assert signalled.steps > serial.steps
+    assert signalled.volume == serial.volume
     ring = ring_all_reduce(4, 8.0)
     assert with_signals(ring) is ring
 

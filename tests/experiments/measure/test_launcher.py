@@ -61,7 +61,7 @@ def test_slurm_says_where_ranks_meet() -> None:
         "MASTER_ADDR": "h",
         "MASTER_PORT": "20017",
     }
-    given = {"MASTER_ADDR": "h", "MASTER_PORT": "1"}
-    assert meeting_point(slurm | given) == given
+    variables = {"MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    assert meeting_point(slurm | variables) == variables
     with pytest.raises(InputError, match="MASTER_ADDR"):
         meeting_point({})

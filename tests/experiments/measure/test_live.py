@@ -77,11 +77,12 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
     options = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
     assert run(options.request(), out, resume=False, how="table") == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
-    said = capsys.readouterr().err
+    messages = capsys.readouterr().err
     assert (
-        "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out" in said
+        "rank 1 does not answer in broadcast of 4KiB: rank 0 says RuntimeError: Timed out"
+        in messages
     )
-    assert said.rstrip().endswith(f"1 point is kept in {out}")
+    assert messages.rstrip().endswith(f"1 point is kept in {out}")
 
 
 RANK = """
@@ -122,10 +123,10 @@ def test_ranks_that_were_started_by_something_else_agree(tmp_path: Path) -> None
         )
         for place in places
     ]
-    (table, said), (nothing, quiet) = [rank.communicate(timeout=60) for rank in ranks]
+    (table, note), (output, error) = [rank.communicate(timeout=60) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     rows = read_rows(out)
     assert [(row.algorithm, row.wrong) for row in rows] == [("naive_serial", 0)]
     assert table.decode() == out.read_text()
-    assert quiet == b"simctl: rank 1 failed in gather of 4KiB: KeyError: 'a tensor'\n"
-    assert (nothing, said.decode()) == (b"", f"simctl: 1 point is kept in {out}\n")
+    assert error == b"simctl: rank 1 failed in gather of 4KiB: KeyError: 'a tensor'\n"
+    assert (output, note.decode()) == (b"", f"simctl: 1 point is kept in {out}\n")

@@ -57,12 +57,12 @@ def test_what_has_no_schedule_is_promised_by_hand() -> None:
 def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObject) -> None:
     size, ranks = 2**power, 8
     values = Values(ranks, "float32")
-    who = st.tuples(st.sampled_from([None, *range(ranks)]), st.integers(0, 7))
-    (one, first), (other, second) = data.draw(who), data.draw(who)
-    assume((one, first) != (other, second))
+    rank_and_chunk = st.tuples(st.sampled_from([None, *range(ranks)]), st.integers(0, 7))
+    (rank, first), (peer, second) = data.draw(rank_and_chunk), data.draw(rank_and_chunk)
+    assume((rank, first) != (peer, second))
     pieces = [
-        values.of([Chunk(rank, k * size, (k + 1) * size)])
-        for rank, k in ((one, first), (other, second))
+        values.of([Chunk(contributor, piece * size, (piece + 1) * size)])
+        for contributor, piece in ((rank, first), (peer, second))
     ]
     assert np.count_nonzero(pieces[0] != pieces[1]) > size // 8
 

@@ -31,15 +31,15 @@ def test_sizes_cut_into_whole_chunks(
 
 
 def test_points_are_in_order_and_once_each() -> None:
-    found = points(["ring", "barrier", "broadcast"], [1.0, 2.0, 64.0], 2, "float32")
-    assert found == (
+    plan = points(["ring", "barrier", "broadcast"], [1.0, 2.0, 64.0], 2, "float32")
+    assert plan == (
         Point("all_reduce", "ring", 2, 8),
         Point("all_reduce", "ring", 16, 64),
         Point("barrier", "", 0, 0),
         Point("broadcast", "", 1, 4),
         Point("broadcast", "", 16, 64),
     )
-    assert [str(point) for point in found[1:3]] == ["ring of 64B", "barrier"]
+    assert [str(point) for point in plan[1:3]] == ["ring of 64B", "barrier"]
 
 
 def test_a_plan_survives_its_journey() -> None:

@@ -9,25 +9,27 @@ from experiments.measurements import Curve, Point, doubts, read_all
 SHARED = Path(__file__).parents[4] / "shared" / "measured"
 
 
-def said(*points: Point, collective: str = "all_reduce", ranks: int | None = 4) -> list[str]:
+def doubts_about(
+    *points: Point, collective: str = "all_reduce", ranks: int | None = 4
+) -> list[str]:
     return list(doubts([Curve(collective, ranks, None, points, (), "folder/runs.csv")]))
 
 
 def test_a_time_of_almost_nothing_is_named_with_its_file_and_row() -> None:
-    (line,) = said(Point(4, 5e-9), Point(8, 1e-5))
+    (line,) = doubts_about(Point(4, 5e-9), Point(8, 1e-5))
     asked = "which is impossible: is its time in microseconds?"
     assert line == f"runs.csv, row of 4B: it takes 5ns, {asked}"
 
 
 def test_a_bandwidth_beyond_all_memory_is_named() -> None:
-    (line,) = said(Point(8, 1e-5), Point(2**30, 5e-5), Point(2**31, 1e-4))
+    (line,) = doubts_about(Point(8, 1e-5), Point(2**30, 5e-5), Point(2**31, 1e-4))
     assert line.startswith("runs.csv, row of 1GiB: it moves 21.47TB/s, ")
     assert line.endswith("(and 1 more)")
 
 
 def test_what_many_pairs_move_together_is_more() -> None:
-    assert said(Point(2**30, 5e-5), collective="send_recv", ranks=64) == []
-    assert said(Point(2**30, 5e-5), collective="send_recv", ranks=None) != []
+    assert doubts_about(Point(2**30, 5e-5), collective="send_recv", ranks=64) == []
+    assert doubts_about(Point(2**30, 5e-5), collective="send_recv", ranks=None) != []
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(1, 0), (2, 1)])

@@ -46,7 +46,7 @@ def test_repetitions_are_no_set_ups(factors: list[float]) -> None:
 
 
 def test_what_is_not_the_same_is_not_compared() -> None:
-    others = [
+    curves = [
         curve("a_x.csv", 9.0, ranks=16),
         curve("b_x.csv", 9.0, "broadcast"),
         curve("c_x.csv", 9.0, algorithm="ring"),
@@ -54,7 +54,7 @@ def test_what_is_not_the_same_is_not_compared() -> None:
         curve("g_x.csv", 9.0, dtype="float16"),
         curve("e_x.csv", 9.0, kind="latency"),
     ]
-    assert not list(contradictions([curve("f_x.csv"), *others]))
+    assert not list(contradictions([curve("f_x.csv"), *curves]))
 
 
 def test_two_points_in_common_are_too_few() -> None:
@@ -81,8 +81,8 @@ def test_names_without_words_of_their_own_tell_nothing_apart() -> None:
     pairs = list(contradictions(runs))
     assert len(pairs) == 2
     assert setups(runs, pairs) == {"": runs}
-    (said,) = warnings(runs)
-    assert said.endswith(
+    (warning,) = warnings(runs)
+    assert warning.endswith(
         "(and 1 more pair): one set of parameters cannot fit two set-ups, take each alone"
     )
 
@@ -100,9 +100,9 @@ def test_in_place_times_are_judged_where_they_are_meant() -> None:
         for factor in (1.0, 3.0)
     ]
     assert len(list(contradictions(runs))) == len(list(contradictions(runs, in_place=True))) == 1
-    both = [Curve("all_reduce", 8, 2, RUNS[0].points, one.in_place, one.source) for one in runs]
-    assert not list(contradictions(both))
-    assert len(list(contradictions(both, in_place=True))) == 1
+    curves = [Curve("all_reduce", 8, 2, RUNS[0].points, run.in_place, run.source) for run in runs]
+    assert not list(contradictions(curves))
+    assert len(list(contradictions(curves, in_place=True))) == 1
 
 
 def test_wrong_results_are_not_compared() -> None:
@@ -116,8 +116,8 @@ def test_few_set_ups_are_named_and_runs_that_are_of_none_are_counted() -> None:
     runs = [curve(f"run_{k}_ar.csv", 2.0**k) for k in range(7)] + [
         curve("other.csv", collective="broadcast")
     ]
-    (said,) = warnings(runs)
-    assert said.endswith(
+    (warning,) = warnings(runs)
+    assert warning.endswith(
         "--only 0, --only 1, --only 2, --only 3 and 3 more; 1 run with none of these words"
     )
 
@@ -135,8 +135,8 @@ def test_several_words_may_tell_set_ups_apart() -> None:
     ]
     pairs = list(contradictions(runs))
     assert list(setups(runs, pairs)) == ["set4 new", "set5 old", "set5 new"]
-    (said,) = warnings(runs)
-    assert said.endswith("--only set4,new, --only set5,new, --only set5,old")
+    (warning,) = warnings(runs)
+    assert warning.endswith("--only set4,new, --only set5,new, --only set5,old")
     assert of_setup(runs, "set5,new") == of_setup(runs, "new set5") == [runs[2]]
     assert of_setup(runs, "set") == of_setup(runs, "set5,a,ne") == []
     assert of_setup(runs, "none") == []

@@ -42,10 +42,10 @@ def test_a_gradient_belongs_to_the_layer_in_whose_backward_it_arrives() -> None:
 
 
 def test_a_module_without_layers_is_all_other() -> None:
-    none = Trace((), (), 0.0, 3.0, 5.0, ((4.0, "weight"),))
-    assert forward_seconds(none) == [3.0]
-    assert backward_seconds(none) == [2.0]
-    assert owners(none) == {"weight": 0}
+    trace = Trace((), (), 0.0, 3.0, 5.0, ((4.0, "weight"),))
+    assert forward_seconds(trace) == [3.0]
+    assert backward_seconds(trace) == [2.0]
+    assert owners(trace) == {"weight": 0}
 
 
 stamps = st.lists(st.integers(0, 100).map(float), max_size=12).map(sorted)

@@ -18,11 +18,11 @@ REAL = Path(__file__).parent / "data" / "ddp_mlp_gloo.json.gz"
 
 def model(**changes: object) -> str:
     """Two layers as YAML."""
-    given: dict[str, Any] = {"batch": 4, "fc": "1s", "last": "relu", "bytes": "4kB"} | changes
+    values: dict[str, Any] = {"batch": 4, "fc": "1s", "last": "relu", "bytes": "4kB"} | changes
     return (
-        f"name: m\nbatch: {given['batch']}\noptimizer: 1s\nlayers:\n"
-        f"- {{name: fc, forward: {given['fc']}, backward: 4s, parameters: {given['bytes']}}}\n"
-        f"- {{name: {given['last']}, forward: 0s, backward: 1s}}\n"
+        f"name: m\nbatch: {values['batch']}\noptimizer: 1s\nlayers:\n"
+        f"- {{name: fc, forward: {values['fc']}, backward: 4s, parameters: {values['bytes']}}}\n"
+        f"- {{name: {values['last']}, forward: 0s, backward: 1s}}\n"
     )
 
 
@@ -46,43 +46,43 @@ def trace(folder: Path, name: str, rank: int | None, slower: float = 1.0) -> Pat
 
 def test_a_layer_has_the_times_of_each_rank(tmp_path: Path) -> None:
     paths = written(tmp_path, a=model(), b=model(fc="3s"))
-    found = per_rank.read_all(paths)
-    assert (found.ranks, found.layers[0].forward, found.layers[0].forwards) == (2, 2.0, (1.0, 3.0))
-    assert (found.layers[1].backward, found.layers[1].backwards) == (1.0, (1.0, 1.0))
-    assert (found.optimizer, found.optimizers, found.parameters) == (1.0, (1.0, 1.0), 4000.0)
-    assert found.source.startswith("2 files, a rank each, a.yaml to b.yaml; of a.yaml: ")
+    joint = per_rank.read_all(paths)
+    assert (joint.ranks, joint.layers[0].forward, joint.layers[0].forwards) == (2, 2.0, (1.0, 3.0))
+    assert (joint.layers[1].backward, joint.layers[1].backwards) == (1.0, (1.0, 1.0))
+    assert (joint.optimizer, joint.optimizers, joint.parameters) == (1.0, (1.0, 1.0), 4000.0)
+    assert joint.source.startswith("2 files, a rank each, a.yaml to b.yaml; of a.yaml: ")
     assert find(f"{paths[1]},{paths[0]}").layers[0].forwards == (3.0, 1.0)
 
 
 def test_traces_are_in_the_order_of_their_ranks(tmp_path: Path) -> None:
     second, first = trace(tmp_path, "a.json", 1, slower=2.0), trace(tmp_path, "b.json", 0)
     alone = files.read(first)
-    for found in (
+    for joint in (
         per_rank.read_all([second, first]),
         find(str(tmp_path)),
         find(f"{tmp_path}/*.json"),
     ):
-        for layer, one in zip(found.layers, alone.layers, strict=True):
-            assert layer.forwards == pytest.approx((one.forward, 2 * one.forward))
-            assert layer.backwards == pytest.approx((one.backward, 2 * one.backward))
-            assert layer.tensors == one.tensors
+        for layer, single in zip(joint.layers, alone.layers, strict=True):
+            assert layer.forwards == pytest.approx((single.forward, 2 * single.forward))
+            assert layer.backwards == pytest.approx((single.backward, 2 * single.backward))
+            assert layer.tensors == single.tensors
 
 
 def test_traces_that_do_not_say_their_rank_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number in (2, 10, 1):
         trace(tmp_path, f"rank{number}.json", None, slower=number)
-    found = find(str(tmp_path))
-    assert found.layers[0].forwards == pytest.approx(
-        [found.layers[0].forwards[0] * slower for slower in (1, 2, 10)]
+    joint = find(str(tmp_path))
+    assert joint.layers[0].forwards == pytest.approx(
+        [joint.layers[0].forwards[0] * slower for slower in (1, 2, 10)]
     )
 
 
 def test_what_was_read_from_several_files_can_be_written_to_one(tmp_path: Path) -> None:
     trace(tmp_path, "0.json", 0)
     trace(tmp_path, "1.json", 1, slower=3.0)
-    found = find(str(tmp_path))
-    files.write(found, tmp_path / "both.yaml")
-    assert files.read(tmp_path / "both.yaml") == found
+    joint = find(str(tmp_path))
+    files.write(joint, tmp_path / "both.yaml")
+    assert files.read(tmp_path / "both.yaml") == joint
     with pytest.raises(InputError, match=r"both.yaml has times of 2 ranks already: give it alone"):
         per_rank.read_all([tmp_path / "both.yaml", tmp_path / "0.json"])
 
@@ -112,9 +112,9 @@ def test_models_of_one_job_differ_in_times_alone(tmp_path: Path, other: str, mes
 
 
 def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
-    one = trace(tmp_path, "a.json", 1)
+    path = trace(tmp_path, "a.json", 1)
     with pytest.raises(InputError, match=r"a.json and a.json are both of rank 1"):
-        find(f"{one},{one}")
+        find(f"{path},{path}")
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         InputError, match=r"has no traces: it holds no file that ends in .json or .json.gz"
@@ -123,20 +123,20 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     for pattern in (f"{tmp_path}/*.gz", "**x", "[", "*\0"):
         with pytest.raises(InputError, match="no file matches"):
             find(pattern)
-    for pattern in (f"{tmp_path}/no such folder/*.json", f"{one}/*.json", "x" * 300 + "/*"):
+    for pattern in (f"{tmp_path}/no such folder/*.json", f"{path}/*.json", "x" * 300 + "/*"):
         with pytest.raises(InputError, match=r"cannot list the folder of .*: name each trace"):
             find(pattern)
     with pytest.raises(
         InputError, match=r"no such file: no/such.json: name a model file or a trace"
     ):
-        find(f"{one},no/such.json")
+        find(f"{path},no/such.json")
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
         find("resnet51:batch=4,device=a100")
     with pytest.raises(InputError, match="4097 traces: at most 4096"):
-        per_rank.read_all([one] * 4097)
+        per_rank.read_all([path] * 4097)
 
 
 def test_a_model_says_how_many_ranks_it_has(tmp_path: Path) -> None:
     assert find("resnet50").ranks == 0
-    found: Model = per_rank.read_all([trace(tmp_path, f"{rank}.json", rank) for rank in range(3)])
-    assert found.ranks == 3
+    joint: Model = per_rank.read_all([trace(tmp_path, f"{rank}.json", rank) for rank in range(3)])
+    assert joint.ranks == 3

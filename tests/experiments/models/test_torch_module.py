@@ -110,7 +110,8 @@ def test_nothing_is_left_behind() -> None:
     before = [parameter.clone() for parameter in module.parameters()]
     quick(module, torch.randn(4, 10))
     assert all(
-        torch.equal(one, other) for one, other in zip(before, module.parameters(), strict=True)
+        torch.equal(parameter_before, parameter_after)
+        for parameter_before, parameter_after in zip(before, module.parameters(), strict=True)
     )
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
     assert not any(parameter._post_accumulate_grad_hooks for parameter in module.parameters())
@@ -335,9 +336,9 @@ def test_the_command_prints_a_table_and_writes_the_model(
 def test_the_command_prints_json_and_csv(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     request = Request(f"{source}:made", [Shape((8, 4))], batch=2, steps=1, dtype="bf16")
     run(request, None, "json")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["batch"], found["dtype"], found["parameters_B"]) == (2, "bf16", 20.0)
-    assert [layer["layer"] for layer in found["layers"]] == ["Linear", "other"]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["batch"], document["dtype"], document["parameters_B"]) == (2, "bf16", 20.0)
+    assert [layer["layer"] for layer in document["layers"]] == ["Linear", "other"]
     run(request, None, "csv")
     assert (
         capsys.readouterr()
@@ -352,10 +353,10 @@ def test_a_target_may_be_a_module_of_a_package(source: str) -> None:
 
 
 def test_inputs_are_shapes() -> None:
-    one, other = random_inputs(parse_shapes("2x3, 4x5:int64"), 7, "float64")
-    assert (one.shape, one.dtype) == ((2, 3), torch.float64)
-    assert (other.shape, other.dtype) == ((4, 5), torch.int64)
-    assert 0 <= int(other.min()) <= int(other.max()) < 7
+    floats, integers = random_inputs(parse_shapes("2x3, 4x5:int64"), 7, "float64")
+    assert (floats.shape, floats.dtype) == ((2, 3), torch.float64)
+    assert (integers.shape, integers.dtype) == ((4, 5), torch.int64)
+    assert 0 <= int(integers.min()) <= int(integers.max()) < 7
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ V100_FP32 = 15.7e12 * 0.8
 V100_BYTES = 900e9 * 0.8
 
 
-def one(
+def single_layer(
     *operations: Operation, state: float = 1, elements: int = 6, channels: int = 0
 ) -> Architecture:
     part = LayerWork("only", operations, (("weight", elements),), channels)
@@ -44,7 +44,7 @@ def on_v100(architecture: Architecture, batch: int = 1, dtype: str = "fp32") -> 
 
 def test_much_arithmetic_takes_its_flops() -> None:
     """1000 rows through 2000 x 3000: 12 GFLOP forward, twice that backward."""
-    model = on_v100(one(linear(1000, 2000, 3000)), batch=4)
+    model = on_v100(single_layer(linear(1000, 2000, 3000)), batch=4)
     assert model.forward == pytest.approx(4 * 2 * 1000 * 2000 * 3000 / V100_FP32)
     assert model.backward == pytest.approx(2 * model.forward)
     assert model.activations == 4 * 1000 * 3000 * 4
@@ -53,19 +53,23 @@ def test_much_arithmetic_takes_its_flops() -> None:
 def test_little_arithmetic_takes_its_bytes() -> None:
     """A single row: the weights are what is moved, read forward, read and written (their gradient)
     backward."""
-    model = on_v100(one(linear(1, 2000, 3000)))
+    model = on_v100(single_layer(linear(1, 2000, 3000)))
     assert model.forward == pytest.approx((2000 * 3000 + 5000) * 4 / V100_BYTES)
     assert model.backward == pytest.approx(2 * model.forward)
 
 
 def test_weights_are_read_once_a_batch() -> None:
-    one_row, many = (on_v100(one(linear(1, 4000, 4000)), batch=batch).forward for batch in (1, 8))
-    assert many < 1.02 * one_row
+    one_row, eight_rows = (
+        on_v100(single_layer(linear(1, 4000, 4000)), batch=batch).forward for batch in (1, 8)
+    )
+    assert eight_rows < 1.02 * one_row
 
 
 def test_the_first_convolution_needs_no_gradient_of_its_input() -> None:
     first, later = (
-        on_v100(one(convolution(1e5, 1e5, 1e5, 1e4, square=False, keeps=True, first=first)))
+        on_v100(
+            single_layer(convolution(1e5, 1e5, 1e5, 1e4, square=False, keeps=True, first=first))
+        )
         for first in (True, False)
     )
     assert first.forward == later.forward
@@ -78,9 +82,12 @@ def test_winograds_algorithm_beats_the_peak_in_fp32_only() -> None:
         convolution(1, 1, 1e5, 1e4, square=square, keeps=True, first=False)
         for square in (False, True)
     )
-    assert on_v100(one(plain)).forward == pytest.approx(2e9 / (15.7e12 * 0.6))
-    assert on_v100(one(square)).forward == pytest.approx(2e9 / (15.7e12 * 1.4))
-    assert on_v100(one(plain), dtype="amp").forward == on_v100(one(square), dtype="amp").forward
+    assert on_v100(single_layer(plain)).forward == pytest.approx(2e9 / (15.7e12 * 0.6))
+    assert on_v100(single_layer(square)).forward == pytest.approx(2e9 / (15.7e12 * 1.4))
+    assert (
+        on_v100(single_layer(plain), dtype="amp").forward
+        == on_v100(single_layer(square), dtype="amp").forward
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,20 +109,20 @@ def test_what_is_bound_by_bytes_moves_its_elements(
     operation: Operation, forward: float, backward: float, kept: float
 ) -> None:
     """Elements of four bytes moved, and bytes kept."""
-    model = on_v100(one(operation), batch=2)
+    model = on_v100(single_layer(operation), batch=2)
     assert model.forward == pytest.approx(2 * forward * 4 / V100_BYTES)
     assert model.backward == pytest.approx(2 * backward * 4 / V100_BYTES)
     assert model.activations == 2 * kept
 
 
 def test_a_layer_with_channels_has_running_statistics() -> None:
-    layer = on_v100(one(batch_norm(1e6), channels=64)).layers[0]
+    layer = on_v100(single_layer(batch_norm(1e6), channels=64)).layers[0]
     assert (layer.channels, layer.buffers) == (64, 2 * 64 * 4 + 8)
 
 
 def test_the_gradient_of_a_first_convolutions_weights_is_all_that_it_writes() -> None:
     first, later = (
-        on_v100(one(convolution(0, 0, 1e6, 1, square=True, keeps=True, first=first)))
+        on_v100(single_layer(convolution(0, 0, 1e6, 1, square=True, keeps=True, first=first)))
         for first in (True, False)
     )
     assert first.backward == pytest.approx(4e6 / V100_BYTES)
@@ -123,7 +130,9 @@ def test_the_gradient_of_a_first_convolutions_weights_is_all_that_it_writes() ->
 
 
 def test_fused_attention_keeps_no_scores_and_computes_them_again() -> None:
-    full, causal = (on_v100(one(attention(512, 64, causal=causal))) for causal in (False, True))
+    full, causal = (
+        on_v100(single_layer(attention(512, 64, causal=causal))) for causal in (False, True)
+    )
     assert full.forward == pytest.approx(4 * 512**2 * 64 / (15.7e12 * 0.4))
     assert full.backward == pytest.approx(2.5 * full.forward)
     assert causal.forward == pytest.approx(full.forward / 2)
@@ -131,14 +140,14 @@ def test_fused_attention_keeps_no_scores_and_computes_them_again() -> None:
 
 
 def test_the_gradient_of_an_embedding_is_a_whole_table() -> None:
-    model = on_v100(one(embedding(64, 1e6)))
+    model = on_v100(single_layer(embedding(64, 1e6)))
     assert model.forward == pytest.approx(2 * 64 * 4 / V100_BYTES)
     assert model.backward == pytest.approx((2 * 64 + 1e6) * 4 / V100_BYTES)
 
 
 def test_mixed_precision_converts_weights_and_gradients() -> None:
     """2 bytes an element moved in 16 bits, and 4 + 2 more to convert a weight, either way."""
-    model = on_v100(one(linear(1, 2000, 3000)), dtype="amp")
+    model = on_v100(single_layer(linear(1, 2000, 3000)), dtype="amp")
     weights = 2000 * 3000
     assert model.forward == pytest.approx(((weights + 5000) * 2 + weights * 6) / V100_BYTES)
     assert model.backward == pytest.approx(((2 * weights + 10000) * 2 + weights * 6) / V100_BYTES)
@@ -150,14 +159,18 @@ def test_mixed_precision_converts_weights_and_gradients() -> None:
 def test_the_optimizer_reads_and_writes(state: float, bytes_a_parameter: int) -> None:
     """Reads parameter, gradient and state, writes parameter and state: 5 x 4 bytes for SGD, 7 x 4
     for Adam."""
-    model = on_v100(one(linear(1, 2, 3), state=state, elements=10**6))
+    model = on_v100(single_layer(linear(1, 2, 3), state=state, elements=10**6))
     assert model.optimizer == pytest.approx(1e6 * bytes_a_parameter / V100_BYTES)
     assert model.state == state
 
 
 def test_pure_bf16_halves_parameters_gradients_and_state() -> None:
     model = estimate(
-        "toy", one(linear(1, 2, 3), state=2, elements=10**6), batch=1, device="h100", dtype="bf16"
+        "toy",
+        single_layer(linear(1, 2, 3), state=2, elements=10**6),
+        batch=1,
+        device="h100",
+        dtype="bf16",
     )
     assert (model.dtype, model.gradient_dtype) == ("bf16", "bf16")
     assert (model.parameters, model.gradients) == (2e6, 2e6)
@@ -165,13 +178,13 @@ def test_pure_bf16_halves_parameters_gradients_and_state() -> None:
 
 
 def test_tf32_is_fp32_in_memory() -> None:
-    model = estimate("toy", one(linear(1, 2, 3)), batch=1, device="a100", dtype="tf32")
+    model = estimate("toy", single_layer(linear(1, 2, 3)), batch=1, device="a100", dtype="tf32")
     assert (model.dtype, model.parameters, model.activations) == ("fp32", 24, 12)
 
 
 @given(batch=st.integers(1, 1000), factor=st.integers(1, 50))
 def test_what_is_bound_by_arithmetic_is_linear_in_the_batch(batch: int, factor: int) -> None:
-    toy = one(linear(1000, 2000, 3000))
+    toy = single_layer(linear(1000, 2000, 3000))
     small, large = on_v100(toy, batch), on_v100(toy, batch * factor)
     assert large.forward == pytest.approx(factor * small.forward)
     assert large.activations == factor * small.activations
@@ -181,14 +194,14 @@ def test_what_is_bound_by_arithmetic_is_linear_in_the_batch(batch: int, factor: 
 
 @given(batch=st.integers(1, 1000), rows=st.integers(1, 100))
 def test_a_larger_batch_is_no_slower_a_sample(batch: int, rows: int) -> None:
-    toy = one(linear(rows, 300, 300), batch_norm(1000), attention(rows, 64, causal=True))
+    toy = single_layer(linear(rows, 300, 300), batch_norm(1000), attention(rows, 64, causal=True))
     small, large = on_v100(toy, batch), on_v100(toy, batch + 1)
     assert large.compute > small.compute
     assert large.compute / (batch + 1) <= small.compute / batch * (1 + 1e-12)
 
 
 def test_the_source_says_that_it_is_an_estimate_and_with_which_shares() -> None:
-    assert on_v100(one(linear(1, 2, 3))).source == (
+    assert on_v100(single_layer(linear(1, 2, 3))).source == (
         "estimated, not measured: FLOPs at 80% (matmul) of the 15.7 TFLOP/s in fp32 of v100, "
         "bytes at 80% of 900 GB/s"
     )

@@ -131,16 +131,16 @@ def test_those_that_are_shipped_have_no_unknown_names(name: str) -> None:
     assert find(name).profile == name
 
 
-@pytest.mark.parametrize(("right", "wrong", "said"), MISTAKES)
+@pytest.mark.parametrize(("right", "wrong", "problem"), MISTAKES)
 def test_a_mistake_is_one_line_with_its_place_in_our_words(
-    right: str, wrong: str, said: str
+    right: str, wrong: str, problem: str
 ) -> None:
     assert GOOD.count(right) == 1
     with pytest.raises(InputError) as error:
         parse(GOOD.replace(right, wrong), "mine.yaml")
     message = str(error.value)
     assert message.startswith("mine.yaml ")
-    assert said in message
+    assert problem in message
     assert "\n" not in message
     assert len(message) < 1000
     assert not any(word in message for word in ("nput should", "ield required", "valid"))

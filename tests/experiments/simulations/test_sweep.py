@@ -23,7 +23,7 @@ def machine(ranks: int, servers: int = 0) -> Topology:
     return star(ranks + servers, bandwidth=1e9, latency=1e-6)
 
 
-def one(
+def row_of(
     algorithm: Algorithm, topology: Topology, ranks: int = 4, rules: Rules = DEFAULT
 ) -> SweepRow:
     case = Case(algorithm, ranks, topology, rules)
@@ -41,13 +41,13 @@ def test_every_algorithm_passes_on_a_machine() -> None:
     for name in ("hgx_h100", "dgx1", "mi300x"):
         for algorithm in map(find, EVERYWHERE if name == "hgx_h100" else NAMES):
             topology = find_topology(f"{name}:nodes=2,sharp=yes").build(16, algorithm.servers)
-            assert not one(algorithm, topology, 16).verdict.failed, (name, algorithm.name)
+            assert not row_of(algorithm, topology, 16).verdict.failed, (name, algorithm.name)
 
 
 @pytest.mark.parametrize("rules", [Rules(sharing="fair"), Rules(store_and_forward=True)])
 def test_other_rules_of_time_claim_no_closed_form_and_beat_no_bound(rules: Rules) -> None:
     for algorithm in map(find, NAMES):
-        row = one(algorithm, machine(6, algorithm.servers), 6, rules)
+        row = row_of(algorithm, machine(6, algorithm.servers), 6, rules)
         assert str(row.verdict) == f"not claimed: {rules.unassumed}"
         assert row.over_bound >= 1
 
@@ -59,7 +59,7 @@ def test_a_fitted_algorithm_chooses_for_the_machine() -> None:
 
 
 def test_a_broken_assumption_is_reported_and_not_hidden() -> None:
-    row = one(find("tree"), ring(8, bandwidth=1e9, latency=1e-6), 8)
+    row = row_of(find("tree"), ring(8, bandwidth=1e9, latency=1e-6), 8)
     assert row.verdict == Verdict(assumption="routes differ")
     assert not row.verdict.failed
     assert row.time_s > row.formula_s > 0
@@ -80,7 +80,7 @@ def broken(build_seen: str) -> Algorithm:
 
 @pytest.mark.parametrize("check", ["time", "steps", "bytes", "peak memory", "redundant memory"])
 def test_each_formula_is_checked(check: str) -> None:
-    row = one(broken(check), machine(4))
+    row = row_of(broken(check), machine(4))
     assert row.verdict.failed
     assert check in row.verdict.failures
 
@@ -91,7 +91,7 @@ def test_a_schedule_that_computes_something_else_fails() -> None:
         builder.copy(0, 1, slot=0)
         return builder.build()
 
-    row = one(replace(find("ring"), schedule=lazy), machine(4))
+    row = row_of(replace(find("ring"), schedule=lazy), machine(4))
     assert "wrong result" in str(row.verdict)
     assert "beats the bound" in row.verdict.failures
 

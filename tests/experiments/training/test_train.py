@@ -54,33 +54,33 @@ def request_(tmp_path: Path) -> Request:
 def shown(
     request: Request, capsys: pytest.CaptureFixture[str], how: str = "table", **paths: Path
 ) -> str:
-    given = {name: paths.get(name) for name in ("timeline", "out", "plot")}
-    assert run(request, given["timeline"], given["out"], given["plot"], how) == 0
+    outputs = {name: paths.get(name) for name in ("timeline", "out", "plot")}
+    assert run(request, outputs["timeline"], outputs["out"], outputs["plot"], how) == 0
     return capsys.readouterr().out
 
 
 def report(request: Request, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = json.loads(shown(request, capsys, "json"))
-    return found
+    document: dict[str, dict[str, float]] = json.loads(shown(request, capsys, "json"))
+    return document
 
 
 def test_one_run_adds_up(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
     """Backward ends at 12 ms, one bucket of 4 MB takes 1.5 x 4 ms, the optimizer 1 ms."""
-    found = report(replace(request_, bucket="1GiB"), capsys)
-    summary = found["summary"]
+    document = report(replace(request_, bucket="1GiB"), capsys)
+    summary = document["summary"]
     assert summary["step_s"] == pytest.approx(0.019)
     assert summary["exposed_s"] == pytest.approx(0.006)
     assert summary["hidden_s"] == 0
     assert summary["efficiency"] == pytest.approx(13 / 19)
     assert summary["samples_per_s"] == pytest.approx(32 / 0.019)
-    assert sum(found["critical_path_s"].values()) == pytest.approx(0.019)
-    assert found["critical_path_by_phase_s"] == pytest.approx(
+    assert sum(document["critical_path_s"].values()) == pytest.approx(0.019)
+    assert document["critical_path_by_phase_s"] == pytest.approx(
         {"backward": 0.008, "forward": 0.004, "optimizer": 0.001}
     )
-    assert found["what_if_s"]["twice the bandwidth"] == pytest.approx(
+    assert document["what_if_s"]["twice the bandwidth"] == pytest.approx(
         {"first_order": 0.016, "simulated": 0.016}
     )
-    assert found["what_if_s"]["twice the compute"] == pytest.approx(
+    assert document["what_if_s"]["twice the compute"] == pytest.approx(
         {"first_order": 0.0125, "simulated": 0.0125}
     )
 
@@ -95,10 +95,10 @@ def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture
 def test_more_bandwidth_than_that_hides_all(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = report(
+    document = report(
         replace(request_, machine=MachineOptions("star", bandwidth="1EB/s", latency="0us")), capsys
     )
-    assert found["summary"]["step_s"] == pytest.approx(0.013)
+    assert document["summary"]["step_s"] == pytest.approx(0.013)
 
 
 def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,10 +226,12 @@ def test_ranks_may_be_placed_one_by_one(
 def test_as_many_steps_are_simulated_as_tell_what_a_long_run_is_like(
     request_: Request, capsys: pytest.CaptureFixture[str], strategy: str, steps: int
 ) -> None:
-    found = report(replace(request_, strategy=strategy), capsys)
-    assert len(found["staleness"] or found["steps_s"]) == steps * (4 if found["staleness"] else 1)
-    assert len(found["steps_s"]) == len(found["step_numbers"]) == len(found["steps_lost"])
-    assert found["summary"]["efficiency"] <= 1 + 1e-9
+    document = report(replace(request_, strategy=strategy), capsys)
+    assert len(document["staleness"] or document["steps_s"]) == steps * (
+        4 if document["staleness"] else 1
+    )
+    assert len(document["steps_s"]) == len(document["step_numbers"]) == len(document["steps_lost"])
+    assert document["summary"]["efficiency"] <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("strategy", ["asgd", "ssp:bound=1"])
@@ -237,8 +239,8 @@ def test_what_a_step_costs_leaves_out_the_drain(
     request_: Request, capsys: pytest.CaptureFixture[str], strategy: str
 ) -> None:
     """Rank 3 is four times as slow as the others, which are done long before it."""
-    found = report(replace(request_, strategy=strategy, straggler="3:4", steps=6), capsys)
-    summary = found["summary"]
+    document = report(replace(request_, strategy=strategy, straggler="3:4", steps=6), capsys)
+    summary = document["summary"]
     step = summary["step_s"]
     assert step * summary["samples_per_s"] == pytest.approx(4 * 8)
     bubble = sum(
@@ -246,10 +248,10 @@ def test_what_a_step_costs_leaves_out_the_drain(
     )
     assert summary["drain_s"] == pytest.approx(0, abs=1e-12)
     assert summary["computing_s"] + bubble == pytest.approx(step)
-    steps: float = sum(found["critical_path_s"].values()) / step
-    what_if: Any = found["what_if_s"]
+    steps: float = sum(document["critical_path_s"].values()) / step
+    what_if: Any = document["what_if_s"]
     assert what_if["twice the compute"]["first_order"] == pytest.approx(
-        step - found["critical_path_s"]["compute"] / 2 / steps
+        step - document["critical_path_s"]["compute"] / 2 / steps
     )
 
 
@@ -258,13 +260,13 @@ def test_bytes_a_step_are_of_as_many_updates_as_workers(
 ) -> None:
     """Rank 0 serves, rank 1 has two batches, rank 2 has three; a push and a pull of 4 MB each, p
     updates a step."""
-    found = report(replace(request_, strategy="asgd", p="3", steps=3, batches="1:2"), capsys)
+    document = report(replace(request_, strategy="asgd", p="3", steps=3, batches="1:2"), capsys)
     plan = replace(request_, strategy="asgd", p="3", steps=3, batches="1:2")
     run_ = plan.request(plan.machine).job.run(3)
     assert run_.plan.updates is not None
     updates = len(run_.plan.updates.worker)
     assert updates == 3 + 2 + 3
-    assert found["summary"]["volume_B"] == pytest.approx(
+    assert document["summary"]["volume_B"] == pytest.approx(
         run_.timeline.schedule.volume * 3 / updates
     )
 
@@ -287,14 +289,14 @@ def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two attempts of 19 ms, one of which stops after its forward of 4 ms, and a restart of 1 s."""
-    found = report(
+    document = report(
         replace(request_, bucket="1GiB", steps=1, fail="rank=1,step=0,restart=1s"), capsys
     )
-    summary = found["summary"]
+    summary = document["summary"]
     assert 2 * summary["step_s"] == pytest.approx(1.023)
     assert 2 * summary["restarting_s"] == pytest.approx(1.0)
     assert 2 * summary["computing_s"] == pytest.approx(0.017)
-    what_if: Any = found["what_if_s"]
+    what_if: Any = document["what_if_s"]
     for value in what_if["twice the compute"].values():
         assert 2 * value == pytest.approx(1.023 - 0.0085)
 
@@ -316,8 +318,8 @@ def test_one_worker_alone_is_on_the_machine_of_all(
     p: str | None,
 ) -> None:
     machine = MachineOptions(topology)
-    found = report(replace(request_, machine=machine, strategy=strategy, p=p), capsys)
-    assert 0 < found["summary"]["efficiency"] <= 1 + 1e-9
+    document = report(replace(request_, machine=machine, strategy=strategy, p=p), capsys)
+    assert 0 < document["summary"]["efficiency"] <= 1 + 1e-9
 
 
 def test_a_cpu_may_hold_more_than_a_device(capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,16 +352,16 @@ def test_each_rank_computes_with_its_own_times(
     rank."""
     slow = tmp_path / "slow.yaml"
     slow.write_text(MODEL.replace("forward: 1ms", "forward: 2ms"))
-    both = replace(request_, model=f"{request_.model},{slow}", p=None, bucket="1GiB")
-    found: Any = report(both, capsys)
-    assert found["summary"]["ranks"] == 2
-    assert [rank["computing_s"] for rank in found["ranks"]] == pytest.approx([0.013, 0.017])
-    assert found["summary"]["step_s"] == pytest.approx(0.017 + 0.004)
-    assert report(replace(both, p="1"), capsys)["summary"]["step_s"] == pytest.approx(0.013)
+    two_models = replace(request_, model=f"{request_.model},{slow}", p=None, bucket="1GiB")
+    document: Any = report(two_models, capsys)
+    assert document["summary"]["ranks"] == 2
+    assert [rank["computing_s"] for rank in document["ranks"]] == pytest.approx([0.013, 0.017])
+    assert document["summary"]["step_s"] == pytest.approx(0.017 + 0.004)
+    assert report(replace(two_models, p="1"), capsys)["summary"]["step_s"] == pytest.approx(0.013)
     with pytest.raises(
         InputError, match="the model has the times of 2 ranks, 4 is too many: take 2 or fewer"
     ):
-        run(replace(both, p="4"), None, None, None, "table")
+        run(replace(two_models, p="4"), None, None, None, "table")
 
 
 @pytest.mark.parametrize("strategy", ["dp", "ssgd", "asgd", "ssp", "local_sgd"])
@@ -375,12 +377,12 @@ def test_every_strategy_takes_the_times_of_each_rank(
         "optimizer: 1ms": "optimizer: 2ms",
     }
     text = MODEL
-    for one, two in twice.items():
-        text = text.replace(one, two)
+    for line, doubled in twice.items():
+        text = text.replace(line, doubled)
     slow.write_text(text)
-    own = report(
+    by_file = report(
         replace(request_, strategy=strategy, model=f"{request_.model},{slow}", p=None), capsys
     )
-    straggler = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
+    by_option = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
     for key in ("step_s", "samples_per_s", "computing_s"):
-        assert own["summary"][key] == pytest.approx(straggler["summary"][key])
+        assert by_file["summary"][key] == pytest.approx(by_option["summary"][key])

@@ -85,25 +85,21 @@ def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
     assert len(set(where.devices.tolist())) == len(where.devices) == len(where.places)
     left, right = where.places[:, 0] - where.widths / 2, where.places[:, 0] + where.widths / 2
     y = where.places[:, 1]
-    for one, other in combinations(range(len(y)), 2):
-        apart = (
-            left[one] > right[other]
-            or left[other] > right[one]
-            or abs(y[one] - y[other]) > 2 * HALF
-        )
-        assert apart, (where.devices[one], where.devices[other])
+    for a, b in combinations(range(len(y)), 2):
+        separate = left[a] > right[b] or left[b] > right[a] or abs(y[a] - y[b]) > 2 * HALF
+        assert separate, (where.devices[a], where.devices[b])
 
 
 @pytest.mark.parametrize(("text", "ranks"), [*MACHINE_RANKS.items(), *LARGER.items()])
 def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
     where = machine_layout(topology)
-    for one, other in combinations(sorted(where.frames, key=lambda frame: frame.left), 2):
-        assert one.right < other.left
+    for leftmost, rightmost in combinations(sorted(where.frames, key=lambda frame: frame.left), 2):
+        assert leftmost.right < rightmost.left
     for frame in where.frames:
-        held = where.places[topology.node[where.devices] == frame.node]
-        assert (held > [frame.left, frame.bottom]).all()
-        assert (held < [frame.right, frame.top]).all()
+        places = where.places[topology.node[where.devices] == frame.node]
+        assert (places > [frame.left, frame.bottom]).all()
+        assert (places < [frame.right, frame.top]).all()
 
 
 @pytest.mark.parametrize(("text", "ranks"), MACHINE_RANKS.items())
@@ -147,7 +143,9 @@ def test_nvlinks_of_a_hybrid_cube_mesh_are_arcs_below_the_gpus() -> None:
     where = machine_layout(topology)
     kinds = topology.device_kinds
     mesh = [
-        curve for (one, other), curve in where.curves.items() if kinds[one] == kinds[other] == "gpu"
+        curve
+        for (source, target), curve in where.curves.items()
+        if kinds[source] == kinds[target] == "gpu"
     ]
     assert len(mesh) == 16
     assert all(curve[1:3, 1].max() < -HALF for curve in mesh)
@@ -188,27 +186,27 @@ def test_the_star_has_its_switch_in_the_middle() -> None:
 
 
 def test_the_picture_says_what_is_there() -> None:
-    said = texts(machine("dgx1"))
-    assert {"gpu0", "gpu7", "cpu1", "pcie3", "nic3", "dgx1: 8 ranks"} <= set(said)
+    labels = texts(machine("dgx1"))
+    assert {"gpu0", "gpu7", "cpu1", "pcie3", "nic3", "dgx1: 8 ranks"} <= set(labels)
     assert {
         "8 gpu",
         "8 nvlink: 40GB/s, 600ns",
         "8 nvlink: 20GB/s, 600ns",
         "1 upi: 6GB/s, 100ns",
-    } <= set(said)
+    } <= set(labels)
 
 
 def test_what_is_left_out_is_said() -> None:
-    said = texts(machine("hgx_h100:nodes=16", 128))
-    assert {"16 x hgx_h100: 128 ranks on 16 nodes", "nodes 2 to 13 of 16 not drawn"} <= set(said)
-    assert [text for text in said if text.startswith("node ")] == [
+    labels = texts(machine("hgx_h100:nodes=16", 128))
+    assert {"16 x hgx_h100: 128 ranks on 16 nodes", "nodes 2 to 13 of 16 not drawn"} <= set(labels)
+    assert [text for text in labels if text.startswith("node ")] == [
         "node 0",
         "node 1",
         "node 14",
         "node 15",
     ]
-    assert Counter(said)["gpu0"] == 4
-    assert "128 nvlink: 370.8GB/s, 300ns" in said, "the legend counts the whole machine"
+    assert Counter(labels)["gpu0"] == 4
+    assert "128 nvlink: 370.8GB/s, 300ns" in labels, "the legend counts the whole machine"
 
 
 def test_two_nodes_are_complete() -> None:

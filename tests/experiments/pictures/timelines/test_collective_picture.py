@@ -37,36 +37,38 @@ def drawn(timeline: Timeline) -> Axes:
 
 def boxes(axes: Axes) -> dict[str, list[Box]]:
     """Left, right, top and bottom of every box, by phase."""
-    found: dict[str, list[Box]] = {}
+    boxes_of: dict[str, list[Box]] = {}
     for shape in axes.collections:
         if isinstance(shape, PolyCollection):
             corners = [np.asarray(path.vertices)[:4] for path in shape.get_paths()]
-            found[str(shape.get_label())] = [
+            boxes_of[str(shape.get_label())] = [
                 (*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners
             ]
-    return found
+    return boxes_of
 
 
 def test_a_box_is_a_message_of_its_sender() -> None:
-    found = boxes(drawn(ran("ring", 4)))
-    assert {phase: len(rows) for phase, rows in found.items()} == {
+    boxes_of = boxes(drawn(ran("ring", 4)))
+    assert {phase: len(rows) for phase, rows in boxes_of.items()} == {
         "reduce-scatter": 4 * 3,
         "all-gather": 4 * 3,
     }
-    assert [box[:2] for box in found["reduce-scatter"][:2]] == [
+    assert [box[:2] for box in boxes_of["reduce-scatter"][:2]] == [
         pytest.approx((0.0, 250e-6)),
         pytest.approx((252e-6, 502e-6)),
     ]
     for row in range(4):
-        inside = [box for rows in found.values() for box in rows if row - 0.5 < box[2] < row + 0.5]
+        inside = [
+            box for rows in boxes_of.values() for box in rows if row - 0.5 < box[2] < row + 0.5
+        ]
         assert len(inside) == 6
         assert all(box[3] < row + 0.5 for box in inside)
 
 
 def test_additions_are_boxes_of_the_receiver() -> None:
     timeline = ran("tree_reduce", 2, reduction=1e-9)
-    found = boxes(drawn(timeline))["reduce"]
-    assert sorted((box[2] > 0.5, *np.round(np.array(box[:2]) * 1e6)) for box in found) == [
+    additions = boxes(drawn(timeline))["reduce"]
+    assert sorted((box[2] > 0.5, *np.round(np.array(box[:2]) * 1e6)) for box in additions) == [
         (False, 1002, 2002),
         (True, 0, 1000),
     ]
@@ -74,10 +76,10 @@ def test_additions_are_boxes_of_the_receiver() -> None:
 
 @given(st.sampled_from(["ring", "tree", "naive", "parameter_server_apart"]), st.integers(2, 7))
 def test_boxes_do_not_overlap(name: str, ranks: int) -> None:
-    found = [box for rows in boxes(drawn(ran(name, ranks, 5e-10))).values() for box in rows]
-    for left, right in combinations(found, 2):
-        beside = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
-        assert beside or left[3] <= right[2] or right[3] <= left[2]
+    pieces = [box for rows in boxes(drawn(ran(name, ranks, 5e-10))).values() for box in rows]
+    for left, right in combinations(pieces, 2):
+        separate = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
+        assert separate or left[3] <= right[2] or right[3] <= left[2]
 
 
 def test_computations_are_above_messages() -> None:
@@ -86,8 +88,8 @@ def test_computations_are_above_messages() -> None:
     builder.phase("send")
     builder.copy(0, 1, slot=0)
     timeline = simulate(builder.build(), machine("star").with_links(bandwidth=1e9).build(2))
-    found = boxes(drawn(timeline))
-    (work,), (sent,) = found["work"], found["send"]
+    boxes_of = boxes(drawn(timeline))
+    (work,), (sent,) = boxes_of["work"], boxes_of["send"]
     assert work[3] < sent[2] < sent[3] < 0.5
 
 

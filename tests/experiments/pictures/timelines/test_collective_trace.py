@@ -126,7 +126,7 @@ def test_ranks_servers_and_tracks_have_names_and_numbers() -> None:
 def test_arrows_lead_from_transfers_into_phases() -> None:
     timeline = ran("ring", 4)
     trace = traced(timeline)
-    ends = {which: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == which} for which in "sf"}
+    ends = {end: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == end} for end in "sf"}
     assert len(ends["s"]) == len(ends["f"]) == int(timeline.schedule.remote.sum())
     for number, arrow in ends["s"].items():
         assert covering(trace, arrow)["cat"] == "transfer"

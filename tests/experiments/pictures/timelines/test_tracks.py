@@ -59,36 +59,45 @@ def test_gaps_add_up_to_the_bubbles(
     run: Run, ranks: int, steps: int, sigma: float, name: str
 ) -> None:
     plan, timeline = run(find(name)(), ranks, steps=steps, conditions=Conditions(sigma=sigma))
-    found = gaps(plan, timeline)
-    idle = np.bincount(found.rank, found.end - found.start, ranks)
+    idle_gaps = gaps(plan, timeline)
+    idle = np.bincount(idle_gaps.rank, idle_gaps.end - idle_gaps.start, ranks)
     np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
     main = computations(plan, timeline).take(
         np.flatnonzero(computations(plan, timeline).lane == COMPUTE)
     )
     busy = np.bincount(main.rank, main.end - main.start, ranks + 1)[:ranks]
     np.testing.assert_allclose(idle + busy, timeline.makespan)
-    assert (found.end > found.start).all()
+    assert (idle_gaps.end > idle_gaps.start).all()
 
 
-def waited_for(timeline: Timeline, found: Gaps) -> list[str]:
+def waited_for(timeline: Timeline, idle_gaps: Gaps) -> list[str]:
     """The phase that each gap waits for, nothing in a drain."""
     schedule = timeline.schedule
-    return [schedule.phases[schedule.phase[k]] if k >= 0 else "" for k in found.awaited.tolist()]
+    return [
+        schedule.phases[schedule.phase[k]] if k >= 0 else "" for k in idle_gaps.awaited.tolist()
+    ]
 
 
 def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
     plan, timeline = run(DDP(overlap=False, bucket=1e12), 2, conditions=Conditions(slower={1: 2.0}))
-    found = gaps(plan, timeline)
-    assert found.rank.tolist() == [0, 0, 1]
-    assert waited_for(timeline, found) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
-    assert found.end[1] - found.start[1] == pytest.approx(5e-4)
+    idle_gaps = gaps(plan, timeline)
+    assert idle_gaps.rank.tolist() == [0, 0, 1]
+    assert waited_for(timeline, idle_gaps) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
+    assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
 
 
 def test_after_its_last_computation_a_worker_waits_for_what_it_takes_part_in(run: Run) -> None:
     plan, timeline = run(find("ssgd")(), 3)
-    found = gaps(plan, timeline)
-    assert found.rank.tolist() == [0, 0, 0, 1, 1, 2]
-    assert waited_for(timeline, found) == ["push model", "push model", "pull", "pull", "", "pull"]
+    idle_gaps = gaps(plan, timeline)
+    assert idle_gaps.rank.tolist() == [0, 0, 0, 1, 1, 2]
+    assert waited_for(timeline, idle_gaps) == [
+        "push model",
+        "push model",
+        "pull",
+        "pull",
+        "",
+        "pull",
+    ]
 
 
 def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:

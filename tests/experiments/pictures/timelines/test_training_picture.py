@@ -37,14 +37,14 @@ def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
 
 def boxes(axes: Axes) -> dict[str, list[tuple[float, float, float, float]]]:
     """Left, right, top and bottom of every box, by kind."""
-    found = {}
+    boxes_of = {}
     for drawn in axes.collections:
         if isinstance(drawn, PolyCollection):
             corners = [np.asarray(path.vertices)[:4] for path in drawn.get_paths()]
-            found[str(drawn.get_label())] = [
+            boxes_of[str(drawn.get_label())] = [
                 (*np.sort(c[:, 0])[[0, -1]], *np.sort(c[:, 1])[[0, -1]]) for c in corners
             ]
-    return found
+    return boxes_of
 
 
 def words(axes: Axes) -> list[str]:
@@ -63,7 +63,7 @@ def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
 
 def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
     _, axes = drawn(run(ranks=4, steps=2))
-    assert {kind: len(found) for kind, found in boxes(axes).items()} == {
+    assert {kind: len(pieces) for kind, pieces in boxes(axes).items()} == {
         "forward": 4 * 2 * 2,
         "backward": 4 * 2 * 2,
         "optimizer": 4 * 2,
@@ -74,26 +74,31 @@ def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
 def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
     plan, timeline = run(ranks=2)
     _, axes = drawn((plan, timeline))
-    found, strips = boxes(axes), [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    assert [box[:2] for box in found["forward"]] == [(0, 1e-3), (1e-3, 2e-3)] * 2
+    boxes_of, strips = (
+        boxes(axes),
+        [patch for patch in axes.patches if isinstance(patch, Rectangle)],
+    )
+    assert [box[:2] for box in boxes_of["forward"]] == [(0, 1e-3), (1e-3, 2e-3)] * 2
     last = timeline.makespan - 5e-4
-    assert [box[:2] for box in found["optimizer"]] == [pytest.approx((last, timeline.makespan))] * 2
-    assert max(end for _, end, *_ in found["all-reduce"]) == pytest.approx(last)
+    assert [box[:2] for box in boxes_of["optimizer"]] == [
+        pytest.approx((last, timeline.makespan))
+    ] * 2
+    assert max(end for _, end, *_ in boxes_of["all-reduce"]) == pytest.approx(last)
     assert [(patch.get_x(), patch.get_width()) for patch in strips] == [(0, timeline.makespan)] * 2
     assert all(patch.get_zorder() < 0.5 for patch in strips)
     for rank, (main, below) in enumerate(
-        zip(found["optimizer"], found["all-reduce"][1::2], strict=True)
+        zip(boxes_of["optimizer"], boxes_of["all-reduce"][1::2], strict=True)
     ):
         assert rank - 0.5 < main[2] < main[3] <= below[2] < below[3] < rank + 0.5
         assert main[3] - main[2] > 2 * (below[3] - below[2])
 
 
 def test_what_overlaps_on_a_lane_is_side_by_side(run: Run) -> None:
-    found = boxes(drawn(run(ASGD(), 2))[1])
-    both = [box for kind in ("push", "pull") for box in found[kind] if box[2] < 0.5]
-    for one, other in combinations(both, 2):
-        apart = one[1] <= other[0] + 1e-12 or other[1] <= one[0] + 1e-12
-        assert apart or one[3] <= other[2] or other[3] <= one[2]
+    boxes_of = boxes(drawn(run(ASGD(), 2))[1])
+    pieces = [box for kind in ("push", "pull") for box in boxes_of[kind] if box[2] < 0.5]
+    for left, right in combinations(pieces, 2):
+        separate = left[1] <= right[0] + 1e-12 or right[1] <= left[0] + 1e-12
+        assert separate or left[3] <= right[2] or right[3] <= left[2]
 
 
 def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
@@ -161,14 +166,14 @@ def test_the_usual_kinds_have_their_colours(run: Run) -> None:
     for axes in (drawn(run(ranks=2))[1], drawn(run(ASGD(), 2))[1]):
         for collection in axes.collections:
             if isinstance(collection, PolyCollection):
-                found = [to_hex(colour) for colour in np.asarray(collection.get_facecolor())]
-                assert found == [COLOURS[str(collection.get_label())]]
+                face_colours = [to_hex(colour) for colour in np.asarray(collection.get_facecolor())]
+                assert face_colours == [COLOURS[str(collection.get_label())]]
 
 
 def test_other_kinds_have_colours_of_their_own() -> None:
     assert colours(["forward", "shuffle"])["shuffle"] == colours(["shuffle", "zip"])["shuffle"]
-    many = colours(["forward", *(f"kind{k}" for k in range(len(SPARE)))])
-    assert len(set(many.values())) == len(many)
+    colour_of = colours(["forward", *(f"kind{k}" for k in range(len(SPARE)))])
+    assert len(set(colour_of.values())) == len(colour_of)
     assert len(colours(f"kind{k}" for k in range(20))) == 20
 
 
@@ -210,9 +215,11 @@ def seen(colour: str, deficiency: str) -> np.ndarray:
 def test_the_colour_blind_tell_apart_what_is_drawn_together(
     deficiency: str, together: tuple[str, ...]
 ) -> None:
-    for one, other in combinations(together, 2):
-        distance = np.linalg.norm(seen(COLOURS[one], deficiency) - seen(COLOURS[other], deficiency))
-        assert distance > 12, (one, other, distance)
+    for kind, neighbour in combinations(together, 2):
+        distance = np.linalg.norm(
+            seen(COLOURS[kind], deficiency) - seen(COLOURS[neighbour], deficiency)
+        )
+        assert distance > 12, (kind, neighbour, distance)
 
 
 def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
@@ -228,18 +235,18 @@ def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
 def test_hairlines_of_one_kind_are_one_box_and_it_says_so(run: Run) -> None:
     plan, timeline = run(DDP(bucket=1e12), ranks=2, layers=400, steps=3)
     _, axes = drawn((plan, timeline))
-    found = boxes(axes)
-    assert len(found["forward"]) == len(found["backward"]) == 2 * 3
-    assert found["forward"][0][:2] == pytest.approx((0.0, 0.4))
+    boxes_of = boxes(axes)
+    assert len(boxes_of["forward"]) == len(boxes_of["backward"]) == 2 * 3
+    assert boxes_of["forward"][0][:2] == pytest.approx((0.0, 0.4))
     assert words(axes).count("forward") == 2 * 3
     assert "drawn as one" in axes.get_title(loc="left")
     assert "drawn as one" not in drawn(run(ranks=2))[1].get_title(loc="left")
 
 
 def test_hairlines_with_bubbles_between_them_stay_apart(run: Run) -> None:
-    found = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=400, channels=1))[1])
-    assert len(found["forward"]) == 2 * 400
-    assert sum(end - start for start, end, *_ in found["forward"]) == pytest.approx(2 * 0.4)
+    boxes_of = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=400, channels=1))[1])
+    assert len(boxes_of["forward"]) == 2 * 400
+    assert sum(end - start for start, end, *_ in boxes_of["forward"]) == pytest.approx(2 * 0.4)
 
 
 def test_too_many_boxes_are_thinned_and_it_says_so(

@@ -29,8 +29,8 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(training_trace(*run, parameters), parse_constant=pytest.fail)
-    return found
+    trace: dict[str, Any] = json.loads(training_trace(*run, parameters), parse_constant=pytest.fail)
+    return trace
 
 
 def test_times_are_microseconds(run: Run) -> None:
@@ -205,7 +205,7 @@ def test_names_may_have_any_letters(run: Run) -> None:
 def test_arrows_lead_from_transfers_into_communications(run: Run, sharing: Sharing) -> None:
     plan, timeline = run(ranks=3, sharing=sharing, conditions=Conditions(slower={1: 1.5}))
     trace = traced((plan, timeline))
-    ends = {which: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == which} for which in "sf"}
+    ends = {phase: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == phase} for phase in "sf"}
     assert len(ends["s"]) == len(ends["f"]) == int(timeline.schedule.remote.sum())
     for number, arrow in ends["s"].items():
         assert covering(trace, arrow)["cat"] == "transfer"

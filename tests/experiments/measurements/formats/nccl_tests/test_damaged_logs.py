@@ -18,14 +18,14 @@ FULL = (Path(__file__).parent / "data" / "nccl_tests.log").read_text()
 """An all-reduce with wrong results and an unchecked all-to-all."""
 
 
-def told(curves: Sequence[Curve]) -> set[Point]:
+def all_points(curves: Sequence[Curve]) -> set[Point]:
     """All points, but for the number of iterations: its line may be lost while the rows are not."""
     points = [point for curve in curves for point in (*curve.points, *curve.in_place)]
     assert {point.repetitions for point in points} <= {None, 8, 20, 24, 100}
     return {replace(point, repetitions=None) for point in points}
 
 
-TRUTH = told(parse(FULL).curves)
+TRUTH = all_points(parse(FULL).curves)
 PREFIXES = [
     "",
     " 0: ",
@@ -47,7 +47,7 @@ def check(text: str) -> None:
     except InputError as error:
         curves, refused = (), str(error)
     assert "\n" not in refused
-    assert told(curves) <= TRUTH
+    assert all_points(curves) <= TRUTH
 
 
 def torn(line: str, column: int, foreign: str) -> list[str]:
@@ -182,12 +182,12 @@ def test_real_logs_have_the_values_printed() -> None:
 @given(st.sampled_from([name for name, _ in REAL]), st.data())
 def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -> None:
     text = (LOGS / name).read_text()
-    truth = told(parse(text).curves)
+    truth = all_points(parse(text).curves)
     try:
         cut = parse(text[: data.draw(st.integers(0, len(text)))])
     except InputError:
         return
-    assert told(cut.curves) <= truth
+    assert all_points(cut.curves) <= truth
 
 
 def test_a_header_without_a_size_is_none() -> None:

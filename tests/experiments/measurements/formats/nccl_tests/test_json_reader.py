@@ -59,7 +59,7 @@ def document(**more: Any) -> dict[str, Any]:
     }
     config |= {"warmup_iters": 5, "iterations": 20, "blocking_collectives": "false"}
     config["devices"] = [device(rank, f"node{rank // 2}") for rank in range(4)]
-    found = {
+    fields = {
         "version": 2,
         "start_time": "2025-10-14 01:02:03",
         "args": ["./build/all_reduce_perf", "-J", "out.json"],
@@ -76,7 +76,7 @@ def document(**more: Any) -> dict[str, Any]:
         "out_of_bounds": {"count": 0, "okay": "true"},
         "end_time": "2025-10-14 01:02:13",
     }
-    return {**found, **more}
+    return {**fields, **more}
 
 
 WHOLE = Curve(
@@ -161,9 +161,9 @@ def test_a_list_of_devices_that_busbw_contradicts_tells_no_ranks() -> None:
 
 
 def test_cpu_times_say_so() -> None:
-    found = result(1024, 21.92)
-    found["out_of_place"]["cpu_time"] = found["out_of_place"].pop("time")
-    curve = only(results=[found])
+    row = result(1024, 21.92)
+    row["out_of_place"]["cpu_time"] = row["out_of_place"].pop("time")
+    curve = only(results=[row])
     assert curve.points[0].time_s == 21.92 / 1e6
     assert "cputime" in curve.notes[1]
 
@@ -198,9 +198,9 @@ def test_results_that_cannot_be_used_are_counted() -> None:
         result(4096, 20.0, out_of_place=None),
         result(8192, 20.0, out_of_place=body(8192, 20.0) | {"time": "nan"}),
     ]
-    found = parse(written(document(results=[*bad, result(1024, 21.92)])))
-    assert found.curves[0].points == WHOLE.points[:1]
-    assert found.skipped == (
+    measurements = parse(written(document(results=[*bad, result(1024, 21.92)])))
+    assert measurements.curves[0].points == WHOLE.points[:1]
+    assert measurements.skipped == (
         "2 rows without the values expected: result 3, result 4",
         "1 row inconsistent (size / time is not the algbw printed): result 2",
         "1 row with a number that is not finite: result 6",
@@ -233,11 +233,11 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
         with pytest.raises(InputError, match=r"not JSON, or cut short|cut short after 0 results"):
             parse(text[:at])
         return
-    found = parse(text[:at])
-    (curve,) = found.curves
+    measurements = parse(text[:at])
+    (curve,) = measurements.curves
     assert curve.points == WHOLE.points[: len(curve.points)]
-    assert len(found.skipped) == 1
-    assert found.skipped[0].startswith(
+    assert len(measurements.skipped) == 1
+    assert measurements.skipped[0].startswith(
         f"the end of the file, cut short after {counted(len(curve.points), 'result')} ("
     )
     assert "the file ends before the test does" in curve.notes
@@ -301,10 +301,12 @@ def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     )
     spot[data.draw(st.sampled_from(sorted(spot)))] = data.draw(VALUES)
     try:
-        found, refused = parse(written(value)), ""
+        measurements, message = parse(written(value)), ""
     except InputError as error:
-        found, refused = Measurements(()), str(error)
-    assert "\n" not in refused
+        measurements, message = Measurements(()), str(error)
+    assert "\n" not in message
     assert all(
-        point.size > 0 and point.time_s > 0 for curve in found.curves for point in curve.points
+        point.size > 0 and point.time_s > 0
+        for curve in measurements.curves
+        for point in curve.points
     )

@@ -21,9 +21,9 @@ def process(number: int, name: str = "all_reduce", sizes: int = len(SIZES)) -> l
     ]
     body = []
     for size, us in list(zip(SIZES, TIMES, strict=True))[:sizes]:
-        own = float(us) + number
+        time = float(us) + number
         cells = (
-            f"  {own:7.5g}  {size / own / 1e3:6.2f}  {0:6.2f}  {0:>5}  {0.15:7.2f}  "
+            f"  {time:7.5g}  {size / time / 1e3:6.2f}  {0:6.2f}  {0:>5}  {0.15:7.2f}  "
             f"{size / 150:6.2f}  {0:6.2f}  {0:>5}"
         )
         body.append(f"{size:12d}  {size // 4:12d}     float     sum      -1{cells}")
@@ -48,7 +48,7 @@ def times(measurements: Measurements) -> list[list[float]]:
     ]
 
 
-OWN = [[float(us) + number for us in TIMES] for number in range(4)]
+SECONDS = [[float(us) + number for us in TIMES] for number in range(4)]
 
 
 @pytest.mark.parametrize("tag", ["", "[1,{}]<stdout>:", " {}: "])
@@ -60,7 +60,7 @@ def test_four_processes_are_four_curves_and_one_failure(tag: str) -> None:
         ("all_reduce", 1, True)
     ] * 4
     assert [curve.device for curve in measurements.curves] == ["NVIDIA H100"] * 4
-    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN]
+    assert times(measurements) == [pytest.approx(seconds, rel=1e-3) for seconds in SECONDS]
     (failure,) = measurements.failures
     assert failure == (
         "without MPI",
@@ -85,7 +85,8 @@ def test_two_tests_of_two_processes_are_four_curves() -> None:
     measurements = parse(tests[0] + second)
     assert [curve.collective for curve in measurements.curves] == ["all_reduce", "broadcast"] * 2
     assert times(measurements) == [
-        pytest.approx(own, rel=1e-3) for own in (OWN[0], OWN[0], OWN[1], OWN[1])
+        pytest.approx(seconds, rel=1e-3)
+        for seconds in (SECONDS[0], SECONDS[0], SECONDS[1], SECONDS[1])
     ]
     assert len(measurements.failures) == 1
 
@@ -107,7 +108,7 @@ def test_nccls_own_lines_tell_where_there_is_no_list_of_devices() -> None:
         )
     measurements = parse(interleaved(*lines))
     assert [curve.ranks for curve in measurements.curves] == [1, 1, 1]
-    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:3]]
+    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in SECONDS[:3]]
     assert measurements.failures[0].kind == "without MPI"
 
 
@@ -118,18 +119,16 @@ def test_processes_that_write_one_after_the_other_are_known_by_their_tags(tag: s
     ]
     measurements = parse("".join(blocks))
     assert jobs(measurements.curves) == [True, True]
-    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+    assert times(measurements) == [pytest.approx(seconds, rel=1e-3) for seconds in SECONDS[:2]]
     assert [failure.kind for failure in measurements.failures] == ["without MPI"]
 
 
 def test_lines_of_two_processes_may_be_glued() -> None:
     lines = interleaved(process(0), process(1), tag="[1,{}]<stdout>:").splitlines()
-    glued = (
-        "\n".join(one + other for one, other in zip(lines[::2], lines[1::2], strict=True)) + "\n"
-    )
+    glued = "\n".join(even + odd for even, odd in zip(lines[::2], lines[1::2], strict=True)) + "\n"
     measurements = parse(glued)
     assert jobs(measurements.curves) == [True, True]
-    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in OWN[:2]]
+    assert times(measurements) == [pytest.approx(seconds, rel=1e-3) for seconds in SECONDS[:2]]
 
 
 @pytest.mark.parametrize(

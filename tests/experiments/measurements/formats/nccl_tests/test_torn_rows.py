@@ -56,12 +56,12 @@ def test_lines_too_long_are_counted_and_do_not_take_long() -> None:
 # Torn rows
 
 
-@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("row", range(3))
 @pytest.mark.parametrize("foreign", [f"\n{INFO}\n", f"{INFO}\n", "\n", "10.0.0.1:7: warning\n"])
-def test_a_row_torn_anywhere_is_put_together(which: int, foreign: str) -> None:
-    for column in range(len(rows()[which]) + 1):
+def test_a_row_torn_anywhere_is_put_together(row: int, foreign: str) -> None:
+    for column in range(len(rows()[row]) + 1):
         body = rows()
-        body[which] = body[which][:column] + foreign + body[which][column:]
+        body[row] = body[row][:column] + foreign + body[row][column:]
         same(log(*body))
 
 
