@@ -170,8 +170,8 @@ class NodeKind(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring of the node."""
-        return (self.node.__doc__ or "").partition("\n")[0]
+        """The first paragraph of the docstring of the node, on one line."""
+        return " ".join((self.node.__doc__ or "").partition("\n\n")[0].split())
 
 
 MACHINES: dict[str, NodeKind] = {

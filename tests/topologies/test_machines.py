@@ -296,7 +296,7 @@ def test_a_machine_says_where_its_figures_come_from(name: str) -> None:
         if note.partition(":")[0] in LINKS
     }
     assert noted == set(machine.link_kinds)
-    assert re.fullmatch(r"[A-Z].{30,119}", MACHINES[name].summary)
+    assert re.fullmatch(r"[A-Z].{30,119}\.", MACHINES[name].summary)
 
 
 # Routes.
