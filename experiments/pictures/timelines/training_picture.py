@@ -104,8 +104,10 @@ class _Bubbles:
         """The mean share of idle time, the least and the most."""
         share = self.shares
         least, most = int(np.argmin(share)), int(np.argmax(share))
-        extremes = f"from {share[least]:.1%} (rank {least}) to {share[most]:.1%} (rank {most})"
-        return f"bubbles: {share.mean():.1%} of the run, {extremes}"
+        mean, low, high = (f"{value:.1%}" for value in (share.mean(), share[least], share[most]))
+        if low == high:
+            return f"bubbles: {mean} of the run of every worker"
+        return f"bubbles: {mean} of the run, from {low} (rank {least}) to {high} (rank {most})"
 
 
 def _chart(plan: Plan, timeline: Timeline, bars: Bars) -> Chart:

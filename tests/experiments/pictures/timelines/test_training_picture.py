@@ -111,10 +111,7 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1"]
     shares = axes.child_axes[0]
     assert [tick.get_text() for tick in shares.get_yticklabels()] == [f"{bubble:.0%}"] * 2
-    assert (
-        axes.get_title(loc="left")
-        == f"bubbles: {bubble:.1%} of the run, from {bubble:.1%} (rank 0) to {bubble:.1%} (rank 0)"
-    )
+    assert axes.get_title(loc="left") == f"bubbles: {bubble:.1%} of the run of every worker"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "forward",
         "backward",
