@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from math import log2
 
 from simulator.collectives import Algorithm
+from simulator.collectives.operation_counts import estimate
 from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
 
@@ -18,45 +17,15 @@ OF_A_POINT = 1000
 """What a point takes besides its operations, in operations."""
 SECONDS = 3e-6
 """What an operation takes at least: to build, to prove, to simulate, to bound."""
-SMALL, LARGE = 16, 32
-NEAR = 0.1
-"""How far from a whole number a power may be."""
 FEW = 1024
 """Ranks of which every algorithm has a schedule."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
-def operations(algorithm: Algorithm, ranks: int) -> float:
-    """About how many operations `algorithm` has: counted at few ranks p, extended as a power of p
-    or as p log p.
-
-    The estimate is within some 10% where p is a power of two. Elsewhere it may be up to 60% too
-    high.
-
-    >>> from simulator.collectives import find
-    >>> round(operations(find("ring"), 32))
-    1984
-    >>> round(operations(find("ring"), 128) / (2 * 128 * 127), 1)
-    1.0
-    """
-    (few, small), (many, large) = _counted(algorithm)
-    power = log2(large / small) / log2(many / few)
-    if abs(power - round(power)) < NEAR:
-        return float(large * (ranks / many) ** round(power))
-    return large * ranks * log2(ranks) / (many * log2(many))
-
-
-@cache
-def _counted(algorithm: Algorithm) -> list[tuple[int, int]]:
-    """Ranks and operations of a small and of a large schedule."""
-    ranks = [next(filter(algorithm.defined, range(most, 0, -1))) for most in (SMALL, LARGE)]
-    return [(p, max(1, len(algorithm.build(p, 1.0)))) for p in ranks]
-
-
 def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> list[float]:
     """Operations of every algorithm at every number of ranks, in that order, each simulated `runs`
     times. A schedule that is too large to be built has none."""
-    counts = [operations(algorithm, p) for algorithm in algorithms for p in ranks]
+    counts = [estimate(algorithm, p) for algorithm in algorithms for p in ranks]
     return [runs * ((count if count <= LIMIT else 0.0) + OF_A_POINT) for count in counts]
 
 
@@ -73,7 +42,7 @@ def check(total: float, points: str) -> None:
 def check_schedule(algorithm: Algorithm, ranks: int) -> None:
     """Raise InputError, before any memory is taken, if one schedule has more operations than a
     schedule may have."""
-    if ranks > FEW and (count := operations(algorithm, ranks)) > LIMIT:
+    if ranks > FEW and (count := estimate(algorithm, ranks)) > LIMIT:
         raise InputError(
             f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more "
             f"than {in_words(LIMIT)}: "

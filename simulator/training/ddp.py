@@ -11,6 +11,7 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives.operation_counts import bounds
 from simulator.schedules.schedule import Schedule
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import (
@@ -24,7 +25,7 @@ from simulator.training.communicator import (
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, Held, Plan, Setting
-from simulator.training.size import Size, estimates
+from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -104,7 +105,7 @@ class DDP(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        for least, exact in estimates(find_all_reduce(self.algo), setting.topology, setting.ranks):
+        for least, exact in bounds(find_all_reduce(self.algo), setting.topology, setting.ranks):
             setting.check_size(self.size(model, setting, least), exact=exact)
         communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
         setting.check_size(self.size(model, setting, len(communicator.all_reduce(1.0))))
@@ -135,7 +136,7 @@ class DDP(Strategy):
         normed = sum(layer.channels > 0 for layer in model.layers)
         ends = 2 * ranks
         small, gather = (
-            next(estimates(find(name), setting.topology, ranks)).operations + ends
+            next(bounds(find(name), setting.topology, ranks)).operations + ends
             for name in (self.small, "ring_all_gather")
         )
         batch = ends * layers + (gather + small) * normed * self.sync_batch_norm

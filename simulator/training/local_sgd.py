@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives.operation_counts import bounds
 from simulator.training.communicator import Communicator, builder_of, find_all_reduce, layout
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting
-from simulator.training.size import Size, estimates
+from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -47,7 +48,7 @@ class LocalSGD(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        for least, exact in estimates(find_all_reduce(self.algo), setting.topology, setting.ranks):
+        for least, exact in bounds(find_all_reduce(self.algo), setting.topology, setting.ranks):
             setting.check_size(self.size(setting, least), exact=exact)
         communicator = Communicator(setting.topology, setting.ranks, self.algo)
         setting.check_size(self.size(setting, len(communicator.all_reduce(1.0))))

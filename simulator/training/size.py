@@ -1,22 +1,13 @@
-"""How many operations a run has: estimated, and refused if they are too many, before any is
-built."""
+"""How many operations a run has: refused if they are too many, before any is built."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from simulator.collectives import Algorithm
-from simulator.collectives.rings import rings_of
 from topologies.errors import InputError
-from topologies.topology import Topology
 
 MOST_OPERATIONS = 2**24
 """Of a run, which hold about 5 GB."""
-PIECES = 16
-"""Operations of nvls for each rank and each step round the ring of its nodes."""
 
 
 class Size(NamedTuple):
@@ -48,29 +39,3 @@ def check_size(size: Size, steps: int, repeated: int = 0) -> None:
         f"take fewer ranks; "
         "other buckets or another algorithm may have fewer operations, but their times are others"
     )
-
-
-class Estimate(NamedTuple):
-    """How many operations a collective has that is not built yet."""
-
-    operations: float
-    """This many or more."""
-    exact: bool
-    """Whether it has exactly as many."""
-
-
-def estimates(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Estimate]:
-    """Each estimate is better and slower than the last."""
-    if ranks == 1:
-        yield Estimate(0.0, True)
-        return
-    pairs, volume = ranks * (ranks - 1.0), algorithm.cost.volume(ranks, 1.0)
-    known = {"ring": 2 * pairs, "gloo_ring": 8 * pairs, "ring_all_gather": pairs, "tree": volume}
-    if algorithm.name == "rings":
-        yield Estimate(2 * pairs, False)
-        yield Estimate(2 * pairs * len(rings_of(topology, ranks).orders), True)
-    else:
-        yield Estimate(known.get(algorithm.name, volume), algorithm.name in known)
-    if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
-        nodes = len(np.unique(topology.node[topology.placement[:ranks]]))
-        yield Estimate(PIECES * ranks * (nodes - 1.0), False)

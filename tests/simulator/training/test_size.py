@@ -6,8 +6,6 @@ from itertools import product
 
 import pytest
 
-from simulator.collectives import algorithms
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE
 from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
@@ -15,7 +13,7 @@ from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.size import MOST_OPERATIONS, Size, check_size, estimates
+from simulator.training.size import MOST_OPERATIONS, Size, check_size
 from simulator.training.ssgd import SSGD
 from simulator.training.strategy import Strategy
 from topologies.catalogue import find as machine
@@ -82,30 +80,6 @@ def test_the_size_of_a_step_that_prepares_data_is_exact(strategy: Strategy) -> N
 def test_batches_that_are_not_scattered_are_not_counted(scatter: bool, inputs: float) -> None:
     plan, size = planned(SSGD(scatter=scatter), 4, 2, replace(MODEL, inputs=inputs))
     assert size.once + size.step * 2 == len(plan.schedule)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 13])
-def test_estimates_are_no_more_than_what_is_built(ranks: int) -> None:
-    star = machine("star").with_links(1e9, 0.0).build(max(ranks, 2), 1)
-    for name, algorithm in algorithms().items():
-        if algorithm.collective in (ALL_REDUCE, ALL_GATHER) and algorithm.fit is None:
-            built = len(algorithm.build(ranks, 1.0)) if ranks > 1 else 0
-            for least, exact in estimates(algorithm, star, ranks):
-                assert least == built if exact else least <= built, name
-
-
-@pytest.mark.parametrize(
-    ("name", "topology", "ranks"), [("rings", "dgx1", 8), ("nvls", "hgx_h100:nodes=2", 16)]
-)
-def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks: int) -> None:
-    built = machine(topology).build(ranks)
-    algorithm = algorithms()[name]
-    assert algorithm.fit is not None
-    made = len(algorithm.fit(built, ranks, 1.0).schedule)
-    sizes = list(estimates(algorithm, built, ranks))
-    assert [least for least, _ in sizes] == sorted(least for least, _ in sizes)
-    for least, exact in sizes:
-        assert least == made if exact else least <= made
 
 
 def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:

@@ -1,0 +1,40 @@
+"""How many operations a schedule has, before it is built."""
+
+import pytest
+
+from simulator.collectives import algorithms, find
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE
+from simulator.collectives.operation_counts import bounds, estimate
+from topologies.catalogue import find as machine
+
+
+@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_operations_are_estimated(name: str, ranks: int) -> None:
+    algorithm = find(name)
+    estimated, counted = estimate(algorithm, ranks), len(algorithm.build(ranks, 1.0))
+    assert estimated == pytest.approx(counted, rel=0.15)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 13])
+def test_estimates_are_no_more_than_what_is_built(ranks: int) -> None:
+    star = machine("star").with_links(1e9, 0.0).build(max(ranks, 2), 1)
+    for name, algorithm in algorithms().items():
+        if algorithm.collective in (ALL_REDUCE, ALL_GATHER) and algorithm.fit is None:
+            built = len(algorithm.build(ranks, 1.0)) if ranks > 1 else 0
+            for least, exact in bounds(algorithm, star, ranks):
+                assert least == built if exact else least <= built, name
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "ranks"), [("rings", "dgx1", 8), ("nvls", "hgx_h100:nodes=2", 16)]
+)
+def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks: int) -> None:
+    built = machine(topology).build(ranks)
+    algorithm = algorithms()[name]
+    assert algorithm.fit is not None
+    made = len(algorithm.fit(built, ranks, 1.0).schedule)
+    sizes = list(bounds(algorithm, built, ranks))
+    assert [least for least, _ in sizes] == sorted(least for least, _ in sizes)
+    for least, exact in sizes:
+        assert least == made if exact else least <= made
