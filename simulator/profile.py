@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.effects.crowding import Crowding
+from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.host_memory import Memory
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
+from simulator.effects.memory_costs import Memory
 from simulator.engines import run
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule

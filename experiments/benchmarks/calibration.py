@@ -17,7 +17,7 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import calibration_page
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrate import (
+from experiments.calibration.calibrated_profile import (
     LINKED,
     Calibration,
     calibrate,

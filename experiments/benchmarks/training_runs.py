@@ -27,7 +27,7 @@ from simulator.training.ddp import DDP
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from topologies.shapes import star
 from topologies.topology import Topology
 from topologies.units import format_bytes, format_seconds

@@ -18,7 +18,7 @@ from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
 from experiments.calibration.effects.protocols import Prior, Protocols
 from experiments.calibration.effects.registered_memory import RegisteredMemory
-from experiments.calibration.effects.rings import Rings
+from experiments.calibration.effects.ring_latency import Rings
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments import output
 from experiments.calibration import label_detection, measured_machines
-from experiments.calibration.calibrate import (
+from experiments.calibration.calibrated_profile import (
     LEAST,
     LINKED,
     Calibration,

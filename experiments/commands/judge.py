@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrate import LEAST, calibrate, error, points
+from experiments.calibration.calibrated_profile import LEAST, calibrate, error, points
 from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
 from experiments.calibration.libraries import NCCL, Library, library

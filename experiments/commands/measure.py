@@ -175,7 +175,7 @@ def _without(plan: Plan, record: Record) -> Plan:
 
 
 def _measure_here(plans: Sequence[Plan], record: Record) -> None:
-    from experiments.measure.launch import launch
+    from experiments.measure.local_ranks import launch
 
     keep = _keep(record, sum(len(plan.points) for plan in plans))
     for plan in plans:

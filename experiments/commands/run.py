@@ -13,9 +13,9 @@ from experiments import output
 from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep import SweepRow, judge
+from experiments.simulations.sweep_rows import SweepRow, judge
 from experiments.terms import footnote
-from experiments.waits import wait_cells, wait_records
+from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm

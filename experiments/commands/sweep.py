@@ -14,7 +14,7 @@ from experiments.commands.sweep_table import columns, explanation
 from experiments.simulations import workload
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep import MissingPoint, SweepRow, sweep
+from experiments.simulations.sweep_rows import MissingPoint, SweepRow, sweep
 from experiments.streaming import Column, Csv, Say, Table
 from simulator.collectives import Algorithm
 from simulator.profile import Profile

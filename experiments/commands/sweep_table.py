@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.simulations.sweep import SweepRow
+from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, width_of
 from experiments.terms import footnote
 from simulator.collectives import Algorithm

@@ -12,7 +12,7 @@ from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep import MachineBuilder
+from experiments.simulations.sweep_rows import MachineBuilder
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.measurements.ports import Ports
+from experiments.measurements.node_ports import Ports
 from topologies.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
-from experiments.simulations.sweep import SweepRow
+from experiments.simulations.sweep_rows import SweepRow
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:

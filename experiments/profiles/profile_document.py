@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
-from simulator.effects.crowding import Crowding, NodeCorrection
+from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.host_memory import Memory
+from simulator.effects.memory_costs import Memory
 from simulator.profile import Ineffective, Profile, Protocol
 from topologies.errors import InputError
 from topologies.link import Link

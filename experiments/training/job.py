@@ -21,7 +21,7 @@ from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
 from topologies.topology import Topology

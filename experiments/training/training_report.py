@@ -9,7 +9,7 @@ import numpy as np
 from experiments.output import Value, align
 from experiments.training.job import TrainingRun
 from experiments.training.training_table import memory_cell, rate
-from experiments.waits import wait_cells, wait_records
+from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import PARTS, parts
 from simulator.analysis.memory import Memory

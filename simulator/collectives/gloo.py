@@ -25,7 +25,7 @@ from simulator.collectives.collective import (
     Algorithm,
 )
 from simulator.collectives.shift import shift_send_recv
-from simulator.cost_models import gloo, log2_ceil
+from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -159,56 +159,56 @@ ALGORITHMS = (
         "gloo_ring",
         ALL_REDUCE,
         gloo_ring_all_reduce,
-        gloo.GLOO_RING,
+        gloo_formulas.GLOO_RING,
         "gloo: a ring of segments, each sent when its receiver is ready",
     ),
     Algorithm(
         "gloo_reduce",
         REDUCE,
         gloo_ring_reduce,
-        gloo.GLOO_REDUCE,
+        gloo_formulas.GLOO_REDUCE,
         "gloo: a reduce-scatter round a ring, then every chunk goes to rank 0",
     ),
     Algorithm(
         "gloo_all_gather",
         ALL_GATHER,
         gloo_ring_all_gather,
-        gloo.GLOO_ALL_GATHER,
+        gloo_formulas.GLOO_ALL_GATHER,
         "gloo: a ring of half chunks, two in flight",
     ),
     Algorithm(
         "gloo_broadcast",
         BROADCAST,
         gloo_broadcast,
-        gloo.GLOO_BROADCAST,
+        gloo_formulas.GLOO_BROADCAST,
         "gloo: a binomial tree that sends to all children at once",
     ),
     Algorithm(
         "gloo_scatter",
         SCATTER,
         gloo_scatter,
-        gloo.GLOO_SCATTER,
+        gloo_formulas.GLOO_SCATTER,
         "gloo: rank 0 sends every rank its chunk",
     ),
     Algorithm(
         "gloo_gather",
         GATHER,
         gloo_gather,
-        gloo.GLOO_GATHER,
+        gloo_formulas.GLOO_GATHER,
         "gloo: every rank sends its chunk to rank 0",
     ),
     Algorithm(
         "gloo_all_to_all",
         ALL_TO_ALL,
         gloo_all_to_all,
-        gloo.GLOO_ALL_TO_ALL,
+        gloo_formulas.GLOO_ALL_TO_ALL,
         "gloo: every rank sends every other rank its block",
     ),
     Algorithm(
         "gloo_send_recv",
         SEND_RECV,
         gloo_send_recv,
-        gloo.GLOO_SEND_RECV,
+        gloo_formulas.GLOO_SEND_RECV,
         "gloo: every rank sends to the next rank",
     ),
 )

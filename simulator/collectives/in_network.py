@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.cost_models import in_network
+from simulator.cost_models import in_network_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
@@ -119,7 +119,7 @@ def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     if len(used) > 1:
         chosen = np.append(chosen, _joining(topology, switches, used))
     schedule = sharp_all_reduce(ranks, nbytes, leaves)
-    cost = in_network.sharp(SHARP_PIECES, len(used))
+    cost = in_network_formulas.sharp(SHARP_PIECES, len(used))
     return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
 
 
@@ -140,7 +140,7 @@ def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     chosen = switches[used] if rails is None else np.concatenate((switches[used], rails))
     above = rails is not None
     schedule = nvls_all_reduce(ranks, nbytes, groups, above=above)
-    cost = in_network.nvls(NVLS_PIECES, len(used), in_network=above)
+    cost = in_network_formulas.nvls(NVLS_PIECES, len(used), in_network=above)
     return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
 
 
@@ -222,7 +222,7 @@ ALGORITHMS = (
         "sharp",
         ALL_REDUCE,
         sharp_all_reduce,
-        in_network.sharp(SHARP_PIECES),
+        in_network_formulas.sharp(SHARP_PIECES),
         "network switches add up and multicast",
         fit=fit_sharp,
     ),
@@ -230,7 +230,7 @@ ALGORITHMS = (
         "nvls",
         ALL_REDUCE,
         nvls_all_reduce,
-        in_network.nvls(NVLS_PIECES),
+        in_network_formulas.nvls(NVLS_PIECES),
         "NVSwitches add up each chunk for its owner, and multicast it",
         fit=fit_nvls,
     ),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from experiments.calibration.calibrate import Calibration
-from experiments.calibration.calibrate import calibrate as fit
+from experiments.calibration.calibrated_profile import Calibration
+from experiments.calibration.calibrated_profile import calibrate as fit
 from experiments.cli.machine_options import MachineOptions
 from experiments.commands import calibrate, judge
 from experiments.commands.sweep import Request, Show

@@ -12,7 +12,7 @@ import pytest
 import pretended_ranks
 from experiments.cli.measuring_options import MeasuringOptions
 from experiments.commands import measure as command
-from experiments.measure import launch as launching
+from experiments.measure import local_ranks as launching
 from experiments.measure.result_rows import read_rows
 from experiments.measurements import read
 from topologies.errors import InputError

@@ -17,7 +17,7 @@ from experiments.cli.values import parse_ranks
 from experiments.commands import sweep as command
 from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
-from experiments.simulations.sweep import SweepRow, sweep
+from experiments.simulations.sweep_rows import SweepRow, sweep
 from experiments.simulations.verdict import Verdict
 from experiments.streaming import Table
 from simulator.collectives import algorithms, find

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
-from findings import place_of
+from fuzz_findings import place_of
 
 MAY_FAIL = ("judge", "diagnose", "measure")
 """Commands that end with 1 for what they find; of the others 1 would be a bug of the simulator."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from findings import Request
+from fuzz_findings import Request
 
 
 @pytest.fixture

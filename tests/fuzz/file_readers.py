@@ -67,7 +67,7 @@ def _model(path: Path) -> None:
 
 def _profile(path: Path) -> None:
     from experiments.profiles import read
-    from experiments.simulations.sweep import sweep
+    from experiments.simulations.sweep_rows import sweep
     from simulator.collectives import find
     from topologies.catalogue import find as find_machine
 

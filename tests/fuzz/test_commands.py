@@ -19,7 +19,7 @@ import pretended_ranks
 from command_lines import annotation, command_line, commands, value_of
 from command_runs import Done, mistakes, run
 from costs import counted
-from findings import Finding, Request
+from fuzz_findings import Finding, Request
 
 SHARES = {
     ("run",): 0.2,

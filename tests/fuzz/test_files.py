@@ -15,7 +15,7 @@ from costs import Cost, counted
 from file_mutations import mutated
 from file_readers import READERS
 from file_seeds import seeds
-from findings import Finding, Request, place_of
+from fuzz_findings import Finding, Request, place_of
 from topologies.errors import InputError
 
 SHARES = {

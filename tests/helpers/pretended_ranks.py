@@ -5,7 +5,7 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from experiments.commands import measure as command
-from experiments.measure import launch as launching
+from experiments.measure import local_ranks as launching
 from experiments.measure.launcher import MPIRUN, SRUN, TORCHRUN
 
 PRETENDS = """

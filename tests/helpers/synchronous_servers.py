@@ -5,7 +5,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from simulator.training.ssgd import SSGD
 from topologies import shapes
 from topologies.topology import Topology

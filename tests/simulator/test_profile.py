@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from simulator.collectives import find
-from simulator.effects.crowding import Crowding, NodeCorrection
+from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.host_memory import Memory
+from simulator.effects.memory_costs import Memory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError

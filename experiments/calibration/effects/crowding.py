@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.calibration.effects.effect import SURE, Data, Effect, Parameter
 from experiments.calibration.effects.protocols import BETWEEN
-from simulator.effects.crowding import Crowding
+from simulator.effects.crowded_links import Crowding
 from simulator.profile import Profile
 
 

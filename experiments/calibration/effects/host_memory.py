@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter
-from simulator.effects.host_memory import Memory
+from simulator.effects.memory_costs import Memory
 from simulator.profile import Profile
 
 RATES = {

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.calibration.effects.crowding import crowded
 from experiments.calibration.effects.effect import Data, Effect, Parameter
-from simulator.effects.crowding import NodeCorrection, alike
+from simulator.effects.crowded_links import NodeCorrection, alike
 from simulator.profile import Profile
 from topologies.topology import Floats
 

@@ -35,7 +35,8 @@ from experiments.spellings import GLOO_LAB
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]
-COMMITTED, LAB = ROOT / "examples" / "lab" / "gloo.csv", ROOT / "examples" / "lab" / "measure.py"
+COMMITTED = ROOT / "examples" / "lab" / "gloo.csv"
+LAB = ROOT / "examples" / "lab" / "measure_gloo.py"
 SWEEP = ROOT.parent / "shared" / "measured" / "gloo_lab" / "sweep.csv"
 sweep_here = pytest.mark.skipif(not SWEEP.exists(), reason="the older sweep is not here")
 OWN = (

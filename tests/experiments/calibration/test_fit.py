@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.calibration.calibrate import calibrate, document, separated
+from experiments.calibration.calibrated_profile import calibrate, document, separated
 from experiments.calibration.fit import explore, fit
 from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL

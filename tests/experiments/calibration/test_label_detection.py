@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration import label_detection
-from experiments.calibration.calibrate import Calibration, document, points
+from experiments.calibration.calibrated_profile import Calibration, document, points
 from experiments.calibration.fit import explore
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL, Library

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.diagnosis.plateau import leaving, plateau
 from experiments.measurements import Curve, Point
-from experiments.measurements.ports import parse_ports
+from experiments.measurements.node_ports import parse_ports
 from topologies.catalogue import find
 
 CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")

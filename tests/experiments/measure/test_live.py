@@ -16,7 +16,7 @@ if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
 
 from experiments.cli.measuring_options import MeasuringOptions
 from experiments.commands.measure import run
-from experiments.measure import launch as launching
+from experiments.measure import local_ranks as launching
 from experiments.measure.launcher import Place
 from experiments.measure.patterns import PROMISES
 from experiments.measure.points import Plan

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.rules import Rules
-from experiments.simulations.sweep import sweep
+from experiments.simulations.sweep_rows import sweep
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.profiles import find, names, parse
 from experiments.profiles.profile_document import dumps, of
-from simulator.effects.crowding import Crowding, NodeCorrection
+from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
 from topologies.link import Link

@@ -12,7 +12,7 @@ from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, Fitted
 from simulator.collectives.in_network import nvls_all_reduce, sharp_all_reduce
-from simulator.cost_models import in_network
+from simulator.cost_models import in_network_formulas
 from simulator.cost_models.fabric import Fabric
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -65,7 +65,9 @@ def test_nvls_is_an_all_reduce_and_counts_as_it_says(
     semantics.check(schedule, ALL_REDUCE, seed)
     across = 2 * number if above else 2 * (number - 1)
     assert schedule.volume == pytest.approx((2 * number * size + number + across) * 64.0)
-    assert schedule.steps == in_network.nvls(pieces, number, in_network=above).steps(number * size)
+    assert schedule.steps == in_network_formulas.nvls(pieces, number, in_network=above).steps(
+        number * size
+    )
 
 
 def test_sharp_uses_every_rail() -> None:
@@ -206,7 +208,7 @@ def test_sharp_on_a_switch_takes_its_closed_form(
     switch = np.int32(machine.device_names.index("switch"))
     machine = replace(machine, placement=np.append(machine.placement, switch))
     timeline = simulate(sharp_all_reduce(ranks, 24.0, pieces=pieces), machine)
-    cost = in_network.sharp(pieces)
+    cost = in_network_formulas.sharp(pieces)
     fabric = Fabric(1.0, latency, gap, reduction=0.0, ports="peer", uniform=True)
     assert cost.holds(fabric) == ""
     assert timeline.makespan == pytest.approx(cost.time(fabric, ranks, 24.0))
@@ -215,12 +217,12 @@ def test_sharp_on_a_switch_takes_its_closed_form(
 def test_closed_forms_by_hand() -> None:
     # 0.5 s of latency, 2 B/s and 8 bytes among four ranks: a rank sends 8 bytes and its share.
     fabric = Fabric(2.0, 0.5, reduction=0.0, ports="switch", uniform=True)
-    assert in_network.nvls(8).time(fabric, 4, 8.0) == 3 + 5
-    assert in_network.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
-    assert in_network.sharp(4, 3).holds(fabric) == "two levels of switches"
-    assert in_network.sharp(4).holds(fabric) == "switch ports"
-    assert in_network.sharp(4, 2).volume(6, 1.0) == 2 * (6 + 2)
-    assert in_network.sharp(4, 1).volume(6, 1.0) == 2 * 6
+    assert in_network_formulas.nvls(8).time(fabric, 4, 8.0) == 3 + 5
+    assert in_network_formulas.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
+    assert in_network_formulas.sharp(4, 3).holds(fabric) == "two levels of switches"
+    assert in_network_formulas.sharp(4).holds(fabric) == "switch ports"
+    assert in_network_formulas.sharp(4, 2).volume(6, 1.0) == 2 * (6 + 2)
+    assert in_network_formulas.sharp(4, 1).volume(6, 1.0) == 2 * 6
 
 
 def test_the_switches_that_take_part_are_named() -> None:

@@ -27,7 +27,7 @@ from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.topology import Topology

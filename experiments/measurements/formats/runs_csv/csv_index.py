@@ -11,7 +11,7 @@ from experiments.measurements.formats.forced_choices import read_label
 from experiments.measurements.formats.osu.osu_table import PROGRAMS
 from experiments.measurements.formats.runs_csv.csv_lines import lines
 from experiments.measurements.formats.text import load
-from experiments.measurements.ports import Ports, parse_ports
+from experiments.measurements.node_ports import Ports, parse_ports
 from topologies.errors import InputError
 
 INDEX = "index.csv"

@@ -12,7 +12,7 @@ from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find
 
 Run = Callable[..., tuple[Plan, Timeline]]

@@ -1,4 +1,4 @@
-"""Measures gloo's operations over links of known rate and delay: `python measure.py --out
+"""Measures gloo's operations over links of known rate and delay: `python measure_gloo.py --out
 gloo.csv`, as root.
 
 All ranks start at an instant that is agreed out of band; a repetition lasts from the last start to

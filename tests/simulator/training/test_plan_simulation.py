@@ -8,7 +8,7 @@ from simulator.training.ddp import DDP
 from simulator.training.measures import measure, union
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
-from simulator.training.run import train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find
 from topologies.errors import InputError
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep import SweepRow, judge, sweep, to_frame
+from experiments.simulations.sweep_rows import SweepRow, judge, sweep, to_frame
 from experiments.simulations.verdict import Verdict
 from law_cases import EVERYWHERE, NAMES
 from simulator.collectives import Algorithm, find

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.waits import SHOWN, wait_cells, wait_records
+from experiments.wait_records import SHOWN, wait_cells, wait_records
 from simulator.analysis.waits import Wait
 from simulator.schedules.schedule_builder import ScheduleBuilder
 

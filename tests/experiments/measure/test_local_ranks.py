@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.measure import launch as launching
+from experiments.measure import local_ranks
 from experiments.measure.blame import MeasurementFailed
-from experiments.measure.launch import launch
+from experiments.measure.local_ranks import launch
 from experiments.measure.points import Plan, points
 from experiments.measure.result_rows import ResultRow, row_of
 
@@ -39,7 +39,7 @@ def failing(
 ) -> tuple[str, list[ResultRow]]:
     """What is said of ranks that run `code`, and the rows before that."""
     rows: list[ResultRow] = []
-    monkeypatch.setattr(launching, "WORKER", BEGIN + code)
+    monkeypatch.setattr(local_ranks, "WORKER", BEGIN + code)
     with pytest.raises(MeasurementFailed) as error:
         launch(plan, rows.append)
     return str(error.value), rows
@@ -49,7 +49,7 @@ def test_rows_arrive_and_nobody_stays(monkeypatch: pytest.MonkeyPatch, tmp_path:
     code = (
         f"open(r'{tmp_path}/' + str(os.getpid()), 'w').close(); pipe.send({{'done': rank}}); wait()"
     )
-    monkeypatch.setattr(launching, "WORKER", BEGIN + code)
+    monkeypatch.setattr(local_ranks, "WORKER", BEGIN + code)
     rows: list[ResultRow] = []
     launch(PLAN, rows.append)
     assert rows == [ROW]
@@ -100,10 +100,10 @@ def test_ranks_that_all_hang_are_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 PARENT = """
 import signal
-from experiments.measure import launch, points
+from experiments.measure import local_ranks, points
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background job
-launch.WORKER = {code!r}
-launch.launch(points.Plan.from_json({plan!r}), print)
+local_ranks.WORKER = {code!r}
+local_ranks.launch(points.Plan.from_json({plan!r}), print)
 """
 CHILD = """
 import os
