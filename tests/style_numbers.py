@@ -38,14 +38,14 @@ class Measured(NamedTuple):
     @property
     def excess(self) -> str:
         """What breaks the limits, in words; empty if nothing does."""
-        found = []
+        excesses = []
         if self.parameters > MOST_PARAMETERS and not self.path.startswith(COMMANDS):
-            found.append(f"{self.parameters} parameters")
+            excesses.append(f"{self.parameters} parameters")
         if self.lines > MOST_LINES:
-            found.append(f"{self.lines} lines")
+            excesses.append(f"{self.lines} lines")
         if self.nesting > MOST_NESTED:
-            found.append(f"{self.nesting} blocks deep")
-        return ", ".join(found)
+            excesses.append(f"{self.nesting} blocks deep")
+        return ", ".join(excesses)
 
 
 def measure(path: str, source: str) -> Iterator[Measured]:

@@ -143,8 +143,8 @@ def test_a_page_installs_torch_before_it_measures() -> None:
     ],
 )
 def test_a_page_has_its_examples(page: str, commands: list[str]) -> None:
-    found = [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples(page)]
-    assert found == commands
+    names = [command.rpartition("simctl ")[2].split()[0] for _, command, _ in examples(page)]
+    assert names == commands
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -260,7 +260,7 @@ def commands_in(page: str) -> list[str]:
         text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
     blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").split("\n")
-    return [found[1] for line in lines if (found := re.search(r"\bsimctl ([a-z].*)", line))]
+    return [match[1] for line in lines if (match := re.search(r"\bsimctl ([a-z].*)", line))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES + NOTEBOOKS if commands_in(page)])

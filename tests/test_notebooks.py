@@ -17,9 +17,9 @@ def test_notebook(path: Path, tmp_path: Path) -> None:
         not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells
     )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    here = tmp_path / "notebooks"
-    here.mkdir()
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(here)}}).execute()
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
 
 
 def test_there_are_notebooks() -> None:

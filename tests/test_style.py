@@ -13,9 +13,9 @@ def test_what_breaks_a_limit_is_named() -> None:
     tall = "def h():\n" + "    a = 1\n" * 81
     chain = "def i(a):\n    if a:\n        pass\n" + "    elif a:\n        pass\n" * 9
     source = f"{deep}{' ' * 28}return 1\n{wide}{tall}{chain}"
-    found = {one.name: one.excess for one in measure("simulator/x.py", source)}
-    assert found == {"f": "6 blocks deep", "g": "9 parameters", "h": "81 lines", "i": ""}
-    assert [one.excess for one in measure("experiments/cli/x.py", wide)] == [""]
+    excess_of = {function.name: function.excess for function in measure("simulator/x.py", source)}
+    assert excess_of == {"f": "6 blocks deep", "g": "9 parameters", "h": "81 lines", "i": ""}
+    assert [function.excess for function in measure("experiments/cli/x.py", wide)] == [""]
 
 
 def test_long_lines_and_files_are_named() -> None:

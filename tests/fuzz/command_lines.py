@@ -73,14 +73,17 @@ def command_line(path: Path, random: Random) -> list[str]:
 def _chosen(path: Path, random: Random) -> list[tuple[Any, list[str]]]:
     """Parameters and their values; what contradicts another is mostly left out."""
     parameters = commands()[path]
-    optional = [one for one in parameters if not one.required]
+    optional = [parameter for parameter in parameters if not parameter.required]
     always = ALWAYS.get(path, ()) if random.random() < 0.95 else ()
-    some = random.sample(optional, min(len(optional), random.choice((0, 1, 2, 2, 3, 4, 6))))
+    options = random.sample(optional, min(len(optional), random.choice((0, 1, 2, 2, 3, 4, 6))))
     chosen = {}
-    for one in parameters:
-        if one.required or one in some or one.name in always:
-            number = random.choice((1, 1, 2)) if one.nargs == -1 else 1
-            chosen[one.name] = (one, [value_of(path, one)(random) for _ in range(number)])
+    for parameter in parameters:
+        if parameter.required or parameter in options or parameter.name in always:
+            number = random.choice((1, 1, 2)) if parameter.nargs == -1 else 1
+            chosen[parameter.name] = (
+                parameter,
+                [value_of(path, parameter)(random) for _ in range(number)],
+            )
     if random.random() < 0.9:
         if path == ("judge",):
             profile, runs = random.choice(HELD_AGAINST)

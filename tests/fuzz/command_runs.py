@@ -67,22 +67,22 @@ def mistakes(done: Done) -> Iterator[str]:
     if done.code not in allowed:
         yield f"exit code {done.code}"
     yield from (f"{bug!r} is printed" for bug in _BUGS if bug in done.err or bug in done.out)
-    said = [line for line in done.err.splitlines() if not line.startswith(("note: ", "  "))]
+    lines = [line for line in done.err.splitlines() if not line.startswith(("note: ", "  "))]
     if done.code == 2 and not done.is_partial:
-        yield from _refusal(done, said)
+        yield from _refusal(done, lines)
     elif not done.out and not done.err:
         yield "no output"
     elif done.code == 0 or done.is_partial:
         yield from _answer(done)
 
 
-def _refusal(done: Done, said: Sequence[str]) -> Iterator[str]:
-    if len(said) != 1:
-        yield f"{len(said)} lines for a mistake"
-    elif not said[0].startswith("simctl: ") or len(said[0]) < 20:
+def _refusal(done: Done, lines: Sequence[str]) -> Iterator[str]:
+    if len(lines) != 1:
+        yield f"{len(lines)} lines for a mistake"
+    elif not lines[0].startswith("simctl: ") or len(lines[0]) < 20:
         yield "an unclear line for a mistake"
-    elif len(said[0]) > _LINE:
-        yield f"a line of {len(said[0])} characters for a mistake"
+    elif len(lines[0]) > _LINE:
+        yield f"a line of {len(lines[0])} characters for a mistake"
     if done.out and done.words[0] != "measure":
         yield "output beside a mistake"
 
@@ -105,10 +105,10 @@ def _answer(done: Done) -> Iterator[str]:
 
 def _format(words: Sequence[str]) -> str:
     """The last that is asked for."""
-    given = [
+    values = [
         after for word, after in zip(words, [*words[1:], ""], strict=True) if word == "--format"
     ]
-    return given[-1] if given else "table"
+    return values[-1] if values else "table"
 
 
 def _refused(name: str) -> None:

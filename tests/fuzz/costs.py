@@ -40,7 +40,7 @@ class Hung(Exception):
 @contextmanager
 def counted() -> Iterator[Cost]:
     """The cost of the block, known at its end. Raises Hung in the block where it does not end."""
-    cost, held, start = Cost(), _forget_peak(), time.process_time()
+    cost, peak_before, start = Cost(), _forget_peak(), time.process_time()
     before = signal.signal(signal.SIGALRM, _hung)
     signal.alarm(HANGS)
     try:
@@ -49,7 +49,7 @@ def counted() -> Iterator[Cost]:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
         cost.seconds = time.process_time() - start
-        cost.megabytes = max(0.0, _memory("VmHWM") - held)
+        cost.megabytes = max(0.0, _memory("VmHWM") - peak_before)
 
 
 def _hung(*_: object) -> None:

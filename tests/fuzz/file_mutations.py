@@ -107,15 +107,15 @@ class Mutated(NamedTuple):
     how: tuple[str, ...]
 
 
-def mutated(data: bytes, others: Sequence[bytes], random: Random) -> Mutated:
+def mutated(data: bytes, donors: Sequence[bytes], random: Random) -> Mutated:
     """`data` after one to three mutations; pieces of `others` may get into it."""
     if data.startswith(b"\x1f\x8b") and random.random() < 0.8:
-        inside = mutated(gzip.decompress(data), others, random)
+        inside = mutated(gzip.decompress(data), donors, random)
         return Mutated(gzip.compress(inside.data, 1, mtime=0), ("unpacked", *inside.how))
     names = random.choices(_CHOICES, k=random.choice((1, 1, 2, 3)))
     for name in names:
         data = (
-            _spliced(data, random.choice(others), random)
+            _spliced(data, random.choice(donors), random)
             if name == _SPLICE
             else MUTATIONS[name](data, random)
         )
@@ -176,9 +176,9 @@ def _lines_joined(data: bytes, random: Random) -> bytes:
 
 
 def _number(data: bytes, random: Random) -> bytes:
-    found = list(_NUMBER.finditer(data))
+    matches = list(_NUMBER.finditer(data))
     for match in sorted(
-        random.sample(found, min(len(found), random.choice((1, 2, 8)))), key=re.Match.start
+        random.sample(matches, min(len(matches), random.choice((1, 2, 8)))), key=re.Match.start
     )[::-1]:
         data = data[: match.start()] + random.choice(_NUMBERS) + data[match.end() :]
     return data
@@ -186,16 +186,16 @@ def _number(data: bytes, random: Random) -> bytes:
 
 def _every_number(data: bytes, random: Random) -> bytes:
     """One number everywhere that it is."""
-    found = _NUMBER.findall(data)
-    return data.replace(random.choice(found), random.choice(_NUMBERS)) if found else data
+    numbers = _NUMBER.findall(data)
+    return data.replace(random.choice(numbers), random.choice(_NUMBERS)) if numbers else data
 
 
 def _token(data: bytes, random: Random) -> bytes:
-    found = list(_TOKEN.finditer(data))
-    if not found:
+    matches = list(_TOKEN.finditer(data))
+    if not matches:
         return data
-    match = random.choice(found)
-    other = random.choice((random.choice(found)[0], random.choice(_WORDS), b""))
+    match = random.choice(matches)
+    other = random.choice((random.choice(matches)[0], random.choice(_WORDS), b""))
     return data[: match.start()] + other + data[match.end() :]
 
 

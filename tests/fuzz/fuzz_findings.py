@@ -32,9 +32,9 @@ class Request:
         """Whether seconds and megabytes are judged."""
         return self.count is not None
 
-    def share(self, part: float, few: int) -> int:
+    def share(self, part: float, least: int) -> int:
         """This part of the count, at least one; or a few."""
-        return few if self.count is None else max(1, round(self.count * part))
+        return least if self.count is None else max(1, round(self.count * part))
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Finding:
         return replace(self, text=f"{self.text} ({copy})")
 
     @staticmethod
-    def listed(found: Sequence[Finding]) -> str:
+    def listed(findings: Sequence[Finding]) -> str:
         """All findings, those of a kind together."""
         kinds: dict[str, list[Finding]] = defaultdict(list)
-        for one in found:
-            kinds[one.kind].append(one)
-        lines = [f"{len(found)} findings of {len(kinds)} kinds"]
+        for finding in findings:
+            kinds[finding.kind].append(finding)
+        lines = [f"{len(findings)} findings of {len(kinds)} kinds"]
         for kind, alike in kinds.items():
             lines += [
                 f"{kind}: {len(alike)} times",
-                *(f"    {one.case}: {one.text}" for one in alike[:_SHOWN]),
+                *(f"    {finding.case}: {finding.text}" for finding in alike[:_SHOWN]),
             ]
         return "\n".join(lines)
 

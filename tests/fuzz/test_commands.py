@@ -118,7 +118,7 @@ def test_a_command_line_succeeds_or_is_refused(
         with counted() as cost:
             done = run(words)
         outcomes[done.code] += 1
-        wrong += [Finding(shlex.join(words), kind, told(done)) for kind in mistakes(done)]
+        wrong += [Finding(shlex.join(words), kind, report(done)) for kind in mistakes(done)]
         if fuzz.limits and (excess := cost.excess(timed=path not in FITS)):
             wrong.append(Finding(shlex.join(words), "too dear", excess))
         left = [file for file in folder.iterdir() if file.name not in before]
@@ -130,7 +130,7 @@ def test_a_command_line_succeeds_or_is_refused(
     assert not wrong, Finding.listed(wrong)
 
 
-def told(done: Done) -> str:
+def report(done: Done) -> str:
     """What was printed, short enough to be looked at."""
     return f"{done.code}, {done.err[-300:]!r}"
 
@@ -172,7 +172,7 @@ def test_a_seed_makes_the_same_command_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "found"),
+    ("done", "expected"),
     [
         (Done(["run"], 2, "", "note: this\nsimctl: no algorithm of that name\n"), []),
         (
@@ -195,5 +195,5 @@ def test_a_seed_makes_the_same_command_lines() -> None:
         (Done(["run", "--format", "csv"], 0, "a,b\n1\n", ""), ["rows of several lengths"]),
     ],
 )
-def test_what_is_wrong_is_found(done: Done, found: list[str]) -> None:
-    assert list(mistakes(done)) == found
+def test_what_is_wrong_is_found(done: Done, expected: list[str]) -> None:
+    assert list(mistakes(done)) == expected

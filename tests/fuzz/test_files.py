@@ -44,16 +44,18 @@ class Case(NamedTuple):
 def cases(reader: str, count: int, seed: int, folder: Path) -> Iterator[Case]:
     """Mutated files one after the other, each of which takes the place of the one before."""
     whole = seeds(reader)
-    everything = [one.data for kind in READERS for one in seeds(kind)]
+    all_data = [seed_file.data for kind in READERS for seed_file in seeds(kind)]
     for number in range(count):
         random = Random(f"{seed} {reader} {number}")
-        one = whole[number % len(whole)]
-        found = mutated(one.data, everything, random)
+        seed_file = whole[number % len(whole)]
+        mutation = mutated(seed_file.data, all_data, random)
         path = (
-            folder / f"mutated{one.suffix}" if reader != "index of a folder" else folder / one.name
+            folder / f"mutated{seed_file.suffix}"
+            if reader != "index of a folder"
+            else folder / seed_file.name
         )
-        path.write_bytes(found.data)
-        yield Case(f"{reader} {number}, {one.name}", path, found.how)
+        path.write_bytes(mutation.data)
+        yield Case(f"{reader} {number}, {seed_file.name}", path, mutation.how)
         path.unlink()
 
 
@@ -62,20 +64,20 @@ def judged(reader: str, case: Case, limits: bool) -> tuple[str, Finding | None]:
     cost = Cost()
     try:
         with counted() as cost:
-            said = file_readers.refused(reader, case.path)
+            refusal = file_readers.refused(reader, case.path)
     except Exception as error:
         return "wrong", Finding(
             case.name, place_of(error), f"{str(error)[:150]!r}: {', '.join(case.how)}"
         )
-    if len(said.splitlines()) > 1 and not all(
-        line.startswith("  ") for line in said.splitlines()[1:]
+    if len(refusal.splitlines()) > 1 and not all(
+        line.startswith("  ") for line in refusal.splitlines()[1:]
     ):
-        return "wrong", Finding(case.name, "a refusal of several lines", said)
-    if len(said) > LINE:
-        return "wrong", Finding(case.name, "a refusal too long to read", said[:LINE])
+        return "wrong", Finding(case.name, "a refusal of several lines", refusal)
+    if len(refusal) > LINE:
+        return "wrong", Finding(case.name, "a refusal too long to read", refusal[:LINE])
     if limits and (excess := cost.excess()):
         return "wrong", Finding(case.name, "too dear", f"{excess}: {', '.join(case.how)}")
-    return "refused" if said else "read", None
+    return "refused" if refusal else "read", None
 
 
 @pytest.mark.exhaustive
@@ -111,7 +113,7 @@ def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(READERS, "noise", broken)
     outcomes = [judged("noise", case, limits=False) for case in cases("noise", 200, 0, tmp_path)]
     assert {outcome for outcome, _ in outcomes} == {"wrong", "refused"}
-    assert {found.kind for _, found in outcomes if found} == {"OverflowError at "}
+    assert {finding.kind for _, finding in outcomes if finding} == {"OverflowError at "}
 
 
 def test_a_seed_makes_the_same_files(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: obje
         "types": "Input type",
         "external": "External id",
     }
-    given = {keys.get(key, key): value for key, value in args.items()}
+    arguments = {keys.get(key, key): value for key, value in args.items()}
     return {
         "ph": "X",
         "cat": cat,
@@ -32,7 +32,7 @@ def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: obje
         "tid": tid,
         "ts": ts,
         "dur": dur,
-        "args": given,
+        "args": arguments,
     }
 
 

@@ -9,16 +9,16 @@ from topologies.errors import InputError
 Parse = Callable[[str], object]
 
 
-def message_of(call: Callable[..., object], *given: object, **options: object) -> str:
+def message_of(call: Callable[..., object], *arguments: object, **options: object) -> str:
     """What the InputError says that the call raises, on however many lines."""
     with pytest.raises(InputError) as refused:
-        call(*given, **options)
+        call(*arguments, **options)
     return str(refused.value)
 
 
-def refusal(call: Callable[..., object], *given: object, **options: object) -> str:
+def refusal(call: Callable[..., object], *arguments: object, **options: object) -> str:
     """The one line of the InputError that the call raises."""
-    message = message_of(call, *given, **options)
+    message = message_of(call, *arguments, **options)
     assert len(message.splitlines()) == 1
     return message
 

@@ -50,12 +50,19 @@ def serial(ssgd: SSGD, ranks: int, bandwidth: float, latency: float, model: Mode
     it. The sums wait for the port, or the port is far ahead of them. The batches follow the
     pulls."""
     shards = ranks if ssgd.server == "sharded" else 1
-    others = ranks - (ssgd.server_kind is None)
+    workers = ranks - (ssgd.server_kind is None)
     push, pull = model.gradients / shards / bandwidth, model.parameters / shards / bandwidth
-    add, route = ssgd.adding(model) / shards, 2 * latency * (others > 0)
-    gathered = max(others * push + add, push + others * add) if others else 0.0
-    batches = others * model.inputs / bandwidth if ssgd.scatter else 0.0
+    add, route = ssgd.adding(model) / shards, 2 * latency * (workers > 0)
+    gathered = max(workers * push + add, push + workers * add) if workers else 0.0
+    batches = workers * model.inputs / bandwidth if ssgd.scatter else 0.0
     update = ssgd.updating(model) / shards
     return (
-        model.forward + model.backward + route + gathered + update + route + others * pull + batches
+        model.forward
+        + model.backward
+        + route
+        + gathered
+        + update
+        + route
+        + workers * pull
+        + batches
     )

@@ -155,10 +155,10 @@ def check_least(name: str, ranks: int) -> None:
     received = np.bincount(
         schedule.peer[schedule.remote], schedule.nbytes[schedule.remote], schedule.ranks
     )
-    others = slice(1, schedule.workers)
+    followers = slice(1, schedule.workers)
     assert schedule.volume >= collective.volume(ranks) * nbytes * (1 - 1e-12)
-    assert np.all(schedule.sent()[others] >= collective.sends(ranks) * nbytes * (1 - 1e-12))
-    assert np.all(received[others] >= collective.receives(ranks) * nbytes * (1 - 1e-12))
+    assert np.all(schedule.sent()[followers] >= collective.sends(ranks) * nbytes * (1 - 1e-12))
+    assert np.all(received[followers] >= collective.receives(ranks) * nbytes * (1 - 1e-12))
 
 
 @every_algorithm_at(*SOME)

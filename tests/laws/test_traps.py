@@ -264,7 +264,7 @@ def ring_with(ranks: int, steps: int, shift: int = 0, hop: int = 1) -> Schedule:
     return builder.build()
 
 
-def nothing(ranks: int) -> Schedule:
+def empty_schedule(ranks: int) -> Schedule:
     return ScheduleBuilder(ranks, float(ranks), slots=ranks).build()
 
 
@@ -321,8 +321,8 @@ WRONG: dict[str, tuple[Callable[[int], Schedule], Collective]] = {
     "a ring that overwrites": (overwriting_ring, REDUCE_SCATTER),
     "a gather that adds": (adding_gather, ALL_GATHER),
     "half an all-reduce": (lambda p: ring_with(p, p - 1), ALL_REDUCE),
-    "nothing at all": (nothing, ALL_REDUCE),
-    "nothing for a gather": (nothing, ALL_GATHER),
+    "nothing at all": (empty_schedule, ALL_REDUCE),
+    "nothing for a gather": (empty_schedule, ALL_GATHER),
     "a broadcast from rank 1": (lambda p: star_from(1, p), BROADCAST),
     "a server that answers early": (eager_server, ALL_REDUCE),
     "garbage added in": (all_reduce_that_keeps_garbage, ALL_REDUCE),

@@ -261,8 +261,8 @@ def test_a_job_that_fills_its_nodes_or_not_evenly_has_the_machine_itself(
 
 
 def test_a_job_leaves_what_the_user_says() -> None:
-    many = find("dgx1:nodes=3").for_job(4, 2)
-    assert (many.options, many.placement) == ({"nodes": 3}, (0, 1, 8, 9))
+    three_nodes = find("dgx1:nodes=3").for_job(4, 2)
+    assert (three_nodes.options, three_nodes.placement) == ({"nodes": 3}, (0, 1, 8, 9))
     dealt = replace(find("dgx1"), placement="round-robin")
     assert dealt.for_job(4, 2) == dealt
     assert find("nodes:gap=1us").for_job(7, 2).options == {"gap": 1e-6, "per_node": 4}

@@ -312,11 +312,11 @@ def test_each_wire_of_a_tree_cuts_off_what_lies_beyond() -> None:
 
 def test_what_is_no_tree_has_no_such_wires() -> None:
     assert len(tree_cuts(shapes.ring(3, bandwidth=1.0))) == 0
-    apart = TopologyBuilder("a ring and one apart")
-    gpus = [apart.device(f"gpu{k}") for k in range(4)]
-    for one, other in combinations(gpus[:3], 2):
-        apart.connect(one, other, Link(1.0))
-    assert len(tree_cuts(apart.build(gpus))) == 0
+    builder = TopologyBuilder("a ring and one apart")
+    gpus = [builder.device(f"gpu{k}") for k in range(4)]
+    for start, end in combinations(gpus[:3], 2):
+        builder.connect(start, end, Link(1.0))
+    assert len(tree_cuts(builder.build(gpus))) == 0
 
 
 def test_a_wire_may_lead_one_way_only() -> None:

@@ -95,8 +95,8 @@ def test_the_link_between_two_sockets_is_divided() -> None:
     assert sent(machine, [*across, *((b, a) for a, b in across)], nbytes) == pytest.approx(
         2.1 * US + 4 * nbytes / 10e9, rel=1e-12
     )
-    beside = [(gpu, gpu ^ 1) for gpu in range(8)]
-    assert sent(machine, beside, nbytes) == pytest.approx(1.0 * US + nbytes / 24e9, rel=1e-12)
+    pairs = [(gpu, gpu ^ 1) for gpu in range(8)]
+    assert sent(machine, pairs, nbytes) == pytest.approx(1.0 * US + nbytes / 24e9, rel=1e-12)
 
 
 def test_an_nvswitch_does_not_block_but_a_gpu_has_one_port() -> None:

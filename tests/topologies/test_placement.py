@@ -37,7 +37,7 @@ def test_by_node_is_the_order_of_nodes_and_then_of_ranks(nodes: list[int]) -> No
 @given(NODES)
 def test_round_robin_takes_one_of_every_node_that_has_some_left(nodes: list[int]) -> None:
     left = {
-        node: [device for device, its in enumerate(nodes) if its == node]
+        node: [device for device, node_of_device in enumerate(nodes) if node_of_device == node]
         for node in sorted(set(nodes))
     }
     wanted = []

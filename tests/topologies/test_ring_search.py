@@ -33,8 +33,8 @@ def recounted(topology: Topology, orders: npt.NDArray[np.int32]) -> float:
     the bytes."""
     crossed = dict.fromkeys(range(len(topology.medium_names)), 0)
     for channel, order in enumerate(orders.tolist()):
-        for here, there in zip(order, order[1:] + order[:1], strict=True):
-            for link in topology.route(here, there, channel):
+        for source, target in zip(order, order[1:] + order[:1], strict=True):
+            for link in topology.route(source, target, channel):
                 for medium in topology.media_of(link).tolist():
                     crossed[medium] += 1
     time = max(count / topology.medium_bandwidth[medium] for medium, count in crossed.items())

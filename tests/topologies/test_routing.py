@@ -205,11 +205,13 @@ def test_slow_and_direct_loses_to_fast_and_far() -> None:
 @pytest.mark.parametrize("ranks", range(2, 12))
 def test_routes_of_shapes_are_as_long_as_they_must_be(ranks: int) -> None:
     shapes = [make(ranks, bandwidth=1e9, latency=1e-6) for make in (line, ring, star, tree)]
-    for one, other in permutations(range(ranks), 2):
-        apart = abs(one - other)
-        lengths = [len(topology.route(one, other)) for topology in shapes]
-        assert lengths[:3] == [apart, min(apart, ranks - apart), 2]
-        assert lengths[3] == nx.shortest_path_length(shapes[3].graph, f"gpu{one}", f"gpu{other}")
+    for source, target in permutations(range(ranks), 2):
+        distance = abs(source - target)
+        lengths = [len(topology.route(source, target)) for topology in shapes]
+        assert lengths[:3] == [distance, min(distance, ranks - distance), 2]
+        assert lengths[3] == nx.shortest_path_length(
+            shapes[3].graph, f"gpu{source}", f"gpu{target}"
+        )
 
 
 def test_half_way_round_a_ring_goes_by_the_lower_devices() -> None:
@@ -220,8 +222,8 @@ def test_half_way_round_a_ring_goes_by_the_lower_devices() -> None:
 
 
 def test_no_pairs_have_no_routes() -> None:
-    nothing = np.zeros(0, dtype=np.int32)
-    indptr, links = ring(4, bandwidth=1e9).routes(nothing, nothing)
+    empty = np.zeros(0, dtype=np.int32)
+    indptr, links = ring(4, bandwidth=1e9).routes(empty, empty)
     assert (indptr.tolist(), links.tolist()) == ([0], [])
 
 

@@ -119,7 +119,10 @@ def test_on_a_grid_the_first_dimension_is_first(shape: str, dims: tuple[int, ...
         places = np.array(
             np.unravel_index(devices_of(topology, source, topology.route(source, target)), widths)
         ).T
-        changed = [int(np.flatnonzero(here != there).item()) for here, there in pairwise(places)]
+        changed = [
+            int(np.flatnonzero(place != next_place).item())
+            for place, next_place in pairwise(places)
+        ]
         assert changed == sorted(changed)
 
 
@@ -155,12 +158,12 @@ def test_no_more_questions_are_remembered_than_can_be_told_apart() -> None:
 def test_pairs_whose_columns_look_alike_are_different_questions() -> None:
     """One column after the other, these are the same numbers."""
     topology = ring(8, bandwidth=1e9)
-    few = topology.routes(np.array([0, 1]), np.array([2, 3]), np.array([0, 0]))
-    assert [len(column) for column in few] == [3, 4]
+    routes = topology.routes(np.array([0, 1]), np.array([2, 3]), np.array([0, 0]))
+    assert [len(column) for column in routes] == [3, 4]
     assert topology.route(0, 1) == (0,)
     for kind in (np.int8, np.int32, np.int64):
         again = topology.routes(np.array([0, 1], dtype=kind), np.array([2, 3], dtype=kind))
-        assert [column.tolist() for column in again] == [column.tolist() for column in few]
+        assert [column.tolist() for column in again] == [column.tolist() for column in routes]
 
 
 @pytest.mark.parametrize("rank", [2**32, -(2**32) + 1])
@@ -198,10 +201,10 @@ def test_a_hash_spreads_the_channels_of_a_pair() -> None:
 def test_there_and_back_are_hashed_apart() -> None:
     topology = leaf_spine(64, bandwidth=1e9, latency=1e-6, ports_per_leaf=8, spines=8)
     pairs = np.array([(one, other) for one in range(32) for other in range(32, 64)])
-    there, back = (
+    forth, back = (
         topology.target[topology.routes(*ends)[1][1::4]] for ends in (pairs.T, pairs.T[::-1])
     )
-    assert 0.05 < np.mean(there == back) < 0.25
+    assert 0.05 < np.mean(forth == back) < 0.25
 
 
 def test_a_hash_is_the_same_on_every_day() -> None:
@@ -319,10 +322,10 @@ def test_a_server_on_a_cpu_changes_no_rail() -> None:
 
 def test_gpus_without_a_rank_change_no_rail() -> None:
     topology = cluster("leonardo", 2)
-    some = replace(topology, placement=topology.placement[[0, 1, 2, 5, 7]])
-    for one, other in permutations(range(5), 2):
-        assert some.route(one, other) == topology.route(
-            [0, 1, 2, 5, 7][one], [0, 1, 2, 5, 7][other]
+    five_ranks = replace(topology, placement=topology.placement[[0, 1, 2, 5, 7]])
+    for source, target in permutations(range(5), 2):
+        assert five_ranks.route(source, target) == topology.route(
+            [0, 1, 2, 5, 7][source], [0, 1, 2, 5, 7][target]
         )
 
 

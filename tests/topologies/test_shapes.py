@@ -124,8 +124,10 @@ def test_every_wire_runs_both_ways(shape: str, ranks: int) -> None:
 def test_ranks_of_a_node_meet_at_its_switch_and_leave_by_its_port() -> None:
     topology = nodes(8, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-12, per_node=3)
     names = topology.device_names
-    here, there = ([names[topology.target[k]] for k in topology.route(0, rank)] for rank in (2, 7))
-    assert (here, there) == (["node0", "gpu2"], ["out0", "network", "in2", "gpu7"])
+    inside, outside = (
+        [names[topology.target[k]] for k in topology.route(0, rank)] for rank in (2, 7)
+    )
+    assert (inside, outside) == (["node0", "gpu2"], ["out0", "network", "in2", "gpu7"])
     assert topology.node[topology.placement].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
     alone = nodes(3, bandwidth=1e9, per_node=1)
     assert set(alone.link_kinds) == {"network"}
@@ -214,9 +216,9 @@ def test_every_route_over_a_bus_crosses_it_once_and_costs_one_latency(ranks: int
         route = topology.route(*pair)
         assert sum(wire in topology.media_of(link) for link in route) == 1
         assert topology.latency[list(route)].sum() == 5e-6
-        others = [m for link in route for m in topology.media_of(link) if m != wire]
-        assert np.all(np.isinf(topology.medium_bandwidth[others]))
-        assert np.all(topology.medium_gap[others] == 0)
+        port_media = [m for link in route for m in topology.media_of(link) if m != wire]
+        assert np.all(np.isinf(topology.medium_bandwidth[port_media]))
+        assert np.all(topology.medium_gap[port_media] == 0)
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -77,9 +77,9 @@ def test_every_rank_of_a_torus_sees_the_same(dims: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("dims", BOXES)
 def test_latency_in_a_grid_is_the_distance_in_every_dimension(dims: tuple[int, ...]) -> None:
     at = np.stack(np.unravel_index(np.arange(prod(dims)), dims))
-    apart = np.abs(at[:, :, None] - at[:, None, :])
-    around = np.minimum(apart, np.array(dims)[:, None, None] - apart)
-    for shape, wanted in ((grid, apart), (torus, around)):
+    distance = np.abs(at[:, :, None] - at[:, None, :])
+    around = np.minimum(distance, np.array(dims)[:, None, None] - distance)
+    for shape, wanted in ((grid, distance), (torus, around)):
         topology = shape(prod(dims), bandwidth=1e9, latency=1.0, dims=dims)
         assert np.array_equal(distances(topology), wanted.sum(axis=0))
 

@@ -122,17 +122,19 @@ def test_what_was_asked_for_is_in_the_columns_and_in_the_graph(
     assert len(topology.link_kinds) == len(asked)
     shared = len(asked)
     for link, (ends, (bandwidth, latency, gap, crossed)) in enumerate(asked.items()):
-        wire, *others = topology.media_of(link).tolist()
+        wire, *shared_media = topology.media_of(link).tolist()
         assert (
             topology.device_names[topology.source[link]],
             topology.device_names[topology.target[link]],
         ) == ends
         assert (topology.medium_bandwidth[wire], topology.medium_gap[wire]) == (bandwidth, gap)
         assert topology.latency[link] == latency
-        assert others == [shared + medium for medium in crossed]
+        assert shared_media == [shared + medium for medium in crossed]
         edge = topology.graph.edges[ends]
         assert edge["latency"] == latency
-        assert edge["bandwidth"] == min([bandwidth, *topology.medium_bandwidth[others].tolist()])
+        assert edge["bandwidth"] == min(
+            [bandwidth, *topology.medium_bandwidth[shared_media].tolist()]
+        )
         assert edge["kind"] == "link"
     assert set(topology.graph.edges) == set(asked)
     assert list(topology.graph.nodes) == list(topology.device_names)

@@ -36,10 +36,10 @@ def test_devices_are_device_after_device(
     at_once, one_by_one = TopologyBuilder("same"), TopologyBuilder("same")
     for (prefix, kind, reduction, copy, node, in_network), size in zip(crowd, sizes, strict=False):
         names, first = [f"{prefix}{number}" for number in range(size)], len(at_once)
-        given = at_once.devices(
+        numbers = at_once.devices(
             names, kind, reduction=reduction, copy=copy, node=node, in_network=in_network
         )
-        assert given.tolist() == list(range(first, first + size))
+        assert numbers.tolist() == list(range(first, first + size))
         for name in names:
             assert name == one_by_one.device(
                 name, kind, reduction=reduction, copy=copy, node=node, in_network=in_network
@@ -94,11 +94,11 @@ def test_one_number_of_cables_is_every_links(
 ) -> None:
     count, links = mesh
     names = [f"d{number}" for number in range(count)]
-    one, many = with_devices(*names), with_devices(*names)
+    single_number, number_per_link = with_devices(*names), with_devices(*names)
     ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2).T
-    one.wire(ends[0], ends[1], link, cables=3)
-    many.wire(ends[0], ends[1], link, cables=(3,) * len(links))
-    same(one.build(names), many.build(names))
+    single_number.wire(ends[0], ends[1], link, cables=3)
+    number_per_link.wire(ends[0], ends[1], link, cables=(3,) * len(links))
+    same(single_number.build(names), number_per_link.build(names))
 
 
 def test_ends_of_wires_are_broadcast_and_their_figures_follow_row_by_row() -> None:

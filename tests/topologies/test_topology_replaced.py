@@ -34,7 +34,7 @@ def altered(column: str, value: Any, at: int = 0) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "at", "said"),
+    ("column", "value", "at", "message"),
     [
         ("medium_bandwidth", NAN, 0, "bandwidth of a->b is nanB/s: it is above 0B/s"),
         ("medium_bandwidth", 0.0, 2, "bandwidth of b->c is 0.0B/s: it is above 0B/s"),
@@ -82,8 +82,10 @@ def altered(column: str, value: Any, at: int = 0) -> Any:
         ),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(column: str, value: float, at: int, said: str) -> None:
-    assert refusal(lambda: replace(machine(), **{column: altered(column, value, at)})) == said
+def test_a_value_that_cannot_be_is_refused(
+    column: str, value: float, at: int, message: str
+) -> None:
+    assert refusal(lambda: replace(machine(), **{column: altered(column, value, at)})) == message
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_a_medium_more_or_less_is_refused(column: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "said"),
+    ("column", "value", "message"),
     [
         (
             "placement",
@@ -128,8 +130,8 @@ def test_a_medium_more_or_less_is_refused(column: str) -> None:
         ("shared_names", (), "medium_bandwidth has 5 values: expected 4, one a medium"),
     ],
 )
-def test_a_column_of_another_kind_is_refused(column: str, value: Any, said: str) -> None:
-    assert refusal(lambda: replace(machine(), **{column: value})) == said
+def test_a_column_of_another_kind_is_refused(column: str, value: Any, message: str) -> None:
+    assert refusal(lambda: replace(machine(), **{column: value})) == message
 
 
 def test_what_is_right_is_taken() -> None:

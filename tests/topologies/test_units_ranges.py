@@ -101,7 +101,7 @@ def test_a_number_too_long_to_count_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "said"),
+    ("parse", "text", "message"),
     [
         (
             parse_sizes,
@@ -118,11 +118,11 @@ def test_a_number_too_long_to_count_is_said_to_be() -> None:
     ],
 )
 def test_an_end_that_a_range_leaves_out_is_named(
-    parse: Parse, text: str, said: str, caplog: pytest.LogCaptureFixture
+    parse: Parse, text: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="simctl"):
         parse(text)
-    assert caplog.messages == [said]
+    assert caplog.messages == [message]
 
 
 @pytest.mark.parametrize(

@@ -243,11 +243,11 @@ def test_a_broadcast_needs_no_way_back() -> None:
 def test_ranks_by_themselves_need_what_the_collective_declares(
     collective: Collective, ranks: int
 ) -> None:
-    apart = needs(collective, np.arange(ranks, dtype=np.int32), ranks)
-    assert apart.total == pytest.approx(collective.volume(ranks) if ranks > 1 else 0)
+    traffic = needs(collective, np.arange(ranks, dtype=np.int32), ranks)
+    assert traffic.total == pytest.approx(collective.volume(ranks) if ranks > 1 else 0)
     for rank in range(1, ranks):
-        assert apart.leave[rank] == pytest.approx(collective.sends(ranks))
-        assert apart.enter[rank] == pytest.approx(collective.receives(ranks))
+        assert traffic.leave[rank] == pytest.approx(collective.sends(ranks))
+        assert traffic.enter[rank] == pytest.approx(collective.receives(ranks))
 
 
 @given(st.sampled_from(COLLECTIVES), st.lists(st.integers(0, 4), min_size=1, max_size=9))

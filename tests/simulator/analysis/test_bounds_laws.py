@@ -130,32 +130,29 @@ def random_machine(random: Random, ranks: int, switches: int, *, media: bool = T
         for k in range(ranks + random.randint(0, 3))
     ]
     reducing = [builder.device(f"s{k}", "switch", in_network=True) for k in range(switches)]
-    everything = names + reducing
+    devices = names + reducing
     shared = [builder.medium(f"m{k}", random.uniform(0.3, 3)) for k in range(3 * media)]
-    ends = {(random.randrange(k), k) for k in range(1, len(everything))}
+    ends = {(random.randrange(k), k) for k in range(1, len(devices))}
     ends |= {
-        (other, one)
-        for one in range(len(everything))
-        for other in range(one)
-        if random.random() < 0.2
+        (start, end) for end in range(len(devices)) for start in range(end) if random.random() < 0.2
     }
-    for one, other in sorted(ends):
-        for source, target in ((one, other), (other, one)):
+    for end, start in sorted(ends):
+        for source, target in ((end, start), (start, end)):
             builder.link(
-                everything[source],
-                everything[target],
+                devices[source],
+                devices[target],
                 Link(
                     random.choice((1.0, random.uniform(0.3, 3), float("inf"))),
                     random.choice((0.0, random.random())),
                 ),
                 media=random.sample(shared, random.choice((0, 0, 1, 2))) if media else (),
             )
-    apart = random.sample(names, len(names))
+    shuffled = random.sample(names, len(names))
     together = random.choices(names, k=ranks)
     chosen = (
-        random.choice((apart[:ranks], apart, together))
+        random.choice((shuffled[:ranks], shuffled, together))
         if not switches
-        else random.choice((apart[:ranks], together))
+        else random.choice((shuffled[:ranks], together))
     )
     return builder.build([*chosen, *reducing])
 

@@ -209,8 +209,8 @@ def test_shards_pass_what_is_between_two_groups() -> None:
     assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(2.5))
 
 
-@pytest.mark.parametrize(("there", "back"), [(1.0, 0.5), (0.5, 1.0)])
-def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(there: float, back: float) -> None:
+@pytest.mark.parametrize(("forth", "back"), [(1.0, 0.5), (0.5, 1.0)])
+def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(forth: float, back: float) -> None:
     # Three ranks on each side, all joined by 10 B/s. Two links lead there, and two others back.
     builder = TopologyBuilder("one way each")
     gpus = [builder.device(f"gpu{k}") for k in range(6)]
@@ -219,14 +219,14 @@ def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(there: float, back
             if (one < 3) == (other < 3):
                 builder.connect(gpus[one], gpus[other], Link(10.0))
     for one in range(2):
-        builder.link(gpus[one], gpus[one + 3], Link(there))
+        builder.link(gpus[one], gpus[one + 3], Link(forth))
         builder.link(gpus[one + 4], gpus[one + 1], Link(back))
     topology = builder.build(gpus)
     assert best(ALL_REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(12))
-    assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / there))
+    assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / forth))
     assert best(REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / back))
     in_turns = replace(topology, placement=topology.placement[[0, 3, 1, 4, 2, 5]])
-    assert best(BROADCAST, in_turns, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / there))
+    assert best(BROADCAST, in_turns, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / forth))
 
 
 def test_two_groups_may_share_what_leads_out() -> None:

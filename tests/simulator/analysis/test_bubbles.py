@@ -90,9 +90,9 @@ def spans(timeline: Timeline, operations: slice) -> list[tuple[float, float]]:
     )
 
 
-def rows(found: Bubbles) -> list[list[float]]:
+def rows(shares: Bubbles) -> list[list[float]]:
     """Seconds by transfer, contention, slower peer and drain, a row a rank."""
-    values: list[list[float]] = found.seconds.tolist()
+    values: list[list[float]] = shares.seconds.tolist()
     return values
 
 

@@ -108,13 +108,13 @@ def test_on_a_machine_without_limits_there_are_only_slower_peers_and_the_drain(
 @given(cases)
 def test_where_nothing_queued_nothing_is_called_contention(case: tuple[Random, int]) -> None:
     random, ranks = case
-    schedule = random_schedule(random, ranks, MOSTLY_COMPUTING)
-    apart = replace(
-        schedule,
-        nbytes=np.zeros(len(schedule)),
-        seconds=schedule.seconds / (1 + np.arange(len(schedule))),
+    original = random_schedule(random, ranks, MOSTLY_COMPUTING)
+    schedule = replace(
+        original,
+        nbytes=np.zeros(len(original)),
+        seconds=original.seconds / (1 + np.arange(len(original))),
     )
-    timeline = simulate(apart, random_machine(random, ranks, IRREGULAR_MACHINE), "reference")
+    timeline = simulate(schedule, random_machine(random, ranks, IRREGULAR_MACHINE), "reference")
     if (timeline.node_cause < 0).all():
         assert not bubbles(timeline).seconds[:, 1].any()
 
@@ -184,14 +184,14 @@ def walked(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
 
 def add(
     timeline: Timeline,
-    found: Iterable[Piece],
+    pieces: Iterable[Piece],
     window: tuple[float, float],
     seconds: Floats,
     queues: Floats,
 ) -> None:
     """What of the pieces is within the window, by cause; what waits in queues apart."""
     begin, end = window
-    for cause, since, until, node in found:
+    for cause, since, until, node in pieces:
         clipped = max(since, begin)
         passed = max(0.0, min(until, end) - clipped)
         if node < 0 or not passed:

@@ -39,7 +39,7 @@ def star() -> Topology:
     return shapes.star(4, bandwidth=1.0)
 
 
-def found(timeline: Timeline) -> tuple[dict[str, float], list[Wait]]:
+def parts_and_waits(timeline: Timeline) -> tuple[dict[str, float], list[Wait]]:
     path = critical_path(timeline)
     return {part: seconds for part, seconds in parts(path).items() if seconds}, waits(
         timeline, path
@@ -48,7 +48,7 @@ def found(timeline: Timeline) -> tuple[dict[str, float], list[Wait]]:
 
 def test_each_wait_names_the_link_the_waiter_and_those_before_it() -> None:
     # Rank 3 waits 4 s for rank 2 and 1 s for rank 1.
-    by_part, waiting = found(simulate(incast((1, 1.0), (2, 4.0), (3, 2.0)), star()))
+    by_part, waiting = parts_and_waits(simulate(incast((1, 1.0), (2, 4.0), (3, 2.0)), star()))
     assert by_part == {"serialisation": 2, "contention": 5}
     assert waiting == [Wait("switch->gpu0", 3, (2, 1), 5.0)]
 
@@ -63,7 +63,7 @@ def test_messages_of_the_same_rank_between_others_are_serialisation() -> None:
     schedule.signal(1, 0, nbytes=2.0)
     timeline = simulate(schedule.build(), shapes.full_mesh_one_port(4, bandwidth=1.0))
     assert timeline.finish[first] == 1
-    by_part, waiting = found(timeline)
+    by_part, waiting = parts_and_waits(timeline)
     assert timeline.makespan == 7
     assert by_part == {"serialisation": 4, "contention": 3}
     assert [(wait.waiter, wait.behind, wait.seconds) for wait in waiting] == [(1, (2,), 3.0)]
@@ -76,7 +76,7 @@ def test_who_came_later_did_not_wait_for_what_was_over() -> None:
     schedule.signal(1, 0, nbytes=4.0)
     schedule.signal(2, 0, nbytes=4.0)
     schedule.signal(1, 0, nbytes=4.0, after=schedule.compute(1, 6.0))
-    by_part, waiting = found(simulate(schedule.build(), star()))
+    by_part, waiting = parts_and_waits(simulate(schedule.build(), star()))
     assert by_part == {"serialisation": 4 + 2, "contention": 2 + 4}
     assert waiting == [Wait("switch->gpu0", 2, (1,), 4.0), Wait("switch->gpu0", 1, (2,), 2.0)]
 
@@ -84,7 +84,7 @@ def test_who_came_later_did_not_wait_for_what_was_over() -> None:
 def test_any_channel_of_the_same_rank_is_serialisation() -> None:
     """Eight rings at full use of healthy links have no contention."""
     fitted = fit_all_reduce(machine("hgx_h100:nodes=2").build(16), 16, 2.0**26)
-    by_part, waiting = found(simulate(fitted.schedule, fitted.topology))
+    by_part, waiting = parts_and_waits(simulate(fitted.schedule, fitted.topology))
     assert set(by_part) == {"latency", "serialisation"}
     assert waiting == []
 
@@ -92,7 +92,7 @@ def test_any_channel_of_the_same_rank_is_serialisation() -> None:
 def test_sums_are_merged_in_turn() -> None:
     schedule = ScheduleBuilder(3, 4.0)
     schedule.reduce([1, 2], 0, slot=0)
-    by_part, waiting = found(
+    by_part, waiting = parts_and_waits(
         simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
     )
     assert by_part == {"serialisation": 4, "reduction": 3, "contention": 3}
@@ -119,7 +119,9 @@ def test_a_flow_waits_on_the_link_that_others_share() -> None:
     # All three ports are as fast: it is the one into rank 0 that ranks 1 and 2 share.
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal([1, 2], 0, nbytes=4.0)
-    _, waiting = found(simulate(schedule.build(), shapes.star(3, bandwidth=1.0), sharing="fair"))
+    _, waiting = parts_and_waits(
+        simulate(schedule.build(), shapes.star(3, bandwidth=1.0), sharing="fair")
+    )
     assert [(wait.where, wait.behind) for wait in waiting] in (
         [("switch->gpu0", (1,))],
         [("switch->gpu0", (2,))],
@@ -129,7 +131,7 @@ def test_a_flow_waits_on_the_link_that_others_share() -> None:
 def test_flows_of_one_rank_have_no_contention() -> None:
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal(0, [1, 2], nbytes=4.0)
-    by_part, waiting = found(
+    by_part, waiting = parts_and_waits(
         simulate(schedule.build(), shapes.star(3, bandwidth=1.0), sharing="fair")
     )
     assert by_part == {"serialisation": 8}
@@ -172,17 +174,17 @@ def test_a_transfer_waits_on_all_of_its_links() -> None:
     schedule.signal(1, 3, nbytes=8.0)
     last = schedule.signal(0, 3, nbytes=1.0)
     timeline = simulate(schedule.build(), star())
-    every, others = waited(timeline)
+    every, behind_others = waited(timeline)
     assert every.tolist() == [0, 0, 8]
-    assert others[last].tolist() == [2]
+    assert behind_others[last].tolist() == [2]
 
 
 @pytest.mark.parametrize("rule", RULES, ids="".join)
 @given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
 def test_waits_of_transfers_by_the_definition(rule: dict[str, Any], seed: int, ranks: int) -> None:
     timeline = drawn(seed, ranks, rule)
-    every, others = waited(timeline)
-    assert ((others >= 0) & (others <= every + 1e-12)).all()
+    every, behind_others = waited(timeline)
+    assert ((behind_others >= 0) & (behind_others <= every + 1e-12)).all()
     routed = timeline.routed
     for i in np.flatnonzero(
         timeline.schedule.remote & (np.diff(routed.route_indptr)[routed.route] > 0)
@@ -191,9 +193,9 @@ def test_waits_of_transfers_by_the_definition(rule: dict[str, Any], seed: int, r
             expected = slower_by(timeline, i)
         else:
             hops = len(timeline.routed.hops(i))
-            came = [timeline.ready[i], *(head(timeline, i, hop) for hop in range(1, hops))]
+            arrivals = [timeline.ready[i], *(head(timeline, i, hop) for hop in range(1, hops))]
             first = timeline.routed.node_indptr[i]
-            expected = sum(timeline.node_start[first + hop] - came[hop] for hop in range(hops))
+            expected = sum(timeline.node_start[first + hop] - arrivals[hop] for hop in range(hops))
         assert every[i] == pytest.approx(expected, abs=1e-9 * timeline.makespan)
 
 

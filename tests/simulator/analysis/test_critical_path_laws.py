@@ -85,34 +85,34 @@ def test_the_path_of_every_algorithm_adds_up_on_every_shape(
     check_sums(name, shape, ranks)
 
 
-def some(low: float, high: float) -> Draw:
+def uniform(low: float, high: float) -> Draw:
     return lambda random: random.uniform(low, high)
 
 
-def some_or_none(low: float, high: float) -> Draw:
+def zero_or_uniform(low: float, high: float) -> Draw:
     return lambda random: 0.0 if random.random() < 0.3 else random.uniform(low, high)
 
 
 NO_TIES = Parameters(
-    reduction=some(0.1, 0.6),
-    copy=some(0.1, 0.6),
-    shared_bandwidth=some(1, 2),
-    shared_gap=some(0.1, 0.5),
-    bandwidth=some(1, 3),
-    latency=some(0.1, 2.0),
-    gap=some(0.1, 0.5),
+    reduction=uniform(0.1, 0.6),
+    copy=uniform(0.1, 0.6),
+    shared_bandwidth=uniform(1, 2),
+    shared_gap=uniform(0.1, 0.5),
+    bandwidth=uniform(1, 3),
+    latency=uniform(0.1, 2.0),
+    gap=uniform(0.1, 0.5),
     together=False,
 )
 SOME_ZEROS = Parameters(
-    reduction=some_or_none(0.1, 0.6),
-    copy=some_or_none(0.1, 0.6),
-    shared_bandwidth=some(1, 2),
-    shared_gap=some_or_none(0.1, 0.5),
+    reduction=zero_or_uniform(0.1, 0.6),
+    copy=zero_or_uniform(0.1, 0.6),
+    shared_bandwidth=uniform(1, 2),
+    shared_gap=zero_or_uniform(0.1, 0.5),
     bandwidth=lambda random: random.choice((1.0, 2.0, float("inf"))),
-    latency=some_or_none(0.1, 2.0),
-    gap=some_or_none(0.1, 0.5),
+    latency=zero_or_uniform(0.1, 2.0),
+    gap=zero_or_uniform(0.1, 0.5),
 )
-SCHEDULES = Mixture(some(0, 4), some(0, 2))
+SCHEDULES = Mixture(uniform(0, 4), uniform(0, 2))
 
 
 def drawn(random: Random, ranks: int, *, zeros: bool) -> tuple[Schedule, Topology]:
@@ -257,8 +257,8 @@ def test_sensitivities_are_the_differences_of_the_makespan(
 ) -> None:
     random = Random(seed)
     schedule, topology = drawn(random, ranks, zeros=False)
-    everything = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
-    assert check_differences(schedule, topology, rule) >= everything - 2, (
+    parameters = 2 * ranks + len(topology.latency) + 2 * len(topology.medium_gap)
+    assert check_differences(schedule, topology, rule) >= parameters - 2, (
         "there are hardly ever near ties"
     )
 

@@ -51,10 +51,10 @@ def test_a_flow_alone_counts_its_latencies_its_greatest_gap_and_its_slowest_wire
     schedule.signal(0, 2, nbytes=8.0)
     derivatives = differences(schedule.build(), topology)
     names = list(topology.medium_names)
-    there = [names.index("gpu0->gpu1"), names.index("gpu1->gpu2")]
-    assert derivatives.latency[there] == pytest.approx([1, 1], rel=1e-6)
-    assert derivatives.gap[there] == pytest.approx([0, 1], rel=1e-6)
-    assert derivatives.inverse_bandwidth[there] == pytest.approx([8, 0], rel=1e-6)
+    hops = [names.index("gpu0->gpu1"), names.index("gpu1->gpu2")]
+    assert derivatives.latency[hops] == pytest.approx([1, 1], rel=1e-6)
+    assert derivatives.gap[hops] == pytest.approx([0, 1], rel=1e-6)
+    assert derivatives.inverse_bandwidth[hops] == pytest.approx([8, 0], rel=1e-6)
     assert derivatives.latency.sum() == pytest.approx(2)
 
 

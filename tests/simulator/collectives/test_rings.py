@@ -53,9 +53,9 @@ def test_both_ways_round_a_ring_double_the_bandwidth() -> None:
     machine = ring(8, bandwidth=1.0, latency=0.5)
     fitted = find("rings")
     assert fitted.fit is not None
-    both = fitted.fit(machine, 8, 800.0)
-    assert len(both.chosen) == 2
-    assert simulate(both.schedule, both.topology).makespan == 14 * 50.5
+    two_rings = fitted.fit(machine, 8, 800.0)
+    assert len(two_rings.chosen) == 2
+    assert simulate(two_rings.schedule, two_rings.topology).makespan == 14 * 50.5
     assert simulate(find("ring").build(8, 800.0), machine).makespan == 14 * 100.5
 
 
@@ -103,5 +103,5 @@ def test_ranks_that_share_a_device_have_rings() -> None:
     topology = cluster("dgx1")
     shared = replace(topology, placement=np.repeat(topology.placement[:2], 2))
     assert sorted(find_rings(shared, 4).orders[0].tolist()) == [0, 1, 2, 3]
-    both = replace(topology, placement=np.repeat(topology.placement[:1], 2))
-    assert find_rings(both, 2).bandwidth == np.inf
+    shared_device = replace(topology, placement=np.repeat(topology.placement[:1], 2))
+    assert find_rings(shared_device, 2).bandwidth == np.inf

@@ -100,8 +100,8 @@ def test_times_below_the_limit_are_simulated(engine: Engine, sharing: Sharing) -
     assert timeline.makespan == pytest.approx(8e299)
     endless = ring(2, bandwidth=float("inf"), latency=1.0)
     assert simulate(messages(1e308), endless, engine, sharing=sharing).makespan == 1
-    nothing = ScheduleBuilder(1, 1.0).build()
-    assert simulate(nothing, ring(2, bandwidth=1.0), engine, sharing=sharing).makespan == 0
+    empty = ScheduleBuilder(1, 1.0).build()
+    assert simulate(empty, ring(2, bandwidth=1.0), engine, sharing=sharing).makespan == 0
 
 
 def test_a_machine_without_links_is_no_mistake() -> None:

@@ -81,6 +81,8 @@ def test_one_port_a_rank_sends_one_message_at_a_time_and_receives_another_meanwh
     schedule = ScheduleBuilder(3, 1.0)
     schedule.signal([0, 0, 1], [1, 2, 0], nbytes=4.0)
     everyone = schedule.build()
-    one, many = (shapes.full_mesh(3, bandwidth=2.0, ports=ports) for ports in ("one", "peer"))
-    assert simulate(everyone, one, engine).finish.tolist() == [2, 4, 2]
-    assert simulate(everyone, many, engine).finish.tolist() == [2, 2, 2]
+    one_port, peer_ports = (
+        shapes.full_mesh(3, bandwidth=2.0, ports=ports) for ports in ("one", "peer")
+    )
+    assert simulate(everyone, one_port, engine).finish.tolist() == [2, 4, 2]
+    assert simulate(everyone, peer_ports, engine).finish.tolist() == [2, 2, 2]

@@ -196,12 +196,12 @@ def test_a_hop_starts_when_all_of_the_message_is_there_or_its_queue_lets_it(
                 int(node[row] - timeline.routed.node_indptr[operation[row]]),
             )
             sent = timeline.node_start[node[row - 1]] + crossing(timeline, i, hop - 1)[1]
-            there = sent + timeline.routed.topology.latency[link[row - 1]]
+            arrival = sent + timeline.routed.topology.latency[link[row - 1]]
             queued = timeline.node_cause[node[row]] >= 0
             assert (
-                timeline.node_start[node[row]] > there
+                timeline.node_start[node[row]] > arrival
                 if queued
-                else timeline.node_start[node[row]] == there
+                else timeline.node_start[node[row]] == arrival
             )
 
 

@@ -305,11 +305,11 @@ def test_kernels_give_the_same_on_schedules_of_any_kind(data: st.DataObject) -> 
 def test_every_kernel_was_compared() -> None:
     with checking_kernels():
         use_everything(ring_all_reduce(3, 3.0))
-    apart = {"fair_sharing", "path"}  # compared by tests of their own
+    exceptions = {"fair_sharing", "path"}  # compared by tests of their own
     called = {
         name
         for module in MODULES
-        if module.name not in apart
+        if module.name not in exceptions
         for name, function in functions_of(module.name).items()
         if name not in calls_of(module.name)
     }

@@ -27,8 +27,8 @@ def test_staleness_adds_up_to_the_updates_of_others(seed: int, ranks: int) -> No
     assert plan.updates is not None
     times = applied(plan, timeline)
     for rank in range(ranks):
-        others = np.sum(np.delete(times, rank, axis=1) < times[-1, rank])
-        assert measures.staleness[plan.updates.worker == rank].sum() == others
+        peer_updates = np.sum(np.delete(times, rank, axis=1) < times[-1, rank])
+        assert measures.staleness[plan.updates.worker == rank].sum() == peer_updates
 
 
 def test_a_straggler_holds_up_nobody_and_has_fewer_updates() -> None:

@@ -55,7 +55,7 @@ class Turned(nn.Module):  # type: ignore[misc]
 
 
 def stack(*widths: int) -> nn.Module:
-    return nn.Sequential(*(nn.Linear(one, other) for one, other in pairwise(widths)))
+    return nn.Sequential(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
@@ -109,8 +109,8 @@ def described(name: str) -> Model:
     return profile(module, inputs, Training(steps=1, warmup=0))
 
 
-def bytes_of(found: list[Bucket]) -> list[float]:
-    return [bucket.nbytes for bucket in found]
+def bytes_of(buckets: list[Bucket]) -> list[float]:
+    return [bucket.nbytes for bucket in buckets]
 
 
 def ours(cap: float | None) -> float:

@@ -231,8 +231,8 @@ def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
 def test_any_chains_broadcast_and_reduce(
     ranks: int, chains: int, chunks: int, random: Random
 ) -> None:
-    others = list(range(1, ranks))
-    orders = np.array([[0, *random.sample(others, len(others))] for _ in range(chains)])
+    receivers = list(range(1, ranks))
+    orders = np.array([[0, *random.sample(receivers, len(receivers))] for _ in range(chains)])
     semantics.check(chain_broadcast(orders, 64.0, chunks), BROADCAST)
     semantics.check(chain_reduce(orders, 64.0, chunks), REDUCE)
 

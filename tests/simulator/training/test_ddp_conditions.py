@@ -10,9 +10,9 @@ from topologies.errors import InputError
 
 @pytest.mark.parametrize("seconds", [0.5, 3.0])
 def test_all_wait_for_the_data_of_rank_0(seconds: float) -> None:
-    _, _, found = ran(quiet(prepare=seconds), 4, topology=star(4, bandwidth=1e18))
-    assert found.step == pytest.approx(MODEL.compute + seconds)
-    assert found.bubbles.seconds[:, 2].tolist() == pytest.approx([seconds] * 4)
+    _, _, measures = ran(quiet(prepare=seconds), 4, topology=star(4, bandwidth=1e18))
+    assert measures.step == pytest.approx(MODEL.compute + seconds)
+    assert measures.bubbles.seconds[:, 2].tolist() == pytest.approx([seconds] * 4)
 
 
 def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
@@ -32,17 +32,19 @@ def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
 
 
 def test_all_wait_for_a_straggler() -> None:
-    _, _, found = ran(
+    _, _, measures = ran(
         quiet(bucket=ONE_BUCKET), 4, topology=star(4, bandwidth=1e18), slower={2: 2.0}
     )
-    assert found.step == pytest.approx(2 * MODEL.compute)
-    assert found.bubbles.total.tolist() == pytest.approx([MODEL.compute] * 2 + [0.0, MODEL.compute])
+    assert measures.step == pytest.approx(2 * MODEL.compute)
+    assert measures.bubbles.total.tolist() == pytest.approx(
+        [MODEL.compute] * 2 + [0.0, MODEL.compute]
+    )
 
 
 def test_a_rank_without_input_takes_part_in_the_all_reduce() -> None:
-    plan, _, found = ran(quiet(), 4, steps=3, batches={1: 1, 2: 2})
+    plan, _, measures = ran(quiet(), 4, steps=3, batches={1: 1, 2: 2})
     assert plan.samples.tolist() == [32, 24, 16]
-    assert found.computing[0] > found.computing[2] > found.computing[1]
+    assert measures.computing[0] > measures.computing[2] > measures.computing[1]
 
 
 def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
@@ -56,11 +58,11 @@ def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
 
 def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
     failure = Failure(1, 3, restart=40.0, timeout=10.0, checkpoint=2)
-    plan, timeline, found = ran(quiet(bucket=ONE_BUCKET), 4, steps=5, failure=failure)
+    plan, timeline, measures = ran(quiet(bucket=ONE_BUCKET), 4, steps=5, failure=failure)
     whole = MODEL.compute + 1.5 * GRADIENTS / 1024
     assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1, 1]
     assert timeline.makespan == pytest.approx(6 * whole + MODEL.forward + 50)
-    assert found.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
+    assert measures.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
 
 
 def test_a_repeated_step_keeps_its_number() -> None:

@@ -11,8 +11,8 @@ from simulator.training.model import Layer
 
 def test_compressed_gradients_are_held_besides_the_whole_ones() -> None:
     plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 1)
-    halved, its, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
-    assert footprint(halved, its).peak - footprint(plan, timeline).peak == GRADIENTS / 2
+    halved, halved_timeline, _ = ran(quiet(bucket=ONE_BUCKET, compress=True), 1)
+    assert footprint(halved, halved_timeline).peak - footprint(plan, timeline).peak == GRADIENTS / 2
 
 
 @pytest.mark.parametrize("compress", [False, True])

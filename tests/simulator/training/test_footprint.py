@@ -24,7 +24,7 @@ MODEL = Model(
 REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
 
 
-def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
+def usage_and_makespan(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
     topology = find("star").with_links(bandwidth=bandwidth, latency=0.0).build(max(2, ranks))
     plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
         MODEL, Setting(topology, ranks)
@@ -34,7 +34,7 @@ def held(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
 
 
 def test_a_worker_holds_parameters_state_gradients_and_activations() -> None:
-    usage, makespan = held(1)
+    usage, makespan = usage_and_makespan(1)
     assert usage.peak == REPLICA + GRADIENTS + ACTIVATIONS
     at = [
         usage.resident[np.searchsorted(usage.times, t, side="right") - 1]
@@ -44,7 +44,7 @@ def test_a_worker_holds_parameters_state_gradients_and_activations() -> None:
 
 
 def test_replicas_are_redundant_and_activations_are_not() -> None:
-    usage, _ = held(4)
+    usage, _ = usage_and_makespan(4)
     nothing_yet = 4 * GRADIENTS
     assert usage.redundant[0] == 3 * REPLICA + nothing_yet
     assert usage.redundant[-1] == 3 * (REPLICA + GRADIENTS)
@@ -54,12 +54,12 @@ def test_replicas_are_redundant_and_activations_are_not() -> None:
 
 
 def test_an_inbox_counts_while_gradients_are_on_their_way() -> None:
-    usage, _ = held(2, bandwidth=1e3)
+    usage, _ = usage_and_makespan(2, bandwidth=1e3)
     assert usage.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
 
 
 def test_the_memory_of_each_rank_is_followed_over_time() -> None:
-    usage, makespan = held(2)
+    usage, makespan = usage_and_makespan(2)
     for rank in range(2):
         times, nbytes = usage.of(rank)
         assert times[0] == 0
@@ -77,7 +77,10 @@ def test_a_restart_lets_go_of_the_activations() -> None:
     plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
         MODEL, Setting(topology, 2, 1, failing)
     )
-    assert footprint(plan, simulate(plan.schedule, plan.topology)).peak == held(2)[0].peak
+    assert (
+        footprint(plan, simulate(plan.schedule, plan.topology)).peak
+        == usage_and_makespan(2)[0].peak
+    )
 
 
 def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:

@@ -177,8 +177,8 @@ def test_sums_are_as_slow_as_a_port_or_as_memory() -> None:
 def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: bool) -> None:
     ssgd = SSGD(server, pipelined, server_memory=64.0)
     plan = planned(ssgd, 4, bandwidth=1e30)
-    others, shards = (4, 1) if ssgd.server_kind else (3, 4 if server == "sharded" else 1)
-    work = (others * ssgd.adding(MODEL) + ssgd.updating(MODEL)) / shards
+    senders, shards = (4, 1) if ssgd.server_kind else (3, 4 if server == "sharded" else 1)
+    work = (senders * ssgd.adding(MODEL) + ssgd.updating(MODEL)) / shards
     if not pipelined:
         assert run(plan).makespan == pytest.approx(COMPUTE + work)
     elif ssgd.server_kind is None:
@@ -261,7 +261,7 @@ def test_units_are_layers_with_parameters_or_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"server": "tpu"}, "ssgd: server='tpu': it is one of worker, gpu, cpu, sharded"),
         ({"update": -1.0}, "ssgd: update=-1.0: seconds, 0 or more"),
@@ -272,8 +272,8 @@ def test_units_are_layers_with_parameters_or_the_model() -> None:
         ),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, str | float], said: str) -> None:
-    with pytest.raises(InputError, match=f"^{said}$"):
+def test_a_wrong_option_is_named(options: dict[str, str | float], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
         replace(SSGD(), **options)  # type: ignore[arg-type]
 
 

@@ -90,13 +90,13 @@ def test_a_run_is_no_shorter_than_what_is_busiest(
 ) -> None:
     ssgd = SSGD(server, pipelined, server_memory=memory)
     shards = ranks if server == "sharded" else 1
-    others = ranks - (ssgd.server_kind is None)
-    server_s = (others * ssgd.adding(model) + ssgd.updating(model)) / shards
+    senders = ranks - (ssgd.server_kind is None)
+    server_s = (senders * ssgd.adding(model) + ssgd.updating(model)) / shards
     compute_s = model.forward + model.backward + (0.0 if ssgd.server_kind else server_s)
     in_s, out_s = (
-        others * nbytes / shards / bandwidth for nbytes in (model.gradients, model.parameters)
+        senders * nbytes / shards / bandwidth for nbytes in (model.gradients, model.parameters)
     )
-    out_s += (others if shards == 1 else 0) * model.inputs / bandwidth
+    out_s += (senders if shards == 1 else 0) * model.inputs / bandwidth
     timeline = run(planned(ssgd, ranks, steps=steps, bandwidth=bandwidth, model=model))
     assert timeline.makespan >= steps * max(compute_s, server_s, in_s, out_s) * (1 - 1e-9)
 

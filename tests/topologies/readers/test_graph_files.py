@@ -199,20 +199,20 @@ def machines(draw: st.DrawFn, media: int = 3) -> Topology:
         builder.medium(name, draw(bandwidths), draw(seconds))
         for name in draw(st.lists(names, max_size=media, unique=True))
     ]
-    needed = [(one, other) for one, other in zip(devices, [*devices[1:], devices[0]], strict=True)]
-    others = [
-        (one, other)
-        for one in devices
-        for other in devices
-        if one != other and (one, other) not in needed
+    needed = [(start, end) for start, end in zip(devices, [*devices[1:], devices[0]], strict=True)]
+    optional = [
+        (start, end)
+        for start in devices
+        for end in devices
+        if start != end and (start, end) not in needed
     ]
-    pairs = needed + (draw(st.lists(st.sampled_from(others), unique=True)) if others else [])
+    pairs = needed + (draw(st.lists(st.sampled_from(optional), unique=True)) if optional else [])
     alike = draw(st.lists(st.tuples(bandwidths, seconds, seconds, names), min_size=1, max_size=2))
-    for one, other in draw(st.permutations(pairs)):
+    for start, end in draw(st.permutations(pairs)):
         bandwidth, latency, gap, kind = draw(st.sampled_from(alike))
         crossed = draw(st.lists(st.sampled_from(shared), max_size=3)) if shared else []
         link, assumed = Link(bandwidth, latency, gap), draw(st.booleans())
-        builder.link(one, other, link, kind=kind, media=crossed, assumed=assumed)
+        builder.link(start, end, link, kind=kind, media=crossed, assumed=assumed)
     return builder.build(draw(st.lists(st.sampled_from(devices), min_size=1, max_size=6)))
 
 

@@ -24,7 +24,7 @@ def machine_of(file: str) -> Topology:
 
 def link(machine: Topology, one: str, other: str) -> tuple[float, float, str, bool]:
     """β, α, kind, and whether β is assumed, of a link that is the same in both directions."""
-    there, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((one, other), (other, one)))
+    forth, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((one, other), (other, one)))
     figures = [
         (
             float(machine.bandwidth[k]),
@@ -32,7 +32,7 @@ def link(machine: Topology, one: str, other: str) -> tuple[float, float, str, bo
             machine.link_kinds[k],
             bool(machine.assumed[k]),
         )
-        for k in (there, back)
+        for k in (forth, back)
     ]
     assert figures[0] == figures[1]
     return figures[0]
