@@ -1,6 +1,9 @@
-"""Functions are short, and so are lines and files."""
+"""Functions, lines and files are short, and no two files share a name."""
 
-from tests.style_numbers import excesses, long_files, long_lines, measure
+from collections import Counter
+from pathlib import Path
+
+from tests.style_numbers import FOLDERS, excesses, files, long_files, long_lines, measure
 
 
 def test_no_function_file_or_line_breaks_a_limit() -> None:
@@ -22,3 +25,9 @@ def test_long_lines_and_files_are_named() -> None:
     assert list(long_lines("x.py", f"{'a' * 100}\n{'é' * 101}\n")) == ["x.py:2: 101 columns"]
     assert list(long_files("x.py", "a\n" * 400)) == []
     assert list(long_files("x.py", "a\n" * 401)) == ["x.py: 401 lines"]
+
+
+def test_no_two_files_share_a_name() -> None:
+    names = Counter(Path(path).name for path in files(FOLDERS))
+    shared = {name for name in names if names[name] > 1}
+    assert shared <= {"__init__.py", "__main__.py", "conftest.py"}
