@@ -1,2 +1,2 @@
-"""Floor 1: schedules, engines, timelines, cost models. Knows nothing of files, terminals or
+"""Schedules, engines, timelines and cost models. No module here knows of files, terminals or
 plots."""

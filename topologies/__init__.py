@@ -1,1 +1,1 @@
-"""Floor 0: what a machine is made of. Knows nothing of time passing."""
+"""Machines: devices, links and routes. No module here imports the simulator or the experiments."""

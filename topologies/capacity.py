@@ -1,4 +1,4 @@
-"""How many bytes a second can leave or reach a set of devices: capacities of links together, and
+"""How many bytes a second can leave or reach a set of devices: joint capacities of links, and
 maximum flows."""
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from topologies.topology import Flags, Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 UNITS = 2**30
-"""Steps in which flows are counted: the least capacity that matters is so many times smaller than
-the limit asked for. Which cut is found depends on it; what the cut carries is added up from the
-capacities themselves."""
+"""Steps in which flows are counted. A capacity matters if it is at least the limit over so many.
+The steps decide which cut is found, and its bandwidth is then summed from exact capacities."""
 BETTER = 1e-9
 
 
 class Cut(NamedTuple):
-    """Devices, shape (devices,), and the bytes/s that can leave them at most."""
+    """A set of devices, shape (devices,), and the most bytes/s that can leave it."""
 
     inside: Flags
     bandwidth: float
 
 
 def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
-    """Bytes/s through the links of each group together, where link k is in `group[k]` or, if that
-    is -1, in none.
+    """Bytes/s through all links of each group. Link k is in `group[k]`, or in no group if that is
+    -1.
 
-    A link counts at the most shared medium that it crosses and a medium counts once a group: no
-    flow is higher.
+    A link counts at the shared medium with the most users that it crosses, and a medium counts once
+    a group. No flow is higher.
     """
     if not topology.shared_names:
         members = group >= 0
@@ -57,11 +56,11 @@ def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
-    """The most that devices `sources` can send to devices `sinks` together, and the cut that says
-    so.
+    """The most that devices `sources` can send to devices `sinks` together, and the cut that proves
+    it.
 
-    Its bandwidth is infinite, and nothing but the sources inside, where no medium limits it or a
-    device is both.
+    If no medium limits the flow, or a device is in both, the bandwidth is infinite and only the
+    sources are inside.
 
     >>> from topologies.shapes import ring
     >>> max_flow(ring(8, bandwidth=1e9), [0], [4]).bandwidth / 1e9
@@ -195,14 +194,17 @@ def _edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs
 
 
 def _distinct(medium: Ints, device: Ints, topology: Topology) -> Longs:
-    """How many different devices each shared medium meets."""
+    """The number of different devices that use each shared medium."""
     pairs = np.unique(medium.astype(np.int64) * len(topology.device_names) + device)
     return np.bincount(pairs // len(topology.device_names), minlength=len(topology.shared_names))
 
 
 def congestion(topology: Topology, sources: Longs, targets: Longs) -> float:
-    """Seconds a byte in which each source rank can send to its target rank, along the topology's
-    routes, if all do at once; infinite where one has no route."""
+    """Seconds a byte if each source rank sends to its target rank at the same time, along the
+    topology's routes.
+
+    It is infinite if a rank has no route to its target.
+    """
     try:
         _, links = topology.routes(sources, targets)
     except InputError:

@@ -1,4 +1,4 @@
-"""Columns of text that are too long to keep as one string a row."""
+"""Columns of text that need much less memory than a string for each row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Floats = npt.NDArray[np.float64]
 
 
 class Texts(Sequence[str]):
-    """A read-only column of text; subclasses say how long it is and what a row says. Equal to any
-    sequence alike."""
+    """A read-only column of text. Subclasses define its length and the text of a row. It equals any
+    sequence of the same texts."""
 
     @abstractmethod
     def text(self, row: int) -> str:
-        """What row `row`, 0 or more, says."""
+        """The text of row `row`, 0 or more."""
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -43,14 +43,14 @@ class Texts(Sequence[str]):
 
 
 class Words(Texts):
-    """Few different words: row k says `vocabulary[codes[k]]`."""
+    """A column of few different words: row k is `vocabulary[codes[k]]`."""
 
     def __init__(self, codes: npt.NDArray[np.int8], vocabulary: tuple[str, ...]) -> None:
         self.codes, self.vocabulary = codes, vocabulary
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Words:
-        """The column that says `words`.
+        """The column of `words`.
 
         >>> Words.of(["gpu", "gpu", "nic"])
         ('gpu', 'gpu', 'nic')
@@ -73,8 +73,8 @@ class Words(Texts):
 
 
 class MediumNames(Texts):
-    """The wire of each link is named by its ends; shared media have names of their own, and
-    follow."""
+    """Names of media: first the wire of each link, named by its ends, then the shared media by
+    their names."""
 
     def __init__(
         self, devices: Sequence[str], source: Ints, target: Ints, shared: tuple[str, ...]

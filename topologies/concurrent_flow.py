@@ -1,4 +1,5 @@
-"""How fast many pairs of devices can exchange bytes at once, over any routes, split at will."""
+"""How fast many pairs of devices can exchange bytes at the same time, on any routes, which may
+split."""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
     """A lower limit in seconds on moving `demand[i, j]` bytes from `devices[i]` to `devices[j]`,
     for all i and j.
 
-    If a byte pays `prices[m]` to cross medium m, each pays for the cheapest route at least, and
-    media take no more a second than β times their price. Prices of 1 count bytes times links; the
-    right ones are as high as the concurrent flow, whose dual this is.
+    Let every byte pay `prices[m]` to cross medium m. Each byte pays at least for its cheapest
+    route. A medium earns at most β times its price a second. With prices of 1 this counts bytes
+    times links. With the best prices it equals the concurrent flow, of which it is the dual.
     """
     limiting = np.isfinite(topology.medium_bandwidth)
     prices = np.where(limiting, prices, 0.0)
@@ -95,8 +96,8 @@ def _balance(topology: Topology, sources: int) -> Matrix:
 
 
 def _load(topology: Topology, limiting: Longs, slowness: Floats, sources: int) -> Matrix:
-    """What crosses each medium, weighted, less T: a row for each of `limiting`, a column for every
-    x and T."""
+    """The bytes that cross each medium, weighted, less T: a row for each of `limiting`, a column
+    for every x and T."""
     from scipy.sparse import csr_array
 
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))

@@ -1,5 +1,4 @@
-"""Where a machine can be cut: groups of devices, halves of its ranks; and how far apart its ranks
-are."""
+"""Cuts of a machine: groups of devices, and halves of its ranks. Distances between its ranks."""
 
 from __future__ import annotations
 
@@ -16,37 +15,38 @@ from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Topology
 
 LEVELS = 16
-"""Speeds of links, from the slowest up, at which groups are looked for."""
+"""Speeds of links, from the slowest up, by which devices are grouped."""
 ENUMERATED = 20
-"""Devices up to which all their halves are compared, if no media are shared."""
+"""Devices up to which all halves are compared, if no media are shared."""
 ASKED = 10
-"""Devices with ranks up to which all their halves are asked for the flow between them."""
+"""Devices with ranks up to which the flow between all halves is computed."""
 SPECTRAL = 1024
-"""Devices up to which the Laplacian is looked at."""
+"""Devices up to which eigenvectors of the Laplacian are computed."""
 ANGLES = 8
 TREE = 2048
-"""Devices up to which what lies beyond each wire of a tree is listed."""
+"""Devices of a tree up to which the devices beyond each wire are listed."""
 CHUNK = 256
 
 
 class Bisection(NamedTuple):
-    """The least bytes/s from one half of the ranks to the other; an upper estimate unless
-    `exact`."""
+    """The least bytes/s from one half of the ranks to the other. Unless `exact`, it is an upper
+    estimate."""
 
     bandwidth: float
     exact: bool
 
 
 class Diameter(NamedTuple):
-    """The links, and the seconds, between the two ranks that are farthest apart in each."""
+    """The greatest distance between two ranks: the most links, and the most seconds."""
 
     hops: int
     latency: float
 
 
 def diameter(topology: Topology) -> Diameter:
-    """How far the farthest two ranks are apart, in links and in latency. Raises InputError if some
-    have no route.
+    """The greatest distance between two ranks, in links and in latency.
+
+    Raises InputError if two ranks have no route.
 
     >>> from topologies.shapes import ring
     >>> diameter(ring(8, bandwidth=1e9, latency=1e-6))
@@ -68,8 +68,8 @@ def _farthest(topology: Topology) -> float:
 
 
 def components(topology: Topology, links: Flags) -> Ints:
-    """The number of the group of each device, where those groups are what `links`, in either
-    direction, hold together.
+    """The number of the group of each device. Devices are in one group if `links`, in either
+    direction, connect them.
 
     >>> from topologies.shapes import line
     >>> components(line(4, bandwidth=1e9), np.array([True, True, False, False, True, True]))
@@ -90,9 +90,11 @@ def components(topology: Topology, links: Flags) -> Ints:
 def partitions(topology: Topology) -> list[Ints]:
     """Groups of devices that may be hard to leave: each as the number of the group of every device.
 
-    First every device by itself. Then nodes; what holds together without the slowest links, for
-    each speed of links; what holds together within so many links from a rank, by which ranks gather
-    around the switches that they share.
+    - every device by itself;
+    - the nodes;
+    - for each speed, the devices that links above this speed connect;
+    - for each number of hops, the devices that links within so many hops of a rank connect. So
+      ranks gather around the switches that they share.
     """
     devices, source, target = len(topology.device_names), topology.source, topology.target
     alone = np.arange(devices)
@@ -111,8 +113,8 @@ def partitions(topology: Topology) -> list[Ints]:
 
 
 def tree_cuts(topology: Topology) -> Flags:
-    """If the devices form a tree (of at most `TREE`), what lies beyond each wire, shape (wires,
-    devices); else no rows.
+    """The devices beyond each wire, shape (wires, devices), if the devices form a tree of at most
+    `TREE`; else no rows.
 
     >>> from topologies.shapes import line
     >>> tree_cuts(line(3, bandwidth=1e9)).astype(int).tolist()
@@ -139,8 +141,8 @@ def tree_cuts(topology: Topology) -> Flags:
 
 
 def _hops_from_ranks(topology: Topology) -> Ints:
-    """Links between each device and the nearest rank, in either direction; more than there are
-    devices if none is."""
+    """Links between each device and the nearest rank, in either direction. Without a rank, more
+    than there are devices."""
     away = np.full(len(topology.device_names), len(topology.device_names) + 1, dtype=np.int32)
     away[topology.placement] = 0
     while True:
@@ -159,13 +161,12 @@ def _numbered(label: npt.NDArray[np.integer]) -> Ints:
 
 
 def bisection(topology: Topology) -> Bisection:
-    """What half of the ranks can send to the other half at worst, p // 2 to the rest or the other
-    way round.
+    """The least bandwidth from p // 2 of the ranks to the others, or back.
 
-    Few halves are all compared. Of many, those are that come to mind: by node and rank, by port, by
-    the first eigenvectors of the Laplacian (M. Fiedler, "Algebraic connectivity of graphs", 1973).
-    Infinite where there is no half without a rank that shares its device with one of the other
-    half.
+    All halves of a small machine are compared. Of a large machine, the likely worst halves are: by
+    node and rank, by port, and by the first eigenvectors of the Laplacian (M. Fiedler, "Algebraic
+    connectivity of graphs", 1973). The bandwidth is infinite if in every half some rank shares its
+    device with a rank of the other half.
 
     >>> from topologies.shapes import ring
     >>> bisection(ring(8, bandwidth=1e9))
@@ -188,7 +189,7 @@ def _subsets(count: int) -> Flags:
 
 
 def _least_of_all(topology: Topology) -> float:
-    """Over every set of devices that holds half of the ranks, what leaves it or enters it."""
+    """The least bandwidth out of or into any set of devices that has half of the ranks."""
     devices, fast = len(topology.device_names), np.isinf(topology.bandwidth)
     unlimited = 1.0 + 2 * float(topology.bandwidth[~fast].sum())
     table = np.zeros((devices, devices))
@@ -206,7 +207,7 @@ def _least_of_all(topology: Topology) -> float:
 
 
 def _least(topology: Topology, halves: Iterable[Flags]) -> float:
-    """The least flow between the ranks of one of `halves` and the others, either way."""
+    """The least flow between the ranks of one of `halves` and the others, in either direction."""
     sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
     flows = (
         max_flow(topology, *ends).bandwidth

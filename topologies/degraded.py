@@ -12,8 +12,8 @@ from topologies.topology import Ints, Topology
 
 
 def slowed(topology: Topology, link: str | int, factor: float) -> Topology:
-    """The machine in which a medium by name ("gpu3->switch"), or every link from and to a rank,
-    has `factor` times its bandwidth.
+    """The machine with `factor` times the bandwidth of some links: of a medium by name
+    ("gpu3->switch"), or of all links from and to a rank ("3").
 
     >>> from topologies.shapes import star
     >>> machine = slowed(star(4, bandwidth=8e9), "gpu1->switch", 0.25)

@@ -1,10 +1,9 @@
-"""What a link of each kind gives where a machine does not say: β and α per link and direction, with
-their source.
+"""Usual β and α of a link of each kind, per direction, with their source.
 
-Bandwidths are those that NCCL and RCCL count on, below the rate of the wire, since that is what
-collectives reach. Latencies share out NCCL's time of one LL step (0.6 us over NVLink, 1.0 us over
-PCIe, 2.7 us over the network) among the links of such a step: one NVLink or two through an
-NVSwitch; two through a PCIe switch; four of PCIe and two of network.
+Bandwidths are those with which NCCL and RCCL calculate. They are below the rate of the wire, since
+collectives do not reach that rate. Latencies divide NCCL's time of one LL step (0.6 us over NVLink,
+1.0 us over PCIe, 2.7 us over the network) among its links. A step has one NVLink, or two through an
+NVSwitch; two links through a PCIe switch; or four links of PCIe and two of network.
 """
 
 from __future__ import annotations

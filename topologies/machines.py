@@ -1,6 +1,8 @@
-"""Machines that exist, one function a node: CPUs, PCIe, GPUs, NVLink and NICs, each number from the
-table of link kinds or with its source beside it. The devices of kind "nic", in order, are a node's
-ports to the network; ranks are its GPUs."""
+"""Machines that exist, one function for each node: CPUs, PCIe, GPUs, NVLink and NICs.
+
+Each figure comes from the table of link kinds, or has its source in a note. The devices of kind
+"nic", in order, are a node's ports to the network. The ranks of a node are its GPUs.
+"""
 
 from __future__ import annotations
 

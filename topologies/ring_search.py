@@ -1,5 +1,5 @@
-"""Ring orders made for a machine: through every node along its fastest links, across the network
-once a node."""
+"""Rings for a machine: through every node along its fastest links, and across the network once a
+node."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from topologies.topology import Floats, Ints, Topology
 
 Rows = npt.NDArray[np.int64]
 SEARCHED = 8
-"""Ranks of a node up to which every order is looked at; beyond, rotations of the rank order and of
-the nearest next."""
+"""Ranks of a node up to which every order is tried. Beyond, rotations of the rank order and of the
+order by nearest rank are."""
 PAIRS = 128
-"""Ranks of a node up to which the distances of all pairs are looked at; beyond, the rank order is
-taken."""
+"""Ranks of a node up to which the distances of all pairs are computed. Beyond, the rank order is
+used."""
 CHANNELS = 16
 SHORTLIST = 64
 AHEAD = 2
-"""Rings to come that a medium is looked at with: one that is slow is not taken because nothing has
-crossed it yet."""
+"""Further rings that a medium is assumed to carry. Without them the search takes a slow medium only
+because no ring has crossed it yet."""
 GAIN = 1e-3
-"""A further channel is taken if all together get faster by more than this share."""
+"""Another channel is added if all channels together get faster by more than this share."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """`orders[c]` lists the ranks round ring c, shape (channels, ranks); each carries an equal
-    share.
+    """Rings for the machine. `orders[c]` lists the ranks round ring c, shape (channels, ranks).
 
-    `bandwidth` is what all rings together hand on from rank to rank, in bytes/s: the slowest
-    medium's β over the share that crosses it.
+    Each ring carries an equal share. `bandwidth` is what all rings together pass on from rank to
+    rank, in bytes/s. The slowest medium limits it: its β over the share that crosses it.
     """
 
     orders: Ints
@@ -42,11 +41,11 @@ class Rings:
 
 
 def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
-    """Rings over the first `ranks` ranks, up to :data:`CHANNELS` of them or as many as asked for.
+    """Rings over the first `ranks` ranks: up to :data:`CHANNELS`, or as many as the caller wants.
 
-    One after the other, each takes the order whose links carry least so far: a greedy packing of
-    Hamiltonian cycles, which is what the channel search of NCCL looks for as well. One ring in rank
-    order is taken if it is faster.
+    Each ring in turn takes the order whose links carry least so far. This is a greedy packing of
+    Hamiltonian cycles, as in the channel search of NCCL. If one ring in rank order is faster, it is
+    the answer.
 
     >>> from topologies.machines import dgx1
     >>> find_rings(dgx1(), 8).bandwidth / 1e9
@@ -87,7 +86,8 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
 
 
 def _together(topology: Topology, channels: int, uses: Floats) -> float:
-    """Bytes/s that so many rings hand on: what the fullest medium carries, over its share."""
+    """Bytes/s that all these rings pass on: the β of the fullest medium over the share that crosses
+    it."""
     load = float((uses / topology.medium_bandwidth).max())
     return channels / load if load else np.inf
 
@@ -144,7 +144,8 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
 
 
 def _nearest(topology: Topology, group: Ints) -> Rows:
-    """From the first rank always on to the nearest that is left."""
+    """An order that starts at the first rank and always goes on to the nearest rank that is
+    left."""
     from topologies.routing import distances
 
     away = distances(topology, group)[:, group]

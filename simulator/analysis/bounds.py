@@ -1,9 +1,8 @@
-"""What no schedule can beat on a machine, whatever the algorithm: latency, ports, cuts, and all
-links together.
+"""Lower bounds on the time of a collective on a machine: no algorithm can beat them.
 
-A schedule may relay, merge and copy at every rank, workers or not, and in switches that reduce and
-multicast. Such a switch is one more rank in every proof: it receives what it merges, and it sends
-each copy.
+A schedule may relay, merge and copy at every rank, also at ranks that are not workers. It may do so
+in switches that reduce and multicast. Such a switch is one more rank in every proof: it receives
+what it merges, and it sends each copy.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 EXACT = 256
-"""Workers up to which the latency is that of the farthest two; beyond, of those found in a few
-sweeps."""
+"""Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
+them."""
 CUTS = 4_000_000
-"""Workers times links up to which all cuts are searched; beyond, groups and halves are looked
-at."""
+"""Workers times links up to which all cuts are searched. Beyond, only groups and halves are."""
 FLOWS = 6000
-"""Sources times links up to which the best routing of what pairs exchange is found."""
+"""Sources times links up to which the best routing of all pairs is computed."""
 PAIRS = 1024
 """Workers up to which the links between all pairs are counted."""
 SWEEPS = 4
@@ -49,8 +47,8 @@ round."""
 
 
 class Limit(NamedTuple):
-    """A lower limit on the time of V bytes, the higher of `fixed` seconds and `per_byte` * V; and
-    what sets it."""
+    """A lower limit on the time of V bytes, and its cause: the higher of `fixed` seconds and
+    `per_byte` * V."""
 
     name: str
     fixed: float
@@ -58,15 +56,15 @@ class Limit(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A lower limit on the time, in seconds, and what sets it."""
+    """A lower limit on the time, in seconds, and its cause."""
 
     name: str
     seconds: float
 
 
 class Needs(NamedTuple):
-    """Bytes that must leave and enter each group of devices, and that go from group to group in
-    all, in units of V."""
+    """Bytes that must leave and enter each group of devices, and all that must go from group to
+    group. The unit is V."""
 
     leave: Floats
     enter: Floats
@@ -87,10 +85,10 @@ class Task(NamedTuple):
 
 
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
-    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks; other ranks may
+    """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks. Other ranks may
     help.
 
-    Raises InputError for a size that is negative or not finite, and as :func:`limits` does.
+    Raises InputError if `nbytes` is negative or not finite, and as :func:`limits` does.
     """
     if not 0 <= nbytes < np.inf:
         raise InputError(f"nbytes is {nbytes}: expected a finite number, 0 or more")
@@ -101,7 +99,7 @@ def bounds(collective: Collective, topology: Topology, workers: int, nbytes: flo
 
 
 def best_bound(collective: Collective, topology: Topology, workers: int, nbytes: float) -> Bound:
-    """The highest of the bounds; of equal ones the first. Raises InputError as :func:`bounds`
+    """The highest of the bounds, and the first of equal bounds. Raises InputError as :func:`bounds`
     does."""
     candidates = bounds(collective, topology, workers, nbytes)
     highest = max(bound.seconds for bound in candidates)
@@ -110,20 +108,21 @@ def best_bound(collective: Collective, topology: Topology, workers: int, nbytes:
 
 @lru_cache(maxsize=8)
 def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Limit, ...]:
-    """The bounds for any size, found once for a topology.
+    """The bounds for any size, computed once for a topology.
 
-    - latency: between the farthest two ranks of which one must hear of the other.
-    - injection port, ejection port: what must leave or enter a device, through all its links.
-    - all ports: what goes from device to device in all, through the links of all together.
+    - latency: between the farthest two ranks of which one must receive data of the other.
+    - injection port, ejection port: the bytes that must leave or enter a device, through all its
+      links.
+    - all ports: all bytes that must go from device to device, through the links of all devices.
 
-    And, if it is higher than those:
+    Further bounds count if they are higher than those:
 
-    - between groups: all ports of groups of devices that few or slow links join
+    - between groups: as "all ports", of groups of devices that few or slow links join
       (:func:`topologies.cuts.partitions`).
-    - cut: what must leave or enter a set of devices: of all sets, unless there are too many
-      (:data:`CUTS`).
-    - best routing: what pairs exchange takes as long, however it is routed; all links: if each
-      takes the fewest links.
+    - cut: the bytes that must leave or enter a set of devices. All sets count, unless there are too
+      many (:data:`CUTS`).
+    - best routing: the time that pairs need to exchange their bytes, on the best routes.
+    - all links: the same if each pair uses the fewest links.
 
     Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
@@ -149,13 +148,16 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 
 
 def needs(collective: Collective, group: Ints, groups: int) -> Needs:
-    """What `collective` must move between groups of devices, where worker r is in `group[r]`.
+    """The bytes that `collective` must move between groups of devices. Worker r is in `group[r]`.
 
-    Into each group goes what it lacks, and out of it what others lack. Of an all-gather that is k/p
-    of V out of k of p workers, (p - k)/p into them; of a reduce-scatter the reverse, since what
-    leaves a group may be merged before. Of an all-reduce V goes out of and into each of m groups,
-    and 2(m - 1)V in all: until some group knows the sum of a byte, each other has sent something,
-    and after that each other receives something.
+    A group of k of p workers must get the data that it lacks, and must send the data that others
+    lack:
+
+    - All-gather: k/p of V leave the group, and (p - k)/p enter it.
+    - Reduce-scatter: the reverse, since a group may merge data before it sends them.
+    - All-reduce: V leaves and enters each of m groups, and 2(m - 1)V move in all. Until some group
+      knows the sum of a byte, each other group has sent something. After that, each other group
+      receives something.
     """
     workers, ranks = np.bincount(group, minlength=groups), len(group)
     occupied, root = workers > 0, np.arange(groups) == group[0]
@@ -182,11 +184,11 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
 
 
 def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
-    """Seconds a byte of V: out of each group of devices, into each, and out of and into all that
-    need it together.
+    """Seconds a byte of V: out of each group of devices, into each group, and through all ports
+    together.
 
-    What goes from group to group leaves and enters one with ranks, but not always one with workers:
-    others may relay.
+    Data between groups leave and enter a group that has ranks. These need not be workers, since
+    other ranks may relay.
     """
     topology, groups = task.topology, int(group.max()) + 1
     need = needs(task.collective, group[task.devices], groups)
@@ -204,14 +206,14 @@ def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
 
 
 def _seconds(nbytes: float, bandwidth: float) -> float:
-    """Infinite where nothing can carry what must be moved."""
+    """Seconds to move the bytes; infinite if there are bytes and no bandwidth."""
     if nbytes == 0:
         return 0.0
     return float(nbytes / bandwidth) if bandwidth > 0 else np.inf
 
 
 def _in_groups(task: Task, partitions: Iterable[Ints]) -> Iterator[Limit]:
-    """What some groups of devices take to exchange what they must."""
+    """Limits of the data that must leave and enter the groups of each partition."""
     for group in partitions:
         workers = np.bincount(group[task.devices], minlength=int(group.max()) + 1)
         leave, enter, total = _through(task, group)
@@ -225,7 +227,7 @@ def _cut(task: Task, workers: int, per_byte: float) -> Limit:
 
 
 def _raise(bounds_so_far: list[Limit], further: Iterable[Limit]) -> None:
-    """Add the highest of `further`, of equal ones the first, if it is higher than all so far."""
+    """Add the highest of `further` limits if it is higher than all so far."""
     candidates = list(further)
     highest = _highest([*bounds_so_far, *candidates])
     if highest > _highest(bounds_so_far) * (1 + TIE):
@@ -239,8 +241,8 @@ def _highest(candidates: Iterable[Limit]) -> float:
 
 
 def _is_met(task: Task, per_byte: float) -> bool:
-    """Whether a plain schedule, in ever smaller pieces, takes no more than `per_byte`, so that no
-    bound is higher."""
+    """Whether a plain schedule takes no more than `per_byte` if its pieces are small enough. Then
+    no bound is higher."""
     return any(
         share * congestion(task.topology, *pairs) <= per_byte * (1 + TIE)
         for share, pairs in _plain_schedules(task)
@@ -248,11 +250,12 @@ def _is_met(task: Task, per_byte: float) -> bool:
 
 
 def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
-    """Who sends to whom, and what share of V: round a ring in both directions; or all to all, where
-    that is easy.
+    """Pairs that send to each other, and the share of V that each pair sends.
 
-    A ring passes (p - 1)/p of V on, or what the root has; all to all hands out a p-th to each, or a
-    part of what the root has. An all-reduce does so twice: it collects V and spreads it.
+    The first schedule is a ring in both directions. It passes (p - 1)/p of V on, or the data of the
+    root. The second is all to all, if its routes are easy to find. It hands out a p-th to each
+    rank, or a part of the data of the root. An all-reduce does either twice: it collects V and
+    spreads it.
     """
     ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
     twice, rooted = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
@@ -272,7 +275,7 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
 
 
 def _near(task: Task) -> bool:
-    """Whether the workers are all neighbours, or all lead to one hub alone: their routes cost no
+    """Whether the workers are all neighbours, or all lead to one hub only: their routes need no
     search."""
     topology, devices = task.topology, np.unique(task.devices)
     ours = np.isin(topology.source, devices)
@@ -300,12 +303,12 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
 
 
 def _tightest(task: Task, above: float) -> Iterator[Limit]:
-    """The tightest of all cuts, around those whose shards must leave or around who has, or lacks,
-    what the root has.
+    """The tightest of all cuts around the devices that must send their shards, or must send or
+    receive the data of the root.
 
-    An all-reduce tells all of rank 0 and rank 0 of all: whatever cuts some two ranks apart cuts one
-    of them off from rank 0. With all links turned round, a reduce-scatter is an all-gather and a
-    reduce a broadcast.
+    In an all-reduce every rank learns of rank 0, and rank 0 of every rank. A cut between any two
+    ranks also separates one of them from rank 0. With all links reversed, a reduce-scatter is an
+    all-gather and a reduce is a broadcast.
     """
     devices, name, count = task.devices, task.collective.name, len(task.topology.device_names)
     shards = np.bincount(devices, minlength=count) / task.workers
@@ -320,7 +323,7 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
 
 
 def _cut_in_half(task: Task) -> Iterator[Limit]:
-    """What the first half of the workers and the second must tell each other."""
+    """The bytes that the first half of the workers and the second must send each other."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
     first, other = task.devices[later == 0], task.devices[later == 1]
@@ -329,15 +332,15 @@ def _cut_in_half(task: Task) -> Iterator[Limit]:
 
 
 def _links(task: Task) -> Iterator[Limit]:
-    """The bytes that pairs exchange times the fewest links between them, over all links."""
+    """The bytes of all pairs, each times its fewest links, over the bandwidth of all links."""
     if task.collective.name in ("all_to_all", "send_recv") and task.workers <= PAIRS:
         prices = np.ones(len(task.topology.medium_bandwidth))
         yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
 
 
 def _pairs(task: Task) -> tuple[Ints, Floats]:
-    """The devices of workers, and what goes from one to another in units of V: to all, or to the
-    next rank's."""
+    """The devices of workers, and the bytes from one to another in units of V: to all devices, or
+    to the device of the next rank."""
     devices, place = np.unique(task.devices, return_inverse=True)
     demand = np.zeros((len(devices), len(devices)))
     if task.collective.name == "all_to_all":
@@ -348,8 +351,7 @@ def _pairs(task: Task) -> tuple[Ints, Floats]:
 
 
 def _latency(task: Task) -> float:
-    """The farthest two ranks of which one must hear of the other; beyond `EXACT` ranks the farthest
-    found in turn."""
+    """The latency between the farthest two ranks of which one must receive data of the other."""
     topology, workers = task.topology, task.workers
     ranks = np.arange(workers, dtype=np.int32)
     match task.collective.name:

@@ -40,14 +40,15 @@ class Bubbles:
 
 
 def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
-    """Attribute each gap of `lane` of every rank to what its end was waiting for, as far as it is
-    before `end` seconds.
+    """Attribute each gap of `lane` of every rank to its cause, up to `end` seconds.
 
-    From the start of the computation that ends a gap the walk goes back from predecessor to
-    predecessor, the last that finished, until one that was ready when the gap began. After a rank's
-    last computation the walk starts at the last operation that the rank takes part in, and the
-    drain begins where that ends. On the way of a transfer count the queues before the hops that its
-    last bytes noticed; under fair sharing what other ranks cause comes first.
+    From the start of the computation that ends a gap, the walk goes back from predecessor to
+    predecessor. It takes the predecessor that finished last, until one was ready when the gap
+    began. After a rank's last computation the walk starts at the last operation in which the rank
+    takes part, and the drain begins where that ends.
+
+    On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
+    fair sharing, the part that other ranks cause comes first.
     """
     schedule = timeline.schedule
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))

@@ -1,4 +1,4 @@
-"""How long transfers wait on their links, and for how much of that other ranks are the cause."""
+"""How long transfers wait on their links, and which part of that other ranks cause."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ ROUNDING = 1e-9
 
 
 def waited(timeline: Timeline) -> tuple[Floats, Floats]:
-    """Seconds that each transfer waits on the links of its route, and how many of them behind other
-    ranks, shape (operations,) each; under fair sharing, how much longer it takes than alone."""
+    """Seconds that each transfer waits on the links of its route, and the part behind other ranks,
+    shape (operations,) each.
+
+    Under fair sharing a wait is the time that the transfer takes longer than without others.
+    """
     operations = len(timeline.schedule)
     if timeline.sharing == "fair":
         longer = timeline.sent - timeline.start - _alone(timeline)
@@ -78,11 +81,11 @@ def history(timeline: Timeline) -> History:
 
 
 def contended_share(timeline: Timeline) -> Floats:
-    """Of the bytes that share the media of each transfer while it flows under fair sharing: the
-    share that other ranks send, shape (operations,); 0 where nothing shares them. Empty under fifo:
-    there a queue knows its occupants.
+    """The share of other ranks in the bytes that share the media of each transfer, shape
+    (operations,).
 
-    Every flow counts with its mean rate.
+    This is for fair sharing. The share is 0 where nothing shares the media. The column is empty
+    under fifo, where queues know their occupants. Every flow counts with its mean rate.
     """
     if timeline.sharing != "fair":
         return np.zeros(0)

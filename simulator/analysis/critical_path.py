@@ -1,5 +1,4 @@
-"""Why a run takes as long as it takes: what was really waited for, and what each parameter is
-worth."""
+"""The critical path of a run: what it waited for, and how much each parameter contributes."""
 
 from __future__ import annotations
 
@@ -31,16 +30,17 @@ PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
 
 
 class Segment(NamedTuple):
-    """A piece of the critical path: `amount` of a parameter (1 latency or gap, bytes, or seconds of
-    computation).
+    """A piece of the critical path.
 
-    `where` is the link of a latency, the medium of a gap or serialisation, the rank of the rest.
-    The `waiter` is the operation that waited in a queue while this one did it, else the operation
-    itself. The segment is `contended` if the two have different ranks.
+    The `amount` is 1 for a latency or gap, bytes for a serialisation, reduction or copy, and
+    seconds for a computation. `where` is the link of a latency, the medium of a gap or
+    serialisation, and else the rank. The `waiter` is the operation that waited in a queue for this
+    operation, else the operation itself. The segment is `contended` if the two have different
+    ranks.
 
-    Under fair sharing nothing queues: a transfer waits for bytes that share its links, as many as
-    its slowest medium carries meanwhile. Such a segment is contended for the share of these bytes
-    that other ranks sent.
+    Under fair sharing there are no queues. A transfer waits for the bytes that share its links, as
+    many as its slowest medium carries meanwhile. Such a segment is contended for the share of these
+    bytes that other ranks sent.
     """
 
     part: Part
@@ -54,8 +54,10 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """A critical path as columns: a row a segment, from the last finish back to the start. `part`
-    is its place in SEGMENT_PARTS; iteration gives segments."""
+    """A critical path as columns: a row for each segment, from the last finish back to the start.
+
+    `part` is a place in SEGMENT_PARTS. Iteration gives segments.
+    """
 
     part: Flags
     seconds: Floats
@@ -97,9 +99,11 @@ class Path:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivities:
-    """One-sided derivatives of the makespan: seconds per second of each link's α and each medium's
-    g, bytes of each medium's 1/β, bytes of each rank's γ and copy. Exact within a region of
-    unchanged service order."""
+    """One-sided derivatives of the makespan by the parameters.
+
+    They are seconds per second of each link's α and each medium's g, bytes of each medium's 1/β,
+    and bytes of each rank's γ and copy. They are exact while the order of service does not change.
+    """
 
     latency: Floats
     gap: Floats
@@ -109,8 +113,11 @@ class Sensitivities:
 
 
 def trace_back(timeline: Timeline, last: int | None = None) -> Path:
-    """From the last finish, or that of operation `last`, back to the start: the critical path as
-    columns, which a long one is best read from."""
+    """The critical path as columns: from the last finish, or from the finish of operation `last`,
+    back to the start.
+
+    Columns are faster to read than segments if the path is long.
+    """
     if timeline.makespan == 0:
         return Path.of([])
     end = np.argmax(timeline.finish) if last is None else np.int64(last)
@@ -123,14 +130,20 @@ def trace_back(timeline: Timeline, last: int | None = None) -> Path:
 
 
 def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
-    """From the last finish, or that of operation `last`, back to the start: the segments, in that
-    order, add up to the makespan, or to that finish."""
+    """The segments of the critical path, from the last finish or that of operation `last` back to
+    the start.
+
+    Their seconds add up to the makespan, or to the finish of `last`.
+    """
     return list(trace_back(timeline, last))
 
 
 def parts(path: Iterable[Segment]) -> dict[str, float]:
-    """Seconds of the path by part. Waiting behind messages of the same rank counts as what they do,
-    mostly serialisation; waiting behind another rank's counts as contention."""
+    """Seconds of the path by part.
+
+    While an operation waits behind messages of its rank, the parts of these messages count, mostly
+    serialisation. While it waits behind another rank's messages, the part is contention.
+    """
     total = dict.fromkeys(PARTS, 0.0)
     for segment in path:
         total["contention" if segment.contended else segment.part] += segment.seconds
@@ -138,8 +151,8 @@ def parts(path: Iterable[Segment]) -> dict[str, float]:
 
 
 def worth(path: Iterable[Segment]) -> dict[Part, float]:
-    """Seconds of the makespan by parameter, queues included: what each would save at zero, to first
-    order."""
+    """Seconds of the makespan by parameter, with queues: to first order, what the run saves if the
+    parameter is 0."""
     total: dict[Part, float] = dict.fromkeys(SEGMENT_PARTS, 0.0)
     for segment in path:
         total[segment.part] += segment.seconds
@@ -147,8 +160,10 @@ def worth(path: Iterable[Segment]) -> dict[Part, float]:
 
 
 def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> Sensitivities:
-    """The counts of the critical path. Raises InputError under fair sharing: see
-    :mod:`simulator.analysis.differences`."""
+    """The counts of the critical path.
+
+    Raises InputError under fair sharing: use :mod:`simulator.analysis.differences`.
+    """
     if timeline.sharing == "fair":
         raise InputError(
             "sharing is 'fair': take finite_differences, sensitivities are counts of a path "

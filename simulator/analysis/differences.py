@@ -1,5 +1,5 @@
-"""What each parameter is worth, found by trying: for rules under which the critical path is no
-gradient."""
+"""The influence of each parameter, by simulating with a slightly higher value: for rules under
+which the critical path is no gradient."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STEP = 1e-6
 
 
 def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
-    """One-sided differences of the makespan on the same routes: a simulation for the α of each
-    link, the g and the 1/β of each medium and the γ and the copy of each rank that is used.
+    """One-sided differences of the makespan on the same routes.
 
-    Each is raised by as much as would take `step` of the makespan if all that it counts for came
-    one after the other.
+    There is one simulation for each parameter in use: the α of each link, the g and 1/β of each
+    medium, and the γ and copy of each rank. A parameter is raised so much that its share of the
+    makespan grows by `step` of the makespan, if nothing that it counts for overlaps.
     """
     routed, topology = timeline.routed, timeline.routed.topology
 

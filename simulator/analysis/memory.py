@@ -26,9 +26,12 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Steps over time: from `times[k]` on, `resident[k]` bytes are held by all ranks together,
-    `redundant[k]` of them needlessly. `peaks[r]` is the most that rank r ever holds; `held` is what
-    each holds from when on, rank by rank."""
+    """Memory over time, in steps.
+
+    From `times[k]` on, all ranks together hold `resident[k]` bytes, and `redundant[k]` of them are
+    duplicates. `peaks[r]` is the most that rank r ever holds. `held` lists, rank by rank, what each
+    rank holds from when on.
+    """
 
     times: Floats
     resident: Floats
@@ -48,7 +51,7 @@ class Memory:
 
     @property
     def peak_redundant(self) -> float:
-        """The most that is ever redundant in all ranks together, in bytes."""
+        """The peak amount of duplicate data over all ranks, in bytes."""
         return float(self.redundant.max())
 
 
@@ -57,12 +60,16 @@ def trace(
 ) -> Memory:
     """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
 
-    Resident are a worker's buffer always, scratch and a server's slots from the first use to the
-    last, and the inbox of a reducing transfer from its start until it is merged. Redundant is what
-    is resident less the bytes of distinct live values: equal values count once; a value dies when
-    it is overwritten, or merged elsewhere and not read again. What passes through a switch counts
-    as neither. To what the schedule holds, and to the distinct live values, `held` and `live` are
-    added.
+    Resident are:
+
+    - the buffer of a worker, always;
+    - scratch and the slots of a server, from the first use to the last;
+    - the inbox of a reducing transfer, from its start until it is merged.
+
+    Redundant is the resident memory less the bytes of distinct live values. Equal values count
+    once. A copy lives until it is overwritten, or until it has been added elsewhere and is not read
+    again. Data in a switch count as neither. `held` is added to the resident memory, and `live` to
+    the distinct live values.
     """
     start, finish = timeline.start, timeline.finish
     owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)

@@ -1,4 +1,4 @@
-"""Who waits on which link behind whom, on a critical path."""
+"""The waits on a critical path: which rank waits on which link, and behind which ranks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from simulator.schedules.timeline import Timeline
 
 
 class Wait(NamedTuple):
-    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or a rank's merging,
-    behind messages of the ranks `behind`, the longest wait first."""
+    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or the merging of a
+    rank.
+
+    `behind` are the ranks of the messages in front, the longest wait first.
+    """
 
     where: str
     waiter: int
@@ -23,8 +26,7 @@ class Wait(NamedTuple):
 
 
 def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
-    """Who waits for other ranks on the critical path, on which link and behind whom; the longest
-    wait first."""
+    """The waits for other ranks on the critical path, the longest first."""
     schedule = timeline.schedule
     seconds_of: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
@@ -46,7 +48,7 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
 
 
 def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, float]]:
-    """Where a contended segment was waited for, and its seconds by the rank that caused them."""
+    """Where a contended segment waited, and its seconds by the rank that it waited for."""
     names, sender = (
         timeline.routed.topology.medium_names,
         int(timeline.schedule.rank[segment.operation]),
