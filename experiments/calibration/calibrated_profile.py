@@ -21,14 +21,14 @@ from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2
-"""Points that can be fitted, and how many do where links were measured."""
+"""The least and the most points of a fit, and the least if links were measured."""
 HOPELESS = 1e4
-"""An interval whose ends are this factor apart says nothing, and is left out."""
+"""If the ends of an interval are this factor apart, the interval is left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A fit of every point, what it says of the parameters, and its errors on points left out, by
+    """A fit of every point, its estimates of the parameters, and its errors on points left out, by
     protocol."""
 
     fit: Fit
@@ -37,8 +37,7 @@ class Calibration:
 
 
 def library_of(curves: Iterable[Curve]) -> Library:
-    """The library that the curves say they are of. Raises InputError if they say none, or
-    several."""
+    """The library of the curves. Raises InputError if they name none or several."""
     names = {library.name for library in map(_library, curves) if library}
     if len(names) != 1:
         text = (
@@ -63,8 +62,8 @@ def points(
     least: int = LEAST,
     profile: Profile | None = None,
 ) -> tuple[Points, list[str]]:
-    """What can be fitted, and a line for each curve that cannot. A `profile` says which labels have
-    no effect."""
+    """The points that can be fitted, and a line for each curve that cannot. A `profile` lists
+    labels without effect."""
     fitted_curves: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
@@ -98,8 +97,8 @@ def points(
 
 
 def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
-    """What a profile knows to have run in spite of the curve's label; nothing where it knows
-    nothing."""
+    """The algorithms that ran in spite of the curve's label, by a profile; empty if it lists
+    none."""
     if profile is None or not curve.ranks:
         return ()
     entry = profile.ignored(
@@ -109,8 +108,8 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
 
 
 def _check(curve: Series, machine: Machine) -> None:
-    """Raise InputError if the machine has the ranks on other nodes than were measured, or is none
-    for an algorithm that is made for machines."""
+    """Raise InputError if the machine has the ranks on other nodes than the measurement, or if an
+    algorithm depends on the machine and there is none."""
     if (
         machine is not as_nodes
         and (count := used_nodes(machine(curve.ranks, curve.per_node))) != curve.nodes
@@ -135,8 +134,10 @@ def calibrate(
     *,
     gap: bool = False,
 ) -> Calibration:
-    """Fit every point, then leave points out by every protocol that the data allow. With `gap`,
-    every g that the data tell from the rest is fitted too."""
+    """Fit every point, then leave points out by every protocol that the data allow.
+
+    With `gap`, the fit also has every g that the data identify.
+    """
     progress(0, 1 + len(PROTOCOLS))
     whole = explore(
         Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ())
@@ -177,7 +178,7 @@ def document(
     made: dict[str, str],
     ineffective: Sequence[Ineffective] = (),
 ) -> Calibrated:
-    """A calibration as what a profile's file holds, with labels that had no effect."""
+    """A calibration as the content of a profile's file, with labels that had no effect."""
     model = calibration.fit.model
     estimates = {
         estimate.parameter.name: Estimated(
@@ -208,7 +209,7 @@ def error(held_out: HeldOut) -> Error:
 
 
 def _says(estimate: Estimate) -> bool:
-    """Whether an interval says anything."""
+    """Whether an interval is narrow enough to be printed."""
     if estimate.parameter.unit == "power":
         return bool(np.isfinite(estimate.high))
     return estimate.high < HOPELESS * estimate.low

@@ -1,4 +1,4 @@
-"""Which of the measured curves take part."""
+"""Selects measured curves by file name and by forced algorithm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from topologies.errors import InputError
 
 
 def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> list[Curve]:
-    """Those with all words of `only` in their file's name, and with a forced algorithm if `forced`.
-    Raises InputError if none has such a name, or if there is no word."""
+    """The curves whose file names contain all words of `only` and, if `forced`, whose algorithm was
+    forced.
+
+    Raises InputError if no curve is left, or `only` has no word.
+    """
     named = list(curves)
     if only is not None:
         if not only.strip(" ,"):

@@ -1,10 +1,10 @@
-"""What a fitted model leaves over and neighbouring points share: a Gaussian process on log(measured
-/ model).
+"""The part of the times that a fitted model does not explain and that neighbouring points share: a
+Gaussian process on log(measured / model).
 
 After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured =
-model * discrepancy. A point's residual is taken to be like those of other sizes of its curve, of
-the same algorithm on other numbers of ranks, and of other algorithms on the same ranks, the less so
-the further they are apart.
+model * discrepancy. The residual of a point is assumed to be like the residuals of three sets of
+points: other sizes of its curve, the same algorithm on other numbers of ranks, and other algorithms
+on the same ranks. The likeness falls with the distance in size and ranks.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ USUAL = Likeness()
 
 
 def discrepancy(points: Points, residuals: Floats, keep: Flags) -> Floats:
-    """The residual to be expected at every point, from those that `keep` chooses. Outliers count
-    less (Student's t).
+    """The expected residual at every point, from the residuals of the points that `keep` chooses.
+    Outliers count less (Student's t).
 
-    How large and how long likenesses are is what makes the residuals known most likely, of a few
-    choices.
+    The function tries a few likenesses and uses the one that makes the known residuals most likely.
     """
     observed, noise = residuals[keep], USUAL.noise
     usual = {size: _covariance(points, USUAL._replace(size=size)) for size in LENGTHS}

@@ -13,7 +13,8 @@ from simulator.effects.jobs import Jobs
 from simulator.profile import Profile
 
 NEAR = 1.5
-"""How many times as long as the fastest a protocol may seem and still be simulated again."""
+"""A protocol is simulated again if it seems to take at most so many times as long as the
+fastest."""
 
 
 class Exploration:
@@ -24,8 +25,10 @@ class Exploration:
         self.links = profile.link_costs(jobs, profile.protocols, kinds)
 
     def explore(self, place: Place, doubt: float) -> float:
-        """By how much, relatively and at most, the paths known of a place were wrong. Places that
-        were wrong by less than `doubt` the last time are not simulated."""
+        """The greatest relative error of the known paths of a place.
+
+        Places that were wrong by less than `doubt` the last time are not simulated.
+        """
         paths = place.paths
         if paths.wrong < doubt:
             return 0.0
@@ -37,8 +40,8 @@ class Exploration:
         return paths.wrong
 
     def _settle(self, place: Place, size: float) -> float:
-        """Simulate the protocols that come near the fastest at a size, as far as the paths known
-        say."""
+        """Simulate the protocols that come near the fastest at a size, according to the known
+        paths."""
         numbers = range(len(self.profile.protocols))
         known = [place.paths.longest(self.costs(place, q, size), size, q) for q in numbers]
         return max(self._wrong(place, q, size) for q in numbers if known[q] <= NEAR * min(known))
@@ -49,7 +52,7 @@ class Exploration:
         return abs(1 - before / place.paths.simulate(costs, size, number))
 
     def costs(self, place: Place, number: int, size: float) -> Costs:
-        """What a place costs by the protocol of a number at a size in bytes."""
+        """The costs of a place by a protocol, by its number, at a size in bytes."""
         columns = [self.kinds.index(kind) for kind in place.paths.kinds]
         latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
         merge = float(self.profile.memory.merge(size))

@@ -1,5 +1,5 @@
-"""Fits of a machine's parameters to measured times: relative, robust, with intervals, and honest
-about what is open."""
+"""Fits of a machine's parameters to measured times: relative, robust, with intervals, and with a
+reason for each parameter that stays open."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SCALE = 0.15
 """The relative error from which a point counts less than its square."""
 ROUNDS = 8
 MISLABELLED = 10.0
-"""By how much less, in squares of SCALE, the library's own choices must cost for a curve not to be
-what it is called: about as much as a point that is 2.5 times too long. And they must cost less than
-half."""
+"""A curve is mislabelled if the library's own choices cost less by this much, in squares of SCALE,
+and less than half. That is about the cost of a point that is 2.5 times too long."""
 SPREADS = (0.5,)
-"""How far from its start, in factors of e, a fit looks for paths before it begins."""
+"""Before it begins, a fit looks for paths at parameters this far from its start, in factors of
+e."""
 CLOSE = 1e-3
-"""How far the paths known may be from a simulation, relatively, when a fit ends."""
+"""A fit ends when the known paths are within this share of a simulation."""
 STARTS = 3
 CONVERGED = 1e-5
-"""By how much less, relatively, a step may better a fit or change it that is the last."""
+"""A step is the last if it improves or changes the fit by less than this share."""
 WIDE, ALIKE = 1.0, 0.99
-"""A parameter is not identified if its 95% interval is wider than its value, or if it goes with
-another so closely."""
+"""A parameter is not identified if its 95% interval is wider than its value, or if another
+parameter can replace it."""
 
 
 class Estimate(NamedTuple):
@@ -65,7 +65,7 @@ class Fit:
 
     @property
     def predicted(self) -> Floats:
-        """Seconds of every point, fitted or not."""
+        """Predicted seconds of every point, fitted or not."""
         return self.model.predict(self.inner)
 
     @property
@@ -75,23 +75,23 @@ class Fit:
 
     @property
     def typical_residuals(self) -> Floats:
-        """Those of a machine on which no number of nodes has anything of its own."""
+        """The residuals on a machine without corrections of single numbers of nodes."""
         typical = self.model.without(self.inner, NodeCorrections)
         return np.asarray(np.log(self.model.points.seconds / self.model.predict(typical)))
 
     @property
     def profile(self) -> Profile:
-        """The parameters as what a simulation takes."""
+        """The parameters as a profile for simulations."""
         return self.model.profile(self.inner, "the fit", "")
 
     def estimates(self) -> list[Estimate]:
-        """Every parameter with what the data say of it."""
+        """An estimate of every parameter."""
         return _estimates(self)
 
 
 def explore(model: Model) -> Fit:
-    """Fit all points, simulate where the fit ended, keep the paths found there, and fit again until
-    nothing is new."""
+    """Fit all points, simulate at the result, keep the paths of the simulations, and fit again
+    until no path is new."""
     everything = np.ones(len(model.points), dtype=np.bool_)
     random = np.random.default_rng(1)
     for spread in (*SPREADS, 0.0):
@@ -109,14 +109,13 @@ def explore(model: Model) -> Fit:
 
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
-    """Fit the points that `keep` chooses, by the paths known."""
+    """Fit the points that `keep` chooses with the known paths."""
     model = model.taking({}).seeing(keep)
     return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
-    """The model and where it ends once curves that are not what they are called are taken as what
-    ran instead."""
+    """The model and its fit after mislabelled curves are taken as what ran instead."""
     algorithms = _mislabelled(model, keep, inner)
     if not algorithms:
         return model, inner
@@ -125,8 +124,7 @@ def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats
 
 
 def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[str, ...]]:
-    """Curves that points of `keep` show to be something else than they are called, and what ran
-    instead."""
+    """Curves that are mislabelled by the points of `keep`, and the algorithms that ran instead."""
     curves, together = model.points.curves, _together(model)
     called = _costs(model, keep, inner, together)
     least, algorithms = called / 2, dict[int, tuple[str, ...]]()
@@ -144,8 +142,8 @@ def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[st
 
 
 def _together(model: Model) -> Flags:
-    """Which curves are judged with which: themselves, and those whose same label is known to have
-    had no effect, shape (curves, curves)."""
+    """Which curves are judged together, shape (curves, curves): each with itself, and with curves
+    whose same label is known to have had no effect."""
     curves = model.points.curves
     labels = [
         (curve.collective, curve.forced, curve.library, curve.instead) if curve.ignored else c
@@ -155,7 +153,7 @@ def _together(model: Model) -> Flags:
 
 
 def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
-    """What the misfits of each curve, and of those that are judged with it, cost at points of
+    """The cost of the misfits of each curve, with those judged together with it, at points of
     `keep`."""
     misfits = np.log(model.predict(inner) / model.points.seconds)
     costs = 2 * (np.sqrt(1 + (misfits / SCALE) ** 2) - 1) * keep

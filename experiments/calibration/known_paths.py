@@ -1,5 +1,5 @@
-"""What fits work on: the paths known of every point, by algorithm and protocol, as padded
-arrays."""
+"""The known paths of every measured point, by algorithm and protocol, as padded arrays: the data of
+a fit."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ Machine = Callable[[int, int], Topology]
 
 
 def as_nodes(ranks: int, per_node: int) -> Topology:
-    """The machine as a library sees it: ranks behind one port each, in nodes behind one port
-    each."""
+    """The machine as a library sees it: each rank has a port, and each node has a port."""
     return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Labels without effect: runs that were told to take an algorithm and took another one."""
+"""Labels without effect: runs that asked for an algorithm and got another."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from simulator.profile import Ineffective, Profile
 from topologies.errors import InputError
 
 LEAST = 4
-"""Sizes from which on a curve that cannot be simulated may be recognised as another algorithm."""
+"""Least number of sizes by which a curve that cannot be simulated is recognised as another
+algorithm."""
 EXPLAINED = 0.25
-"""The mean |log(predicted / measured)| up to which such a curve is what another algorithm takes."""
+"""Another algorithm explains such a curve if the mean |log(predicted / measured)| is at most
+this."""
 
 
 def of_fit(fit: Fit) -> list[Ineffective]:
-    """The labels of fitted curves that had no effect, and what ran instead."""
+    """The labels of fitted curves that had no effect, and the algorithms that ran instead."""
     curves = fit.model.points.curves
     labels = {
         c: _entry(curve, fit.model.ran.get(c, curve.algorithms))
@@ -42,8 +44,10 @@ def of_fit(fit: Fit) -> list[Ineffective]:
 def fallen_back(
     curves: Iterable[Curve], library: Library, profile: Profile, machine: Machine
 ) -> list[Ineffective]:
-    """The labels of curves that were not fitted, as the machine cannot simulate what they are
-    called, and that take as long as what it can."""
+    """The labels of curves that were not fitted and took as long as another algorithm.
+
+    The machine cannot simulate the algorithms of these labels.
+    """
     groups: dict[tuple[str, str, str], list[Series]] = {}
     for curve in curves:
         if (
@@ -73,8 +77,8 @@ def _chosen(curve: Curve, library: Library) -> Series | None:
 def _fallen_back(
     alike: list[Series], library: Library, profile: Profile, machine: Machine
 ) -> list[Ineffective]:
-    """An entry a curve, where one of the library's algorithms or its choice explains all of
-    them."""
+    """An entry for each curve, if one of the library's algorithms, or its choice, explains all of
+    the curves."""
 
     def predicted(curve: Series, algorithms: tuple[str, ...]) -> list[Predicted]:
         return predict(
@@ -106,8 +110,8 @@ def _entry(curve: Series, algorithms: tuple[str, ...]) -> Ineffective:
 
 
 def _everywhere(ignored: list[Ineffective], obeyed: list[Ineffective]) -> Iterator[Ineffective]:
-    """One entry for all numbers of ranks where a label was ignored on each of several, in favour of
-    the same."""
+    """One entry for all numbers of ranks, if the library ignored a label on each of several numbers
+    and ran the same algorithms."""
     done = set[Ineffective]()
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)

@@ -22,13 +22,15 @@ from topologies.topology import Floats
 
 
 class Model:
-    """Predicted seconds of `points` by a library, whose protocols all go through the simulated
-    schedules. It is the sum over the library's effects: they write a profile, and the profile's
-    formulas say what the paths known of each point take.
+    """Predicted seconds of `points` by a library, all of whose protocols run through simulated
+    schedules.
 
-    `machine` makes a machine of ranks and ranks a node. `crowding`: whether α and β between nodes
-    may change with the number of nodes. `gaps`: protocols and kinds of link that have a g. Without
-    any it is 0, and what a message holds a link for beyond its bytes is in α.
+    The model is the sum over the library's effects. They write a profile, and the profile's
+    formulas give the times of the known paths of each point.
+
+    `machine` makes a machine from ranks and ranks a node. `crowding` says whether α and β between
+    nodes may depend on the number of nodes. `gaps` are the protocols and kinds of link that have a
+    g. For all others g is 0, and α includes the time that a message holds a link besides its bytes.
     """
 
     def __init__(
@@ -76,12 +78,12 @@ class Model:
         }
 
     def profile(self, inner: Floats, name: str = "the fit", machine: str = "") -> Profile:
-        """The parameters as what a simulation takes."""
+        """The parameters as a profile for simulations."""
         return self._written(self.values(inner), name, machine)
 
     def profiles(self, inners: Floats) -> Profile:
-        """Several sets of parameters, shape (sets, parameters), as one profile whose numbers are
-        arrays of shape (sets, 1). Only its formulas take them."""
+        """Several sets of parameters, shape (sets, parameters), as one profile with arrays of shape
+        (sets, 1). Only its formulas take them."""
         rows = zip(self.parameters, self.mixing @ inners.T, strict=True)
         values: dict[str, Any] = {
             parameter.name: parameter.outers(row)[:, None] for parameter, row in rows
@@ -95,15 +97,17 @@ class Model:
         return profile
 
     def predict(self, inner: Floats, keep: Index = ALL, table: PathTable | None = None) -> Floats:
-        """Seconds of the points that `keep` chooses, by the paths known so far, and the fastest
-        algorithm. `table` is that of these points, by default of all paths known."""
+        """Seconds and the fastest algorithm of the points that `keep` chooses, by the known paths.
+
+        `table` has the paths of these points. The default is all known paths.
+        """
         table = table or self.table(keep)
         profile, size = self.profile(inner), self.points.size[keep]
         fastest = self._paths(profile, size, table).max(axis=3).min(axis=2)
         return np.asarray((fastest + self._shares(profile, size, table)).min(axis=1))
 
     def table(self, keep: Index = ALL) -> PathTable:
-        """The paths known of the points that `keep` chooses."""
+        """The known paths of the points that `keep` chooses."""
         table = self.paths.table()
         if self.ran:
             absent = table.absent.copy()
@@ -113,8 +117,8 @@ class Model:
         return table.at(keep)
 
     def choice(self, inner: Floats, keep: Index, table: PathTable) -> tuple[Ints, Ints, Ints]:
-        """The numbers of the algorithm, the protocol and the path in `table` that are the time of
-        each point, at these parameters."""
+        """The algorithm, protocol and path, by their numbers in `table`, that decide the time of
+        each point."""
         profile, size = self.profile(inner), self.points.size[keep]
         seconds = self._paths(profile, size, table)
         longest = seconds.argmax(axis=3)
@@ -147,7 +151,7 @@ class Model:
         return np.asarray(sum(shares.values()) + table.absent)
 
     def without(self, inner: Floats, kind: type[Effect]) -> Floats:
-        """The parameters with those of one kind of effect at their start."""
+        """The parameters, with those of one kind of effect at their start."""
         changed = inner.copy()
         for effect in self.effects:
             if isinstance(effect, kind):
@@ -156,8 +160,8 @@ class Model:
         return changed
 
     def seeing(self, keep: Flags) -> Model:
-        """The same with only the points of `keep` to fit: crowding ends at the most nodes among
-        them."""
+        """The same model with only the points of `keep` to fit: crowding ends at the most nodes
+        among them."""
         changed = copy(self)
         changed.data = replace(self.data, most=float(self.points.nodes[keep].max()))
         changed.effects = tuple(make(changed.data) for make in self.library.effects)
@@ -166,16 +170,18 @@ class Model:
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:
         """The same model with other algorithms for some curves, whatever their labels say.
 
-        `algorithms` has those of which one made a curve, by the number of the curve.
+        `algorithms` has the algorithms that may have made a curve, by the number of the curve.
         """
         changed = copy(self)
         changed.ran = algorithms
         return changed
 
     def explore(self, inner: Floats, doubt: float = 0.0) -> float:
-        """Simulate points at these parameters, keep the paths that explain them, and return by how
-        much at most, relatively, those known before were wrong: only of algorithms where they were
-        by `doubt` the last time."""
+        """Simulate points at these parameters, and keep the paths that explain them.
+
+        Returns the greatest relative error of the paths that were known before. Only places where
+        that was at least `doubt` the last time are simulated.
+        """
         exploration = Exploration(self.profile(inner), self.paths.jobs, self.kinds)
         wrong = max(exploration.explore(place, doubt) for place in self.paths.places())
         self.paths.version += 1

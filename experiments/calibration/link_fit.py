@@ -1,5 +1,4 @@
-"""What a machine's links must be like for the simulator to reproduce measured times: α and β, with
-intervals."""
+"""The α and β of links with which the simulator reproduces measured times, with intervals."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ Links = Callable[[float, float], Topology]
 Interval = tuple[float, float]
 ROUNDS = 8
 SMALLEST = 1e-12
-"""Seconds: an α that is fitted to zero is simulated as this."""
+"""Seconds: an α that is fitted to zero is simulated with this value."""
 
 
 class Fit(NamedTuple):
-    """α in seconds and β in bytes/s, each with its 95% interval (low, high); nan where the data are
-    too few."""
+    """α in seconds and β in bytes/s, each with its 95% interval (low, high). An interval is nan if
+    there are too few data."""
 
     latency: float
     latency_interval: Interval
@@ -36,7 +35,7 @@ class Fit(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """What the data do not say."""
+        """The parameters that the data do not determine."""
         figures = (
             ("α", self.latency, self.latency_interval),
             ("β", self.bandwidth, self.bandwidth_interval),
@@ -58,9 +57,9 @@ def fit_links(
     """Least squares of relative errors: |simulated/measured - 1| over `sizes` (bytes) and
     `seconds`.
 
-    The critical path's counts are the gradient. Within a region of unchanged service order the time
-    is linear in α and 1/β, so one step is exact; where the order changes, steps are halved until
-    the simulated error falls. Raises InputError for fewer than two distinct sizes.
+    The counts of the critical path are the gradient. While the order of service does not change,
+    the time is linear in α and 1/β, and one step is exact. If the order changes, steps are halved
+    until the simulated error falls. Raises InputError for fewer than two distinct sizes.
     """
     if len(set(sizes)) < 2:
         raise InputError(f"too few sizes to fit, {len(set(sizes))}: α and β need at least 2")
@@ -86,7 +85,8 @@ class _Point(NamedTuple):
 
     @property
     def fixed(self) -> Floats:
-        """What of the times neither α nor β explains: gaps, merging, links of another kind."""
+        """The part of the times that does not depend on α and β: gaps, merging, links of another
+        kind."""
         return np.asarray(self.times - self.counts @ self.x)
 
 
@@ -116,8 +116,8 @@ class _Problem:
         return _Point(x, counts, times, float(((times / self.seconds - 1) ** 2).sum()))
 
     def step(self, point: _Point) -> _Point:
-        """The best point on the way to the least squares of the linear model, if it is better than
-        `point`."""
+        """The best point on the way to the least squares of the linear model; `point` itself if no
+        better point is found."""
         goal = solve(point.counts / self.seconds[:, None], 1 - point.fixed / self.seconds)
         for shrink in (1.0, 0.5, 0.25, 0.125):
             candidate = self.at(point.x + shrink * (goal - point.x))
@@ -127,11 +127,11 @@ class _Problem:
 
 
 NEGLIGIBLE = 1e-150
-"""A count, relative to a measured time, whose square is no longer a number."""
+"""A smaller count, relative to a measured time, counts as 0: its square would underflow."""
 
 
 def solve(design: Floats, wanted: Floats) -> Floats:
-    """The x ≥ 0 of two parameters that brings `design @ x` nearest to `wanted`, in least
+    """The x ≥ 0 of two parameters for which `design @ x` is nearest to `wanted`, by least
     squares."""
     design = np.where(design < NEGLIGIBLE, 0.0, design)
     both = np.linalg.lstsq(design, wanted, rcond=None)[0]

@@ -11,8 +11,8 @@ from topologies.topology import Topology
 
 
 def machine_for(machine: Blueprint | None) -> Callable[[int, int], Topology]:
-    """From numbers of ranks and of ranks a node to the machine, with as many nodes as took part. By
-    default it is nodes with a port each."""
+    """From numbers of ranks and of ranks a node to the machine, with the nodes of the job. The
+    default is nodes with a port each."""
     if machine is None or machine.name == "nodes":
         return as_nodes
     return partial(_built, machine)

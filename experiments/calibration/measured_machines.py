@@ -1,4 +1,4 @@
-"""Which machine a curve was measured on, as far as its file tells."""
+"""The machine on which a curve was measured, as far as its file tells."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _GPU = re.compile(
     r"?Ti|[2-5]0[5-9]0)\b"
 )
 SHOWN = 4
-"""Machines that a refusal names."""
+"""A message names at most so many machines."""
 
 
 def check(curves: Sequence[Curve]) -> None:
-    """Raise InputError where curves are of several machines, with the option that takes those of
-    one: of several families by an index, or with GPUs of several models."""
+    """Raise InputError if curves are of several machines. The message names the option that selects
+    one machine.
+
+    Curves are of several machines if an index has them in several families, or their GPUs are of
+    several models.
+    """
     for tell in (family, gpu):
         machines: dict[str, list[Curve]] = {}
         for curve in curves:
@@ -51,7 +55,7 @@ def gpu(curve: Curve) -> str:
 
 
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
-    """How to take the curves of one machine: by a word of their files' names, else by their
+    """How to select the curves of one machine: by a word of their file names, or else by their
     family."""
     names = {
         machine: [{*setups.words(curve)} for curve in curves]

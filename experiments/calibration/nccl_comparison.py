@@ -1,8 +1,9 @@
-"""NCCL's own model of collectives (:mod:`simulator.cost_models.nccl`) on measured curves, as a
-yardstick for what was fitted.
+"""NCCL's own model of collectives (:mod:`simulator.cost_models.nccl`) on measured curves, for
+comparison with a fit.
 
-Only the bandwidth of links is taken from the machine. In a job all channels are taken to be as fast
-inside nodes as between, alike, over NVLink, with Intel's CPUs and a NIC without latency.
+The machine contributes only the bandwidth of its links. In a job all channels are assumed to be
+alike and as fast inside nodes as between them. The other assumptions are NVLink, Intel's CPUs and a
+NIC without latency.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SLOWEST, FASTEST, HALVINGS = 1e6, 1e13, 60
 
 
 def asked(text: str) -> str:
-    """The generation in "nccl:GENERATION", empty in "nccl". Raises InputError for anything else."""
+    """The generation in "nccl:GENERATION"; empty for "nccl". Raises InputError for other text."""
     name, _, generation = text.lower().partition(":")
     if name != "nccl" or (":" in text and generation not in GENERATIONS):
         raise InputError(
@@ -37,8 +38,8 @@ def asked(text: str) -> str:
 
 
 def generations(curves: Iterable[Curve], chosen: str = "") -> dict[str, str]:
-    """The GPUs' generation by a curve's source: as `chosen`, else as the curve says; those that do
-    not are left out."""
+    """The GPUs' generation by a curve's source: `chosen`, or else as the curve says. Curves that do
+    not say it are left out."""
     by_source = {
         curve.source: chosen or _generation(f"{curve.device} {curve.machine}") for curve in curves
     }
@@ -55,9 +56,12 @@ def _generation(words: str) -> str:
 
 
 def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), with the profile's β of Simple in a job on as
-    many nodes with as many ranks: of `node` on one node, else of `network`, or `node` where that is
-    less. Raises InputError if it has none."""
+    """Seconds by NCCL's own model, shape (sizes,), with the β of Simple in the profile.
+
+    The β is that of a job on as many nodes with as many ranks. On one node it is the β of `node`.
+    On several it is the β of `network`, or that of `node` if that is less. Raises InputError if the
+    profile has no such β.
+    """
     kind = "node" if curve.nodes == 1 else "network"
     if kind not in profile.protocols.get("Simple", {}):
         raise InputError(
@@ -81,9 +85,11 @@ def _job_bandwidth(profile: Profile, curve: Series) -> float:
 
 
 def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), by the algorithm and protocol that were forced,
-    else by its choice; nan for what it has no model of. `bandwidth` is that of all channels
-    together, bytes/s."""
+    """Seconds by NCCL's own model, shape (sizes,), by the forced algorithm and protocol, or else by
+    its choice.
+
+    Seconds are nan if NCCL has no model. `bandwidth` is that of all channels together, in bytes/s.
+    """
     names = tuple(
         dict.fromkeys(NCCL_MODEL[name] for name in curve.algorithms if name in NCCL_MODEL)
     )
@@ -95,8 +101,8 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
 
 
 def matched(curve: Series, generation: str) -> float:
-    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or as
-    near as it comes."""
+    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
+    nearest to it."""
     largest = curve.at(curve.sizes == curve.sizes.max())
     low, high = SLOWEST, FASTEST
     for _ in range(HALVINGS):
@@ -107,12 +113,13 @@ def matched(curve: Series, generation: str) -> float:
 
 
 def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Floats:
-    """|predicted / measured - 1| of points left out, shape (points,), nan where none is or NCCL has
-    no model.
+    """Errors |predicted / measured - 1| of points left out, shape (points,).
 
-    Bandwidths are of the largest sizes that are kept: "sizes", every size in turn, and "plateau",
-    the largest: of the same curve; "ranks", all curves on most ranks: of the curve of their kind on
-    the most ranks that are kept.
+    An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
+    largest sizes that are kept:
+
+    - "sizes" and "plateau": of the same curve;
+    - "ranks": of the curve with the same label on the most ranks that are kept.
     """
     errors = np.full(len(points), np.nan)
     for c, curve in enumerate(points.curves):
@@ -130,7 +137,7 @@ def _left(points: Points, protocol: str) -> Flags:
 
 
 def _of_its_own(curve: Series, generation: str) -> Floats:
-    """Every size with the bandwidth of the largest other one."""
+    """Every size with the bandwidth of the largest other size."""
     if len(curve.sizes) < 2:
         return np.full(len(curve.sizes), np.nan)
     largest = curve.sizes == curve.sizes.max()

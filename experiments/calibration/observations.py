@@ -1,5 +1,5 @@
-"""Measured curves as a fit wants them: which algorithms may have run, where, how large, how
-long."""
+"""Measured curves as data of a fit: the algorithms that may have run, ranks, nodes, sizes and
+times."""
 
 from __future__ import annotations
 
@@ -58,27 +58,28 @@ class Series:
 
     @property
     def label(self) -> str:
-        """What curves have in common that differ in ranks alone."""
+        """The properties that curves share if they differ only in ranks."""
         return f"{self.collective} {'|'.join(self.algorithms)}"
 
     def at(self, keep: Flags) -> Series:
-        """The same with the sizes that `keep` says."""
+        """The same curve with only the sizes that `keep` chooses."""
         return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
 
 def forced(curve: Curve) -> str:
-    """What a run was told to take, whether or not that had an effect; empty where nobody told
-    it."""
+    """The algorithm that a run asked for, even if that had no effect; empty if it asked for
+    none."""
     return curve.algorithm or curve.ignored_algorithm
 
 
 def series(
     curve: Curve, library: Library, *, in_place: bool = False, ran: tuple[str, ...] = ()
 ) -> Series:
-    """A curve as the fit wants it: by the algorithm that was forced, or by those that `library`
-    chooses from; by those of `ran` where it is known that one of these ran.
+    """A curve as data of a fit.
 
-    Raises InputError where the curve leaves open what a fit needs.
+    Its algorithms are those in `ran` if the caller knows them. Otherwise they are the forced
+    algorithm, or those that `library` chooses from. Raises InputError if the curve lacks something
+    that a fit needs.
     """
     algorithms = ran or library.algorithms(curve.collective, curve.algorithm)
     if not algorithms:
@@ -125,8 +126,11 @@ def series(
 
 
 def _nodes(curve: Curve, ranks: int) -> int:
-    """How many nodes took part; without that in the file as many as ranks. Raises InputError where
-    they cannot have had the ranks, so many on each and the rest on the last."""
+    """The number of nodes. If the file does not say it, each rank counts as a node.
+
+    Raises InputError if that many nodes cannot have had the ranks: as many on each, and the rest on
+    the last.
+    """
     nodes = curve.nodes or ranks
     if nodes > ranks:
         raise InputError(

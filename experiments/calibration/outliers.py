@@ -1,5 +1,4 @@
-"""Curves that a fit of all curves does not explain: each of them is several times too slow or too
-fast."""
+"""Curves that a fit of all curves does not explain: they are several times too slow or too fast."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from experiments.calibration.fit import Fit
 from experiments.calibration.observations import Series
 
 FACTOR = 2.0
-"""From which factor on, in the median of its sizes, a curve is named."""
+"""A curve is an outlier if the median of its sizes is off by at least this factor."""
 
 
 class Outlier(NamedTuple):
@@ -23,8 +22,11 @@ class Outlier(NamedTuple):
 
 
 def outliers(found: Fit) -> Iterator[Outlier]:
-    """Curves that are off by FACTOR or more, where the fit may not put that down to their number of
-    nodes alone."""
+    """Curves that are off by FACTOR or more.
+
+    Corrections of single numbers of nodes do not count, because they would hide a curve on its own
+    number of nodes.
+    """
     model = found.model
     for c, curve in enumerate(model.points.curves):
         factor = float(np.exp(np.median(found.typical_residuals[model.points.curve == c])))

@@ -1,11 +1,10 @@
 """Critical paths as counts: the simulated time of a schedule as a function of α, β and γ, without
 simulating again.
 
-Under the rules of time a path's length is linear in every α, 1/β and γ, and as long as no queue is
-served in another order the makespan is the length of the longest one. So the paths that simulations
-have found say what the time is at parameters near by. Fits work on them, simulate where they end,
-drop the paths that are longer there than the simulation (their order is no more), keep those that
-it found, and go on.
+The length of a path is linear in every α, 1/β and γ. While no queue changes its order, the makespan
+is the length of the longest path. So known paths tell the time at similar parameters. A fit works
+with known paths and then simulates at its result. It drops the paths that are longer there than the
+simulation, because their order no longer exists. It keeps the paths of the simulation, and goes on.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from simulator.schedules.routed import route
 from topologies.topology import Floats, Topology
 
 LARGE = 100_000
-"""Operations from which a schedule is simulated for two points at a time only."""
+"""A schedule of at least so many operations is simulated for two points at a time only."""
 
 
 TOLERANCE = 1e-9
-"""By how much a path may be longer than the time that it explains."""
+"""A path may be longer than the time that it explains by this share."""
 
 
 class Costs(NamedTuple):

@@ -1,5 +1,5 @@
-"""What a profile says of measured curves: every size simulated, with every algorithm and protocol
-that may have run."""
+"""Predictions of a profile for measured curves: every size, with every algorithm and protocol that
+may have run."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Job(NamedTuple):
 def predict(
     profile: Profile, library: Library, curve: Series, topology: Topology
 ) -> list[Predicted]:
-    """Simulate every size of a curve; where the library chose, the fastest of its algorithms is
-    taken."""
+    """Simulate every size of a curve. If the library chose the algorithm, the fastest of its
+    algorithms counts."""
     return predict_all(profile, library, [curve], lambda _: topology)[0]
 
 
@@ -65,7 +65,7 @@ def predict_all(
     machine: Callable[[Job], Topology],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[list[Predicted]]:
-    """As :func:`predict`, of several curves: what is the same in them is simulated once."""
+    """As :func:`predict`, for several curves. A simulation that several curves need runs once."""
     jobs: dict[Job, set[float]] = {}
     for curve in curves:
         for size in curve.sizes.tolist():
@@ -97,7 +97,7 @@ def _rows(
 
 
 def _running(library: Library, curve: Series, size: float) -> list[Job]:
-    """What may have run at a size."""
+    """The algorithms that may have run at a size."""
     names = library.running(curve.algorithms, size / curve.elements, curve.ranks)
     return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 

@@ -1,9 +1,8 @@
-"""What a collective takes under a profile at many sizes: one schedule, and as few simulations as
-tell.
+"""Times of a collective under a profile at many sizes, with one schedule and few simulations.
 
 A large schedule is simulated at the smallest and at the largest size at which a protocol may be the
-fastest. Where the critical path of one of them is that of the other too, sizes between have it as
-well, and its counts say how long they take. Else the size in the middle is simulated, and so on.
+fastest. If both have the same critical path, so have the sizes in between, and its counts give
+their times. Otherwise the size in the middle is simulated, and so on.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from topologies.topology import Floats, Topology
 LARGE = 100_000
 """Operations from which a simulation takes long."""
 NEAR = 1.5
-"""How many times as long as the fastest a protocol may seem and still be simulated."""
+"""A protocol is simulated if it seems to take at most so many times as long as the fastest."""
 SAME = 1e-6
-"""By how much, relatively, the time of a path and that of a simulation may differ if it is its
-critical path."""
+"""A path is the critical path of a simulation if their times differ by at most this share."""
 
 
 class Counts(NamedTuple):
@@ -57,7 +55,7 @@ class Counts(NamedTuple):
 def times(
     profile: Profile, algorithm: Algorithm, topology: Topology, ranks: int, sizes: Sequence[float]
 ) -> dict[float, tuple[float, str]]:
-    """Seconds and the fastest protocol by size in bytes; nothing without sizes."""
+    """Seconds and the fastest protocol for each size in bytes."""
     if not sizes:
         return {}
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
@@ -102,7 +100,7 @@ class _Large:
         return {size: (overheads[size] + result[size][name], name) for size, name in best.items()}
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
-        """Seconds of ascending sizes, by simulations of as many of them as tell the others."""
+        """Seconds of ascending sizes. Simulations of some of them tell the others."""
         ends = list(dict.fromkeys((*sizes[:1], *sizes[-1:])))
         return self.inside(protocol, sizes, {size: self.simulate(protocol, size) for size in ends})
 
@@ -157,7 +155,7 @@ class _Large:
         )
 
     def overheads(self, size: float) -> dict[str, float]:
-        """Seconds of what no link does."""
+        """Seconds that no link takes."""
         return self.profile.overheads(
             self.routed.schedule.scaled(size), self.topology, self.algorithm
         )

@@ -17,8 +17,8 @@ STEP = 1e-6
 
 
 class Active(NamedTuple):
-    """The one path of each point that is its time. Arrays have the shape (points,), counts by kind
-    of link (points, kinds)."""
+    """The path of each point that decides its time. Arrays have the shape (points,); counts by kind
+    of link have the shape (points, kinds)."""
 
     size: Floats
     """V in bytes."""
@@ -73,8 +73,8 @@ def active(model: Model, inner: Floats, keep: Index) -> Active:
 
 
 def slopes(model: Model, inner: Floats, keep: Index) -> Floats:
-    """Derivatives of log time by every parameter, shape (points, parameters), along the active
-    paths."""
+    """Derivatives of log time by every parameter along the active paths, shape (points,
+    parameters)."""
     sets = np.vstack((inner, inner + STEP * np.eye(len(inner))))
     seconds = active(model, inner, keep).seconds(model, model.profiles(sets))
     return np.asarray((seconds[:, 1:] / seconds[:, :1] - 1) / STEP)

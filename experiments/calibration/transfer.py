@@ -1,5 +1,4 @@
-"""Few collectives on a machine whose links were measured: fits begin at the links, and two points
-do."""
+"""Predictions for a machine from measured links and two points of a collective."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ def port(curves: Iterable[Curve]) -> float:
     """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs
     moved at once.
 
-    Where OSU's benchmarks say that ranks are pairs, half of them send to the other half; others
-    send round a ring, one of them to the other node. A run that does not say on how many nodes it
-    was is taken to be between two. Raises InputError without any run.
+    In OSU's benchmarks of pairs, half of the ranks send to the other half. In other runs, ranks
+    send round a ring, and one of them sends to the other node. A run without a number of nodes
+    counts as a run between two. Raises InputError if there is no run.
     """
     rates = [
         _leaving(curve) * point.size / point.time_s
@@ -50,9 +49,11 @@ def _leaving(curve: Curve) -> float:
 
 
 def linked(library: Library, bandwidth: float) -> Library:
-    """A library on a machine whose nodes are known to have ports of `bandwidth` bytes/s: its last
-    protocol has all of that, the others what their flags leave of it, if they are not slower for
-    another reason."""
+    """A library on a machine whose nodes have ports of `bandwidth` bytes/s.
+
+    Its last protocol gets all of that. The other protocols get the share that their flags leave,
+    unless they are slower for another reason.
+    """
     *others, last = library.protocols
     protocols = (*(_slowed(prior, bandwidth) for prior in others), _between(last, 1 / bandwidth))
     return replace(library, protocols=protocols)
@@ -80,16 +81,17 @@ def ends(points: Points) -> Flags:
 
 
 def transfer(points: Points, library: Library, keep: Flags) -> Floats:
-    """Seconds of all `points`, shape (points,), by a fit of those that `keep` chooses and of
-    nothing else. They are on one number of nodes: how a machine slows down with nodes is not
-    carried over."""
+    """Seconds of all `points`, shape (points,), by a fit of only those that `keep` chooses.
+
+    All points are on one number of nodes: the fit does not say how a machine slows down with nodes.
+    """
     few = explore(Model(_at(points, keep), library))
     return carried(few, Model(points, library))
 
 
 def carried(few: Fit, model: Model) -> Floats:
-    """What a fit of few points predicts for those of `model`, whose other parameters stay where
-    they start."""
+    """Predictions for the points of `model` by a fit of few points. The other parameters stay at
+    their start."""
     values = dict(
         zip((parameter.name for parameter in few.model.parameters), few.inner, strict=True)
     )

@@ -1,4 +1,5 @@
-"""What every effect of a library has: parameters to fit, and what they write into a profile."""
+"""The parts of every effect of a library: parameters to fit, and a method that writes them into a
+profile."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from experiments.calibration.observations import Points
 
 SURE, LIKELY, LOOSE = 1.0, 0.2, 0.1
-"""Weights of a start: how many residuals of a factor e count as much as a parameter that is off by
-that factor."""
+"""Weights of a start. A parameter that is off by a factor e costs as much as so many residuals of a
+factor e."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number that is fitted: as a logarithm, or as it is where the unit is "power"."""
+    """A number that is fitted: its logarithm, or the number itself if the unit is "power"."""
 
     name: str
     """The name, which no other parameter has."""
@@ -39,15 +40,15 @@ class Parameter:
 
     @property
     def inner(self) -> float:
-        """The start, as the fit counts."""
+        """The start as the fit counts it."""
         return self.start if self.unit == "power" else float(np.log(self.start))
 
     def outer(self, inner: float) -> float:
-        """The value that the fit counts as `inner`."""
+        """The value for a number `inner` of the fit."""
         return inner if self.unit == "power" else exp(min(max(inner, -300.0), 300.0))
 
     def outers(self, inners: Floats) -> Floats:
-        """As :meth:`outer`, of several."""
+        """As :meth:`outer`, for several numbers."""
         return inners if self.unit == "power" else np.exp(np.clip(inners, -300.0, 300.0))
 
 

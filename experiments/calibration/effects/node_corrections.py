@@ -11,12 +11,15 @@ from simulator.profile import Profile
 from topologies.topology import Floats
 
 WEIGHT = 0.25
-"""The weight of a correction's start, which is none."""
+"""The weight of a correction's start: it has none."""
 
 
 class NodeCorrections(Effect):
-    """A factor on α and one on 1/β between nodes for each number of nodes. Near numbers of nodes
-    have similar factors, so the fit counts what each has beyond those of fewer nodes."""
+    """A factor on α and one on 1/β between nodes for each number of nodes.
+
+    Near numbers of nodes have similar factors. So the fit counts only the difference to the factors
+    of fewer nodes.
+    """
 
     def __init__(self, data: Data) -> None:
         self.data = data

@@ -1,4 +1,4 @@
-"""What a link of each kind costs by each protocol of a library."""
+"""The cost of each kind of link by each protocol of a library."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Prior:
 
 
 class Protocols(Effect):
-    """α and 1/β of each kind of link by each protocol, and g of those that the data have."""
+    """α and 1/β of each kind of link by each protocol, and g if the data identify it."""
 
     def __init__(self, data: Data, *, weight: float = LOOSE) -> None:
         """`weight`: that of the start of each α."""
@@ -72,7 +72,7 @@ class Protocols(Effect):
             yield Parameter(name, slowness, "s/B", LOOSE)
 
     def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
-        """α and 1/β of a kind of link: the prior's, or in proportion what the machine says."""
+        """α and 1/β of a kind of link: those of the prior, or the machine's in proportion."""
         if kind in prior.latency:
             return prior.latency[kind], prior.slowness[kind]
         latency, slowness = self.data.paths.figures[kind]
