@@ -8,8 +8,10 @@ from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.cost_models import CostModel
+from simulator.cost_models.fabric import Fabric, observe
 from simulator.profile import Profile, Run
 from simulator.schedules import semantics
+from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Topology
@@ -31,6 +33,8 @@ class Case:
     """What an algorithm that is made for the machine chose there, in words."""
     wrong: str = field(init=False, default="")
     """What is wrong with the result, if anything is."""
+    _routed: Routed | None = field(init=False, default=None, repr=False)
+    _fabric: Fabric | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         workload.check_schedule(self.algorithm, self.ranks)
@@ -43,13 +47,29 @@ class Case:
         except semantics.WrongResult as error:
             self.wrong = str(error)
 
+    @property
+    def routed(self) -> Routed:
+        """The schedule on the machine, laid once for all sizes."""
+        if self._routed is None or self._routed.topology is not self.topology:
+            self._routed, self._fabric = route(self.schedule, self.topology), None
+        return self._routed
+
+    def fabric(self, routed: Routed) -> Fabric:
+        """What the formula knows of the machine of a run: the same for all sizes, unless a profile
+        changes the machine."""
+        if routed.topology is not self.topology:
+            return observe(routed)
+        if self._fabric is None:
+            self._fabric = observe(routed)
+        return self._fabric
+
     def simulate(self, nbytes: float) -> Timeline:
         """Simulate one size, without what software adds before the first operation."""
         return self.run(nbytes).timeline
 
     def run(self, nbytes: float) -> Run:
         """Simulate one size; under a profile, by its fastest protocol."""
-        schedule = self.schedule.scaled(nbytes)
         if self.profile is None:
-            return Run("", self.rules.simulate(schedule, self.topology), {})
+            return Run("", self.rules.run(self.routed.scaled(nbytes)), {})
+        schedule = self.schedule.scaled(nbytes)
         return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)

@@ -16,7 +16,7 @@ from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm
-from simulator.cost_models.fabric import Fabric, observe
+from simulator.cost_models.fabric import Fabric
 from simulator.profile import Profile, Run
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -168,7 +168,7 @@ def judge(case: Case, run: Run) -> SweepRow:
     timeline = run.timeline
     schedule, cost, p = timeline.schedule, case.cost, case.ranks
     nbytes, simulated, time = schedule.nbytes_total, timeline.makespan, run.seconds
-    fabric = observe(timeline.routed)
+    fabric = case.fabric(timeline.routed)
     bound = best_bound(case.algorithm.collective, timeline.routed.topology, p, nbytes)
     held = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)

@@ -4,15 +4,17 @@ ports."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.routed import Routed
 from topologies.link import Link
-from topologies.topology import Ints, Topology
+from topologies.topology import Floats, Ints, Topology
 
+Longs = npt.NDArray[np.int64]
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
 """How the messages of a schedule share media:
 
@@ -39,103 +41,151 @@ class Fabric(Link):
         return self.gap + nbytes / self.bandwidth
 
 
+@dataclass(frozen=True)
+class Crossings:
+    """The media that take time, and the routes that cross them: a row for each crossing."""
+
+    route: Longs
+    medium: Ints
+    sender: Longs
+    receiver: Longs
+
+    @cached_property
+    def distinct(self) -> Crossings:
+        """The same by medium and then by route, each crossing once."""
+        order = np.lexsort((self.route, self.medium))
+        route, medium = self.route[order], self.medium[order]
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (route[1:] != route[:-1]) | (medium[1:] != medium[:-1])
+        return self.chosen(order[new])
+
+    def chosen(self, rows: npt.NDArray[np.integer | np.bool_]) -> Crossings:
+        """Some of the rows."""
+        return Crossings(*(column[rows] for column in (self.route, self.medium, *self._ends)))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The routes that cross each medium. The rows must be :attr:`distinct`."""
+        medium, first, size = np.unique(self.medium, return_index=True, return_counts=True)
+        sender, receiver = (
+            np.minimum.reduceat(end, first) == np.maximum.reduceat(end, first)
+            if len(first)
+            else np.zeros(0, dtype=np.bool_)
+            for end in self._ends
+        )
+        return Groups(medium, first, size, sender, receiver)
+
+    @property
+    def _ends(self) -> tuple[Longs, Longs]:
+        return self.sender, self.receiver
+
+
+class Groups(NamedTuple):
+    """The routes that cross a medium: a row for each medium."""
+
+    medium: Ints
+    first: Longs
+    """The first row of the medium among the crossings."""
+    size: Longs
+    """The number of routes."""
+    same_sender: npt.NDArray[np.bool_]
+    same_receiver: npt.NDArray[np.bool_]
+
+
 def observe(routed: Routed) -> Fabric:
     """The fabric of a schedule on its topology, by its route of the least latency and highest
     bandwidth."""
-    topology = routed.topology
-    routes = [
-        routed.route_links[routed.route_indptr[k] : routed.route_indptr[k + 1]]
-        for k in range(1, len(routed.route_indptr) - 1)
-    ]
-    crossed = [links for links in routes if len(links)]
-    if not crossed:
+    hops, links = np.diff(routed.route_indptr[1:]), routed.route_links
+    if not len(links):
         return Fabric(bandwidth=np.inf, reduction=0.0, ports="blocking", uniform=False)
-    parameters = [_route(topology, links) for links in crossed]
-    latency, gap, bandwidth = min(parameters, key=lambda route: (route[0], -route[2], route[1]))
-    costs = {(float(a), float(b)) for a, b in zip(routed.reduction, routed.copy, strict=True)}
-    alike = len(crossed) == len(routes) and bool(
-        np.allclose(np.array(parameters), parameters[0], rtol=1e-12, atol=0)
-    )
+    topology, route = routed.topology, np.repeat(np.arange(len(hops)), hops)
+    link, media = _expanded(topology, links)
+    starts = np.flatnonzero(np.diff(route, prepend=-1))
+    media_starts = np.flatnonzero(np.diff(route[link], prepend=-1))
+    latency = _sums(topology.latency[links], starts, hops[hops > 0])
+    gap = np.maximum.reduceat(topology.medium_gap[media], media_starts)
+    bandwidth = np.minimum.reduceat(topology.medium_bandwidth[media], media_starts)
+    parameters = np.stack((latency, gap, bandwidth), axis=1)
+    best = parameters[np.lexsort((gap, -bandwidth, latency))[0]]
+    alike = bool((hops > 0).all() and np.allclose(parameters, parameters[0], rtol=1e-12, atol=0))
+    costs = {*zip(routed.reduction.tolist(), routed.copy.tolist(), strict=True)}
     uniform = alike and len(costs) == 1 and next(iter(costs))[1] == 0
-    ports = _ports(routed, routes, bandwidth, gap)
+    timed = np.isfinite(topology.medium_bandwidth[media]) | (topology.medium_gap[media] > 0)
+    ends = _ends(routed)[route[link]].T
+    crossings = Crossings(route[link], media, *ends)
+    entered = np.isin(link, starts)
+    ports = _ports(routed, crossings.chosen(timed), crossings.chosen(timed & entered), best)
+    latency_s, gap_s, bandwidth_Bps = best.tolist()
     reduction = float(routed.reduction.max())
-    return Fabric(bandwidth, latency, gap, reduction=reduction, ports=ports, uniform=uniform)
-
-
-def _route(topology: Topology, links: Ints) -> tuple[float, float, float]:
-    """α, g and β of one route."""
-    media = np.concatenate([topology.media_of(int(link)) for link in links])
-    bandwidth, gap = topology.medium_bandwidth[media], topology.medium_gap[media]
-    return float(topology.latency[links].sum()), float(gap.max()), float(bandwidth.min())
-
-
-def _ports(routed: Routed, routes: list[Ints], bandwidth: float, gap: float) -> Ports:
-    ends, topology = _ends(routed), routed.topology
-    if any(
-        len(set(crossed)) < len(crossed)
-        for crossed in (_limiting(topology, links) for links in routes)
-    ):
-        return "blocking"
-    users = {
-        medium: routes for medium, routes in _users(topology, routes).items() if len(routes) > 1
-    }
-    if not users:
-        return "peer"
-    if any(
-        (topology.medium_bandwidth[m], topology.medium_gap[m]) != (bandwidth, gap) for m in users
-    ):
-        return "blocking"
-    shared, everyone = set(users.values()), frozenset(range(len(routes)))
-    entered_at_once = set(_users(topology, [route[:1] for route in routes]).values())
-    roles = {_role(ends, group) for group in shared}
-    if "" in roles:
-        return "bus" if len(users) == 1 and everyone in entered_at_once else "blocking"
-    if any(group not in shared for group in _groups(ends)):
-        return "blocking"
-    return (
-        "one" if any(_role(ends, group) == "in" for group in shared & entered_at_once) else "switch"
+    return Fabric(
+        bandwidth_Bps, latency_s, gap_s, reduction=reduction, ports=ports, uniform=uniform
     )
 
 
-def _limiting(topology: Topology, links: Ints) -> list[int]:
-    """The media of a route that take time, in order."""
-    crossed = [medium for link in links.tolist() for medium in topology.media_of(link).tolist()]
-    return [
-        m
-        for m in crossed
-        if np.isfinite(topology.medium_bandwidth[m]) or topology.medium_gap[m] > 0
-    ]
+def _sums(values: Floats, starts: Longs, counts: Ints) -> Floats:
+    """The sum of each run of values, added up in the order in which numpy adds up one alone."""
+    total = np.empty(len(starts))
+    for count in np.unique(counts):
+        chosen = counts == count
+        total[chosen] = values[starts[chosen, None] + np.arange(count)].sum(axis=1)
+    return total
 
 
-def _users(topology: Topology, routes: list[Ints]) -> dict[int, frozenset[int]]:
-    """The routes that cross each medium that takes time."""
-    crossing: dict[int, set[int]] = {}
-    for index, links in enumerate(routes):
-        for medium in _limiting(topology, links):
-            crossing.setdefault(medium, set()).add(index)
-    return {medium: frozenset(users) for medium, users in crossing.items()}
+def _expanded(topology: Topology, links: Ints) -> tuple[Longs, Ints]:
+    """The place in `links` and the medium of every crossing of a medium, in order."""
+    first, count = topology.link_indptr[links], np.diff(topology.link_indptr)[links]
+    place = np.repeat(np.arange(len(links)), count)
+    offset = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    return place, topology.link_media[first[place] + offset]
 
 
-def _groups(ends: npt.NDArray[np.int64]) -> list[frozenset[int]]:
-    """The routes that leave a rank, and those that enter it, where there are several."""
-    groups = [
-        np.flatnonzero(ends[:, side] == rank)
-        for side in (0, 1)
-        for rank in np.unique(ends[:, side])
-    ]
-    return [frozenset(group.tolist()) for group in groups if len(group) > 1]
+def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Floats) -> Ports:
+    """`crossings` are of all links, `entered` of the first link of each route; `best` has α, g and
+    β of the best route."""
+    distinct, topology = crossings.distinct, routed.topology
+    if len(distinct.route) < len(crossings.route):
+        return "blocking"
+    groups = distinct.groups
+    shared = groups.size > 1
+    if not shared.any():
+        return "peer"
+    media = groups.medium[shared]
+    gap, bandwidth = topology.medium_gap[media], topology.medium_bandwidth[media]
+    if (gap != best[1]).any() or (bandwidth != best[2]).any():
+        return "blocking"
+    at_once, routes = entered.distinct.groups, len(routed.route_indptr) - 2
+    if not (groups.same_sender | groups.same_receiver)[shared].all():
+        return "bus" if shared.sum() == 1 and (at_once.size == routes).any() else "blocking"
+    if not _all_share(routed, distinct, groups):
+        return "blocking"
+    receiving = _members(distinct, shared & groups.same_receiver & ~groups.same_sender)
+    return "one" if receiving & _members(entered.distinct, at_once.size > 1) else "switch"
 
 
-def _ends(routed: Routed) -> npt.NDArray[np.int64]:
+def _all_share(routed: Routed, crossings: Crossings, groups: Groups) -> bool:
+    """Whether all routes that leave a rank share a medium, and so do all that enter one, wherever
+    these are several."""
+    ends = _ends(routed)
+    for side, same in ((0, groups.same_sender), (1, groups.same_receiver)):
+        number = np.bincount(ends[:, side])
+        rank = (crossings.sender, crossings.receiver)[side][groups.first]
+        sharing = rank[same & (groups.size == number[rank])]
+        if not np.isin(np.flatnonzero(number > 1), sharing).all():
+            return False
+    return True
+
+
+def _members(crossings: Crossings, chosen: npt.NDArray[np.bool_]) -> set[bytes]:
+    """The routes of some groups, each group as bytes."""
+    groups = crossings.groups
+    return {
+        crossings.route[first : first + size].tobytes()
+        for first, size in zip(groups.first[chosen], groups.size[chosen], strict=True)
+    }
+
+
+def _ends(routed: Routed) -> Longs:
     """Sender and receiver of every route, shape (routes, 2)."""
     ends = np.zeros((len(routed.route_indptr) - 1, 2), dtype=np.int64)
     ends[routed.route] = np.stack((routed.schedule.rank, routed.schedule.peer), axis=1)
     return ends[1:]
-
-
-def _role(ends: npt.NDArray[np.int64], users: frozenset[int]) -> str:
-    """What routes that share a medium have in common: the sender, the receiver, or nothing."""
-    pairs = ends[list(users)]
-    if len(set(pairs[:, 0])) == 1:
-        return "out"
-    return "in" if len(set(pairs[:, 1])) == 1 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,12 @@ class Routed:
         """The links that an operation crosses."""
         route = self.route[operation]
         return self.route_links[self.route_indptr[route] : self.route_indptr[route + 1]]
+
+    def scaled(self, nbytes: float) -> Routed:
+        """The same routes for V = `nbytes`. What the engines compute of the schedule is computed
+        once for all sizes."""
+        _ = self.schedule.steps, self.schedule.successors
+        return replace(self, schedule=self.schedule.scaled(nbytes))
 
     @cached_property
     def work(self) -> Work:

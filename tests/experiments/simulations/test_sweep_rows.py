@@ -109,3 +109,14 @@ def test_rows_make_a_frame_with_the_columns_of_the_csv() -> None:
     assert table["verdict"].tolist() == ["ok", "ok"]
     assert table["time_s"].dtype == "float64"
     assert list(to_frame([])) == list(table)
+
+
+def test_a_case_is_observed_and_routed_once_for_all_sizes() -> None:
+    case = Case(find("ring"), 8, machine(8))
+    small, large = case.run(1.0), case.run(V)
+    assert small.timeline.routed.route is large.timeline.routed.route
+    assert case.fabric(small.timeline.routed) is case.fabric(large.timeline.routed)
+    case.topology = star(8, bandwidth=2e9)
+    faster = case.run(V)
+    assert faster.timeline.makespan < large.timeline.makespan
+    assert case.fabric(faster.timeline.routed).bandwidth == 2e9
