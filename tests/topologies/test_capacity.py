@@ -31,11 +31,11 @@ def machines(draw: st.DrawFn, *, ports: bool = False, shared: bool = False) -> T
     pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(
         lambda ends: ends[0] != ends[1]
     )
-    for one, other in draw(st.lists(pairs, unique=True, max_size=14)):
-        crossed = [media[one]] if ports and draw(st.booleans()) else []
+    for source, target in draw(st.lists(pairs, unique=True, max_size=14)):
+        crossed = [media[source]] if ports and draw(st.booleans()) else []
         if shared:
             crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2))
-        builder.link(names[one], names[other], Link(draw(SPEEDS)), media=crossed)
+        builder.link(names[source], names[target], Link(draw(SPEEDS)), media=crossed)
     return builder.build(names[: draw(st.integers(1, devices))])
 
 
@@ -150,10 +150,12 @@ def test_ports_limit_a_flow_in_whatever_order_a_link_names_them() -> None:
     builder = TopologyBuilder("ports")
     names = [builder.device(f"d{k}") for k in range(4)]
     out, into = ([builder.medium(f"{name} {way}", 2.0) for name in names] for way in ("out", "in"))
-    for one in range(4):
-        for other in range(4):
-            if one != other:
-                builder.link(names[one], names[other], Link(2.0), media=(into[other], out[one]))
+    for source in range(4):
+        for target in range(4):
+            if source != target:
+                builder.link(
+                    names[source], names[target], Link(2.0), media=(into[target], out[source])
+                )
     assert max_flow(builder.build(names), [0], [3]).bandwidth == 2
 
 
@@ -183,8 +185,8 @@ def test_nothing_flows_where_nothing_leads() -> None:
 def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
     builder = TopologyBuilder("slow")
     names = [builder.device(f"d{k}") for k in range(6)]
-    for one, other in pairwise(names):
-        builder.connect(one, other, Link({"d1": slow, "d2": slow / 3, "d3": slow}.get(one, 1e12)))
+    for start, end in pairwise(names):
+        builder.connect(start, end, Link({"d1": slow, "d2": slow / 3, "d3": slow}.get(start, 1e12)))
     assert max_flow(builder.build(names), [0], [5]).bandwidth == slow / 3
 
 
@@ -192,10 +194,10 @@ def test_a_slow_link_is_exact_among_links_far_faster(slow: float) -> None:
 def test_flows_are_those_of_networkx(topology: Topology) -> None:
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(topology.device_names)))
-    for one, other, bandwidth in zip(
+    for source, target, bandwidth in zip(
         topology.source.tolist(), topology.target.tolist(), topology.bandwidth.tolist(), strict=True
     ):
-        graph.add_edge(one, other, **({} if np.isinf(bandwidth) else {"capacity": bandwidth}))
+        graph.add_edge(source, target, **({} if np.isinf(bandwidth) else {"capacity": bandwidth}))
     try:
         expected = nx.maximum_flow_value(graph, 0, 1)
     except nx.NetworkXUnbounded:

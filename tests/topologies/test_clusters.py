@@ -83,9 +83,9 @@ def test_nodes_keep_their_links(machine: str) -> None:
         )
     assert trio.bandwidth[: 3 * node.links].tolist() == 3 * node.bandwidth.tolist()
     assert trio.link_kinds[: 3 * node.links] == 3 * tuple(node.link_kinds)
-    for one in range(0, node.ranks, 3):
-        kept = [link + 2 * node.links for link in node.route(one, node.ranks - 1)]
-        assert list(trio.route(2 * node.ranks + one, 3 * node.ranks - 1)) == kept
+    for rank in range(0, node.ranks, 3):
+        kept = [link + 2 * node.links for link in node.route(rank, node.ranks - 1)]
+        assert list(trio.route(2 * node.ranks + rank, 3 * node.ranks - 1)) == kept
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -271,8 +271,8 @@ def test_two_groups_have_more_than_a_cable_between_them() -> None:
     group's."""
     topology = cluster("alps", 256)
     group = np.array([name.startswith("group0.") for name in topology.device_names])
-    other = np.array([name.startswith("group1.") for name in topology.device_names])
-    across = group[topology.source] & other[topology.target]
+    second_group = np.array([name.startswith("group1.") for name in topology.device_names])
+    across = group[topology.source] & second_group[topology.target]
     assert topology.bandwidth[across].sum() >= 256 * 25e9
 
 

@@ -45,23 +45,23 @@ def test_a_slice_is_that_of_the_tuple(words: list[str], part: slice) -> None:
 
 
 @given(WORDS, WORDS)
-def test_columns_are_equal_where_their_words_are(one: list[str], other: list[str]) -> None:
-    assert (Words.of(one) == Words.of(other)) is (one == other)
-    assert (Words.of(one) != Words.of(other)) is (one != other)
+def test_columns_are_equal_where_their_words_are(left: list[str], right: list[str]) -> None:
+    assert (Words.of(left) == Words.of(right)) is (left == right)
+    assert (Words.of(left) != Words.of(right)) is (left != right)
 
 
 def test_how_words_are_numbered_is_no_part_of_what_they_say() -> None:
     assert Words(np.array([1, 0], dtype=np.int8), ("b", "a")) == Words.of(["a", "b"])
 
 
-@pytest.mark.parametrize("other", [("gpu",), ("gpu", "nic", "gpu"), ("gpu", "gpu"), (), None, 2])
-def test_a_column_differs_from_what_says_something_else(other: Any) -> None:
-    assert Words.of(["gpu", "nic"]) != other
+@pytest.mark.parametrize("value", [("gpu",), ("gpu", "nic", "gpu"), ("gpu", "gpu"), (), None, 2])
+def test_a_column_differs_from_what_says_something_else(value: Any) -> None:
+    assert Words.of(["gpu", "nic"]) != value
 
 
-@pytest.mark.parametrize("other", [(1,), [None], [b"gpu"]])
-def test_a_column_differs_from_what_is_no_text(other: Any) -> None:
-    assert Words.of(["gpu"]) != other
+@pytest.mark.parametrize("value", [(1,), [None], [b"gpu"]])
+def test_a_column_differs_from_what_is_no_text(value: Any) -> None:
+    assert Words.of(["gpu"]) != value
 
 
 def test_a_column_is_no_key() -> None:

@@ -49,10 +49,10 @@ def test_all_to_all(topology: Topology, expected: float) -> None:
 def test_two_groups_joined_by_one_wire() -> None:
     builder = TopologyBuilder("dumbbell")
     gpus = [builder.device(f"gpu{k}") for k in range(6)]
-    for one in range(6):
-        for other in range(one):
-            if one // 3 == other // 3:
-                builder.connect(gpus[one], gpus[other], Link(100.0))
+    for end in range(6):
+        for start in range(end):
+            if end // 3 == start // 3:
+                builder.connect(gpus[end], gpus[start], Link(100.0))
     builder.connect(gpus[0], gpus[3], Link(2.0))
     assert all_to_all(builder.build(gpus)) == pytest.approx(9 / 2)
 
@@ -85,9 +85,9 @@ def test_what_stays_on_a_device_needs_no_link() -> None:
 def test_speeds_may_be_far_apart(spread: float) -> None:
     builder = TopologyBuilder("uneven")
     names = [builder.device(f"d{k}") for k in range(5)]
-    for one in range(5):
-        for other in range(one):
-            builder.connect(names[one], names[other], Link(spread if other else 1.0))
+    for end in range(5):
+        for start in range(end):
+            builder.connect(names[end], names[start], Link(spread if start else 1.0))
     # Each of four sends to the first and hears of it over wires of 1 B/s.
     assert all_to_all(builder.build(names)) == pytest.approx(1, rel=1e-6)
 
@@ -115,8 +115,8 @@ def machines(draw: st.DrawFn) -> Topology:
     ends |= {
         (min(pair), max(pair)) for pair in draw(st.lists(pairs, max_size=5)) if pair[0] != pair[1]
     }
-    for one, other in sorted(ends):
-        for source, target in ((one, other), (other, one)):
+    for start, end in sorted(ends):
+        for source, target in ((start, end), (end, start)):
             crossed = (
                 draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
             )

@@ -162,10 +162,10 @@ def machines(draw: st.DrawFn) -> Topology:
     pairs = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1)).filter(
         lambda ends: ends[0] != ends[1]
     )
-    for one, other in draw(st.lists(pairs, unique=True, max_size=14)):
+    for source, target in draw(st.lists(pairs, unique=True, max_size=14)):
         builder.link(
-            names[one],
-            names[other],
+            names[source],
+            names[target],
             Link(draw(speeds)),
             media=draw(st.sampled_from([media, []])) if media else [],
         )
@@ -177,8 +177,11 @@ def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None
     ranks, placed = set(range(topology.ranks)), topology.placement
     flows = []
     for half in combinations(ranks, topology.ranks // 2):
-        one, other = placed[list(half)], placed[list(ranks - set(half))]
-        flows += [max_flow(topology, *ends).bandwidth for ends in ((one, other), (other, one))]
+        first_half, second_half = placed[list(half)], placed[list(ranks - set(half))]
+        flows += [
+            max_flow(topology, *ends).bandwidth
+            for ends in ((first_half, second_half), (second_half, first_half))
+        ]
     cut = bisection(topology)
     assert cut.exact
     assert cut.bandwidth == pytest.approx(min(flows), rel=1e-9)

@@ -26,7 +26,7 @@ def group_pairs(topology: Topology) -> Counter[tuple[str, str]]:
         for link in topology.graph.edges
         if "nic" not in "".join(link)
     ]
-    return Counter((one, other) for one, other in ends if one != other)
+    return Counter((source, target) for source, target in ends if source != target)
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])
@@ -59,7 +59,9 @@ def test_groups_are_meshed_inside_and_joined_by_one_link_placed_evenly(
     assert (len(pairs), set(pairs.values())) == (groups * (groups - 1), {1})
     for group in range(groups):
         inside = routers_of(topology, group)
-        assert all(topology.graph.has_edge(one, other) for one, other in combinations(inside, 2))
+        assert all(
+            topology.graph.has_edge(source, target) for source, target in combinations(inside, 2)
+        )
         outward = [
             sum("router" in end and end not in inside for end in topology.graph[name])
             for name in inside

@@ -57,7 +57,7 @@ def test_figures_reach_every_link(join: Join) -> None:
 @pytest.mark.parametrize("join", JOINS)
 def test_every_port_has_one_link_and_every_link_runs_both_ways(join: Join) -> None:
     graph = built(join, 7, 3).graph
-    assert all(graph.has_edge(other, one) for one, other in graph.edges)
+    assert all(graph.has_edge(target, source) for source, target in graph.edges)
     assert all(degree == 1 for name, degree in graph.out_degree if "nic" in name)
     assert nx.is_strongly_connected(graph)
 
@@ -78,13 +78,15 @@ def test_there_is_a_route_between_any_two_ports_and_none_is_longer_than_the_diam
     join: Join, nodes: int, nics: int, channel: int
 ) -> None:
     topology = built(join, nodes, nics)
-    one, other = np.divmod(np.arange(topology.ranks**2), topology.ranks)
-    indptr, links = topology.routes(one, other, np.full(len(one), channel))
+    source, target = np.divmod(np.arange(topology.ranks**2), topology.ranks)
+    indptr, links = topology.routes(source, target, np.full(len(source), channel))
     hops = np.diff(indptr)
     most = {join_leaf_spine: 4, join_rails: 4, join_fat_tree: 6, join_dragonfly: 5}[join]
-    assert np.array_equal(hops == 0, one == other)
+    assert np.array_equal(hops == 0, source == target)
     assert hops.max() <= most
-    latency = np.bincount(np.repeat(np.arange(len(one)), hops), topology.latency[links], len(one))
+    latency = np.bincount(
+        np.repeat(np.arange(len(source)), hops), topology.latency[links], len(source)
+    )
     assert np.array_equal(latency, distances(topology).ravel())
     assert np.array_equal(latency, np.where(hops == 0, 0.0, 2.0 + 0.25 * (hops - 2)))
 
@@ -229,14 +231,14 @@ def test_by_default_no_node_is_on_two_leaves(nics: int) -> None:
 def test_ways_by_hash_use_every_spine_and_differ_by_channel() -> None:
     topology = built(join_leaf_spine, 8, ports_per_leaf=4, spines=4)
 
-    def spine(channel: int, one: int = 0, other: int = 7) -> str:
-        up = topology.route(one, other, channel)[1]
+    def spine(channel: int, source: int = 0, target: int = 7) -> str:
+        up = topology.route(source, target, channel)[1]
         return topology.device_names[int(topology.target[up])]
 
     of_channels = [spine(channel) for channel in range(64)]
     assert set(of_channels) == set(switches(topology, "spine"))
     assert max(Counter(of_channels).values()) < 32
-    assert len({spine(0, one, other) for one in range(4) for other in range(4, 8)}) > 1
+    assert len({spine(0, source, target) for source in range(4) for target in range(4, 8)}) > 1
 
 
 @pytest.mark.parametrize("join", [join_leaf_spine, join_rails])

@@ -67,7 +67,9 @@ def test_half_of_the_pods_reach_the_cores_with_the_bandwidth_of_their_ports(k: i
 def test_any_half_of_the_ports_sends_to_the_other_at_full_bandwidth(k: int, ports: int) -> None:
     topology = built(join_fat_tree, ports, k=k)
     for seed in range(4):
-        graph = nx.DiGraph((one, other, {"capacity": 1}) for one, other in topology.graph.edges)
+        graph = nx.DiGraph(
+            (source, target, {"capacity": 1}) for source, target in topology.graph.edges
+        )
         shuffled = Random(seed).sample(range(ports), ports)
         for sender, receiver in zip(shuffled[: ports // 2], shuffled[ports // 2 :], strict=False):
             graph.add_edge("all senders", f"node{sender}.nic0", capacity=1)
@@ -82,8 +84,8 @@ def test_any_permutation_fits_if_it_is_spread_over_all_shortest_ways(k: int, por
     names = [f"node{port}.nic0" for port in range(ports)]
     for seed in range(3):
         load: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for one, other in zip(names, Random(seed).sample(names, ports), strict=True):
-            ways = list(nx.all_shortest_paths(graph, one, other))
+        for source, target in zip(names, Random(seed).sample(names, ports), strict=True):
+            ways = list(nx.all_shortest_paths(graph, source, target))
             for way in ways:
                 for link in pairwise(way):
                     load[link] += 1 / len(ways)

@@ -121,7 +121,7 @@ def kinds_of(machine: Topology, route: tuple[int, ...]) -> list[str]:
     return [machine.link_kinds[link] for link in route]
 
 
-def pcie_level(machine: Topology, one: str, other: str) -> str:
+def pcie_level(machine: Topology, start: str, end: str) -> str:
     """PIX through one PCIe switch, PHB through a CPU, SYS through two, as nvidia-smi says: NVLinks
     apart."""
     graph: nx.Graph[str] = nx.Graph()
@@ -130,7 +130,7 @@ def pcie_level(machine: Topology, one: str, other: str) -> str:
         for near, far, edge in machine.graph.edges(data=True)
         if edge["kind"] != "nvlink"
     )
-    way = nx.shortest_path(graph, one, other)
+    way = nx.shortest_path(graph, start, end)
     return ("PIX", "PHB", "SYS")[sum(name.startswith("cpu") for name in way)]
 
 
@@ -172,7 +172,7 @@ def test_the_links_of_a_machine(name: str) -> None:
     }
     assert links_by_kind == wanted
     pairs = set(zip(machine.source.tolist(), machine.target.tolist(), strict=True))
-    assert pairs == {(other, one) for one, other in pairs}
+    assert pairs == {(target, source) for source, target in pairs}
     assert not machine.medium_gap.any()
     assert machine.shared_names == ()
 
@@ -218,15 +218,15 @@ def test_a_dgx1_is_what_nvidia_smi_says() -> None:
     machine = dgx1()
     heading, *rows = (line.split() for line in DGX1_MATRIX.strip().splitlines())
     names = [label.replace("GPU", "gpu").replace("mlx5_", "nic") for label in heading]
-    for one, (_, *cells) in zip(names, rows, strict=True):
-        for other, cell in zip(names, cells, strict=True):
-            if one == other:
+    for row, (_, *cells) in zip(names, rows, strict=True):
+        for column, cell in zip(names, cells, strict=True):
+            if row == column:
                 assert cell == "X"
             elif cell.startswith("NV"):
-                assert machine.graph.edges[one, other]["bandwidth"] == int(cell[2:]) * 20e9
+                assert machine.graph.edges[row, column]["bandwidth"] == int(cell[2:]) * 20e9
             else:
-                assert not machine.graph.has_edge(one, other)
-                assert pcie_level(machine, one, other) == cell
+                assert not machine.graph.has_edge(row, column)
+                assert pcie_level(machine, row, column) == cell
 
 
 def test_a_v100_has_six_nvlinks_and_an_mi300x_seven_neighbours() -> None:
@@ -316,16 +316,16 @@ def test_gpus_take_nvlinks_where_there_are_any(name: str) -> None:
 
 def test_a_dgx1_is_two_nvlinks_wide() -> None:
     machine = dgx1()
-    lengths = [len(machine.route(one, other)) for one, other in permutations(range(8), 2)]
+    lengths = [len(machine.route(source, target)) for source, target in permutations(range(8), 2)]
     assert Counter(lengths) == {1: 32, 2: 24}
 
 
 def test_four_gpus_of_a_pcie_box_are_nearer_to_each_other() -> None:
     machine = pcie_box()
-    for one, other in permutations(range(8), 2):
-        kinds = kinds_of(machine, machine.route(one, other))
+    for source, target in permutations(range(8), 2):
+        kinds = kinds_of(machine, machine.route(source, target))
         assert kinds == (
-            ["pcie"] * 2 if one // 4 == other // 4 else ["pcie", "pcie", "upi", "pcie", "pcie"]
+            ["pcie"] * 2 if source // 4 == target // 4 else ["pcie", "pcie", "upi", "pcie", "pcie"]
         )
 
 

@@ -87,10 +87,10 @@ def meshes(draw: st.DrawFn) -> Topology:
     node = draw(st.sampled_from((-1, 0, 1)))
     names = [builder.device(f"g{k}", node=k % 2 if node == 1 else node) for k in range(count)]
     width = st.sampled_from((1e9, 2e9, 5e9))
-    for one in range(count):
-        for other in range(one + 1, count):
-            if other == one + 1 or draw(st.booleans()):
-                builder.connect(names[one], names[other], Link(draw(width), 1e-6))
+    for start in range(count):
+        for end in range(start + 1, count):
+            if end == start + 1 or draw(st.booleans()):
+                builder.connect(names[start], names[end], Link(draw(width), 1e-6))
     return builder.build(names)
 
 
@@ -138,9 +138,9 @@ def test_the_search_ends_after_sixteen_rings(nics: int, channels: int) -> None:
 
 def test_the_same_question_has_the_same_answer() -> None:
     for name in ("dgx1", "mi300x"):
-        one, other = (find_rings(MACHINES[name].node(), 8) for _ in range(2))
-        assert np.array_equal(one.orders, other.orders)
-        assert one.bandwidth == other.bandwidth
+        answer, repeat = (find_rings(MACHINES[name].node(), 8) for _ in range(2))
+        assert np.array_equal(answer.orders, repeat.orders)
+        assert answer.bandwidth == repeat.bandwidth
 
 
 # Optima.
@@ -325,8 +325,8 @@ def test_hamiltonian_cycles_of_a_dgx1_use_nvlinks_only() -> None:
     topology = MACHINES["dgx1"].node()
     graph = nx.DiGraph(
         [
-            (one, other)
-            for one, other, edge in topology.graph.edges(data=True)
+            (source, target)
+            for source, target, edge in topology.graph.edges(data=True)
             if edge["kind"] == "nvlink"
         ]
     )

@@ -30,7 +30,7 @@ def topologies(draw: st.DrawFn, unit: float = MICROSECOND) -> Topology:
     names = [
         builder.device(f"d{k}", draw(st.sampled_from(("gpu", "switch")))) for k in range(count)
     ]
-    pairs = [(one, other) for one in names for other in names if one != other]
+    pairs = [(source, target) for source in names for target in names if source != target]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=18)):
         builder.link(*ends, Link(1e9, draw(st.integers(0, 4)) * unit))
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
@@ -107,10 +107,10 @@ def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(
     graph = topology.graph
     names = [topology.device_names[device] for device in topology.placement]
     pairs = [
-        (one, other)
-        for one in range(topology.ranks)
-        for other in range(topology.ranks)
-        if nx.has_path(graph, names[one], names[other])
+        (source, target)
+        for source in range(topology.ranks)
+        for target in range(topology.ranks)
+        if nx.has_path(graph, names[source], names[target])
     ]
     random.shuffle(pairs)
     one_by_one = {pair: topology.route(*pair) for pair in pairs}
@@ -127,7 +127,7 @@ def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(
 def test_distances_are_networkxs(topology: Topology) -> None:
     known = dict(nx.all_pairs_dijkstra_path_length(topology.graph, weight="latency"))
     names = [topology.device_names[device] for device in topology.placement]
-    wanted = [[known[one].get(other, np.inf) for other in names] for one in names]
+    wanted = [[known[source].get(target, np.inf) for target in names] for source in names]
     np.testing.assert_allclose(distances(topology), wanted, rtol=1e-12, atol=0)
 
 
@@ -241,8 +241,8 @@ def test_many_long_latencies_do_not_wrap_around_together() -> None:
     """Each of them fits, and the sum of twenty is more femtoseconds than an int64 holds."""
     builder = TopologyBuilder("far")
     names = [builder.device(f"d{k}") for k in range(21)]
-    for one, other in pairwise(names):
-        builder.link(one, other, Link(1e9, 0.5))
+    for source, target in pairwise(names):
+        builder.link(source, target, Link(1e9, 0.5))
     builder.link(names[0], names[20], Link(1e9, 6.0))
     assert builder.build(names).route(0, 20) == (20,)
 
@@ -266,6 +266,6 @@ def test_the_only_way_out_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("topologies.routing.kernel", searched)
     builder = TopologyBuilder("one way")
     names = [builder.device(name) for name in ("start", "between", "end", "aside")]
-    for one, other in ((0, 1), (1, 2), (3, 2)):
-        builder.link(names[one], names[other], Link(1e9))
+    for source, target in ((0, 1), (1, 2), (3, 2)):
+        builder.link(names[source], names[target], Link(1e9))
     assert builder.build(names).route(0, 2) == (0, 1)

@@ -70,7 +70,10 @@ def shortest(topology: Topology, source: int, target: int) -> list[list[int]]:
 
 
 def connected_pairs(topology: Topology) -> list[tuple[int, int]]:
-    return [(one, other) for one, other in np.argwhere(np.isfinite(distances(topology))).tolist()]
+    return [
+        (source, target)
+        for source, target in np.argwhere(np.isfinite(distances(topology))).tolist()
+    ]
 
 
 @given(choices(), st.integers(0, 40))
@@ -183,7 +186,11 @@ def spines_of(topology: Topology, pairs: Pairs) -> Counter[str]:
 def test_a_hash_spreads_pairs_evenly_over_the_spines() -> None:
     """3584 pairs on 8 spines: 448 each, and a standard deviation of 20."""
     topology = leaf_spine(64, bandwidth=1e9, latency=1e-6, ports_per_leaf=8, spines=8)
-    pairs = [(one, other, 0) for one, other in permutations(range(64), 2) if one // 8 != other // 8]
+    pairs = [
+        (source, target, 0)
+        for source, target in permutations(range(64), 2)
+        if source // 8 != target // 8
+    ]
     count = spines_of(topology, pairs)
     assert len(count) == 8
     assert max(abs(times - 448) for times in count.values()) < 80
@@ -200,7 +207,7 @@ def test_a_hash_spreads_the_channels_of_a_pair() -> None:
 
 def test_there_and_back_are_hashed_apart() -> None:
     topology = leaf_spine(64, bandwidth=1e9, latency=1e-6, ports_per_leaf=8, spines=8)
-    pairs = np.array([(one, other) for one in range(32) for other in range(32, 64)])
+    pairs = np.array([(source, target) for source in range(32) for target in range(32, 64)])
     forth, back = (
         topology.target[topology.routes(*ends)[1][1::4]] for ends in (pairs.T, pairs.T[::-1])
     )
@@ -218,7 +225,7 @@ def test_both_stages_of_a_fat_tree_are_spread() -> None:
     """16 core switches for pods of 4 x 4 edge switches: all of them are used, from every edge
     switch."""
     topology = fat_tree(128, bandwidth=1e9, latency=1e-6, k=8)
-    pairs = np.array([(one, other) for one in range(4) for other in range(16, 128)])
+    pairs = np.array([(source, target) for source in range(4) for target in range(16, 128)])
     _, links = topology.routes(*pairs.T)
     cores = Counter(
         name
@@ -245,11 +252,11 @@ def test_the_receivers_number_chooses_the_nics_at_both_ends(channel: int) -> Non
     """Leonardo's NICs are all as near to every GPU: rail r has NIC r, and the next one after four
     channels."""
     topology = cluster("leonardo", 3, network="leaf_spine")
-    for one, other in RAIL_PAIRS:
+    for source, target in RAIL_PAIRS:
         for sender, receiver in product(range(4), repeat=2):
-            route = topology.route(4 * one + sender, 4 * other + receiver, channel)
+            route = topology.route(4 * source + sender, 4 * target + receiver, channel)
             nic = (receiver + channel // 4) % 4
-            assert nics_of(topology, route) == [f"node{one}.nic{nic}", f"node{other}.nic{nic}"]
+            assert nics_of(topology, route) == [f"node{source}.nic{nic}", f"node{target}.nic{nic}"]
 
 
 @pytest.mark.parametrize("machine", ["dgx_a100", "hgx_h100"])
@@ -258,11 +265,14 @@ def test_of_the_two_nearest_nics_the_receivers_number_takes_the_even_or_the_odd_
 ) -> None:
     """Two GPUs and two NICs share a PCIe switch; all ports are on one leaf."""
     topology = cluster(machine, 3, network="leaf_spine")
-    for one, other in RAIL_PAIRS:
+    for source, target in RAIL_PAIRS:
         for sender, receiver in product(range(8), repeat=2):
-            route = topology.route(8 * one + sender, 8 * other + receiver)
+            route = topology.route(8 * source + sender, 8 * target + receiver)
             out = sender // 2 * 2 + receiver % 2
-            assert nics_of(topology, route) == [f"node{one}.nic{out}", f"node{other}.nic{receiver}"]
+            assert nics_of(topology, route) == [
+                f"node{source}.nic{out}",
+                f"node{target}.nic{receiver}",
+            ]
             assert len(route) == 6
 
 

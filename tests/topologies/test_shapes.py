@@ -114,9 +114,9 @@ def test_diameters(shape: str, ranks: int) -> None:
 def test_every_wire_runs_both_ways(shape: str, ranks: int) -> None:
     graph = full_bandwidth(shape, ranks).graph
     assert all(
-        graph.has_edge(other, one)
-        or (shape == "nodes" and any(end.startswith(("in", "out")) for end in (one, other)))
-        for one, other in graph.edges
+        graph.has_edge(target, source)
+        or (shape == "nodes" and any(end.startswith(("in", "out")) for end in (source, target)))
+        for source, target in graph.edges
     )
     assert nx.is_strongly_connected(graph)
 
@@ -194,14 +194,14 @@ def test_one_port_is_the_same_mesh_behind_two_ports_a_rank(ranks: int) -> None:
     assert len(ported.medium_names) == len(mesh.medium_names) + 2 * ranks
     names = ported.medium_names
     for link in range(len(ported.link_kinds)):
-        one, other = (
+        source, target = (
             ported.device_names[ported.source[link]],
             ported.device_names[ported.target[link]],
         )
         assert [names[m] for m in ported.media_of(link)] == [
-            f"{one}->{other}",
-            f"{one} out",
-            f"{other} in",
+            f"{source}->{target}",
+            f"{source} out",
+            f"{target} in",
         ]
     assert np.all(ported.medium_bandwidth == 2e9)
     assert np.all(ported.medium_gap == 1e-6)

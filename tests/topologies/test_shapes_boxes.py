@@ -124,7 +124,8 @@ def test_a_hypercube_is_a_grid_and_a_torus_of_two_a_dimension(dimensions: int) -
     assert same(cube, torus(ranks, bandwidth=3e9, latency=1e-6, dims=dims))
     assert same(cube, grid(ranks, bandwidth=3e9, latency=1e-6, dims=dims))
     assert all(
-        (one ^ other).bit_count() == 1 for one, other in zip(cube.source, cube.target, strict=True)
+        (source ^ target).bit_count() == 1
+        for source, target in zip(cube.source, cube.target, strict=True)
     )
     assert links_across(cube, set(range(ranks // 2))) == ranks // 2
 

@@ -54,7 +54,7 @@ def check_columns(topology: Topology) -> None:
         [topology.device_names[k] for k in topology.target],
     )
     assert [topology.medium_names[m] for m in link_media] == [
-        f"{one}->{other}" for one, other in zip(*names, strict=True)
+        f"{source}->{target}" for source, target in zip(*names, strict=True)
     ]
     for column in (
         topology.placement,
@@ -104,7 +104,7 @@ def built(
         for k in range(draw(st.integers(0, 3)))
     ]
     asked = {}
-    pairs = [(one, other) for one in names for other in names if one != other]
+    pairs = [(source, target) for source in names for target in names if source != target]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []:
         crossed = draw(st.lists(st.sampled_from(media), unique=True)) if media else []
         asked[ends] = (draw(st.sampled_from((5e8, 2e9, INF))), draw(number), draw(number), crossed)

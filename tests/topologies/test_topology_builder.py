@@ -61,7 +61,7 @@ def test_every_device_may_have_a_node_of_its_own(nodes: list[int]) -> None:
 def meshes(draw: st.DrawFn) -> tuple[int, list[tuple[Pair, float]]]:
     """A number of devices, and full-duplex links between some pairs: ends and cables."""
     count = draw(st.integers(2, 7))
-    pairs = [(one, other) for one in range(count) for other in range(one)]
+    pairs = [(target, source) for target in range(count) for source in range(target)]
     ends = draw(st.lists(st.sampled_from(pairs), unique=True))
     return count, [(end, draw(st.sampled_from((0.5, 1.0, 3.0)))) for end in ends]
 
@@ -79,9 +79,9 @@ def test_a_wire_for_each_pair_is_a_connection_for_each(
     ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2)
     cables = [number for _, number in links]
     at_once.wire(ends[:, 0], ends[:, 1], link, cables=cables, kind="ib", assumed=assumed)
-    for (one, other), number in links:
+    for (source, target), number in links:
         several = replace(link, bandwidth=link.bandwidth * number)
-        one_by_one.connect(names[one], names[other], several, kind="ib", assumed=assumed)
+        one_by_one.connect(names[source], names[target], several, kind="ib", assumed=assumed)
     if not links:  # a call without links names no kind
         assert at_once.build(names).links == 0
         return
@@ -181,9 +181,9 @@ def test_build_takes_the_columns_over() -> None:
     """Nothing is copied, so that a hundred thousand GPUs cost no second set of columns."""
     builder = with_devices("a", "b")
     builder.connect("a", "b", Link(1e9))
-    one, other = builder.build(["a"]), builder.build(["b"])
+    topology, successor = builder.build(["a"]), builder.build(["b"])
     for column in ("source", "target", "latency", "medium_bandwidth", "reduction", "node"):
-        assert np.shares_memory(getattr(one, column), getattr(other, column)), column
+        assert np.shares_memory(getattr(topology, column), getattr(successor, column)), column
 
 
 @pytest.mark.parametrize(

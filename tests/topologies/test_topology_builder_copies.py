@@ -26,7 +26,7 @@ def nodes(draw: st.DrawFn) -> Topology:
         )
         for number in range(count)
     ]
-    pairs = [(one, other) for one in names for other in names if one != other]
+    pairs = [(source, target) for source in names for target in names if source != target]
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=6)) if pairs else []:
         kind = draw(st.sampled_from(("nvlink", "pcie")))
         builder.link(

@@ -42,7 +42,7 @@ def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "name"),
+    ("sources", "targets", "name"),
     [
         ([0], [0], "a->a"),
         ([0, 0], [1, 1], "a->b"),
@@ -51,10 +51,10 @@ def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]
     ],
 )
 def test_a_wire_that_is_there_twice_or_leads_nowhere_is_refused(
-    one: list[int], other: list[int], name: str
+    sources: list[int], targets: list[int], name: str
 ) -> None:
     builder = with_devices("a", "b", "c")
-    builder.wire(one, other, Link(1.0))
+    builder.wire(sources, targets, Link(1.0))
     assert f"link {name} is there twice or leads nowhere" in refusal(lambda: builder.build([]))
 
 

@@ -95,20 +95,20 @@ def golden() -> Topology:
     return builder.build(["gpu1", "gpu0"])
 
 
-def differences(one: Topology, other: Topology) -> list[str]:
+def differences(topology: Topology, copy: Topology) -> list[str]:
     """The columns that are not the same to the bit."""
     columns = [
-        (field.name, getattr(one, field.name), getattr(other, field.name))
-        for field in fields(one)
+        (field.name, getattr(topology, field.name), getattr(copy, field.name))
+        for field in fields(topology)
         if field.init
     ]
     return [name for name, mine, theirs in columns if not identical(mine, theirs)]
 
 
-def identical(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and one == other
+def identical(value: object, copy: object) -> bool:
+    if isinstance(value, np.ndarray) and isinstance(copy, np.ndarray):
+        return value.dtype == copy.dtype and value.tobytes() == copy.tobytes()
+    return type(value) is type(copy) and value == copy
 
 
 def test_the_golden_files_and_the_machine_say_the_same() -> None:
@@ -232,8 +232,8 @@ def links_of(*links: tuple[str, str, float]) -> str:
     builder = TopologyBuilder("three")
     for name in "abc":
         builder.device(name)
-    for one, other, bandwidth in links:
-        builder.link(one, other, Link(bandwidth))
+    for source, target, bandwidth in links:
+        builder.link(source, target, Link(bandwidth))
     return to_yaml(builder.build(["a"])).partition("links:\n")[2]
 
 

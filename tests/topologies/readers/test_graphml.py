@@ -27,9 +27,9 @@ def data(**attributes: str) -> str:
     return "".join(f'<data key="{key}">{value}</data>' for key, value in attributes.items())
 
 
-def edge(one: str = "a", other: str = "b", extra: str = "", **attributes: str) -> str:
+def edge(source: str = "a", target: str = "b", extra: str = "", **attributes: str) -> str:
     return (
-        f'<edge source="{one}" target="{other}" '
+        f'<edge source="{source}" target="{target}" '
         f"{extra}>{data(**(attributes or {'bandwidth': '5e10'}))}</edge>"
     )
 
@@ -104,7 +104,7 @@ def test_defaults_of_keys_hold_where_nothing_else_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "placement"),
+    ("data_of_a", "data_of_b", "placement"),
     [
         ({"rank": "1"}, {"rank": "0"}, [1, 0]),
         ({"rank": "0, 2"}, {"rank": "1"}, [0, 1, 0]),
@@ -117,9 +117,9 @@ def test_defaults_of_keys_hold_where_nothing_else_is_said() -> None:
     ],
 )
 def test_ranks_are_where_nodes_say_so_else_on_gpus_else_everywhere(
-    one: dict[str, str], other: dict[str, str], placement: list[int]
+    data_of_a: dict[str, str], data_of_b: dict[str, str], placement: list[int]
 ) -> None:
-    nodes = f'<node id="a">{data(**one)}</node><node id="b">{data(**other)}</node>'
+    nodes = f'<node id="a">{data(**data_of_a)}</node><node id="b">{data(**data_of_b)}</node>'
     assert read(nodes + edge()).placement.tolist() == placement
 
 

@@ -22,9 +22,9 @@ def machine_of(file: str) -> Topology:
     return read_nccl_xml((DATA / file).read_text(), file)
 
 
-def link(machine: Topology, one: str, other: str) -> tuple[float, float, str, bool]:
+def link(machine: Topology, start: str, end: str) -> tuple[float, float, str, bool]:
     """β, α, kind, and whether β is assumed, of a link that is the same in both directions."""
-    forth, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((one, other), (other, one)))
+    forth, back = (machine.medium_names.index(f"{a}->{b}") for a, b in ((start, end), (end, start)))
     figures = [
         (
             float(machine.bandwidth[k]),
@@ -332,13 +332,13 @@ def test_kinds_can_be_given() -> None:
 )
 def test_the_same_machine_in_other_words(old: str, new: str) -> None:
     assert old in TWO
-    as_dumped, other = (
+    as_dumped, reworded = (
         read_nccl_xml(TWO, "topo.xml"),
         read_nccl_xml(TWO.replace(old, new), "topo.xml"),
     )
-    assert other.device_names == as_dumped.device_names
-    assert (other.bandwidth == as_dumped.bandwidth).all()
-    assert placed(other) == placed(as_dumped)
+    assert reworded.device_names == as_dumped.device_names
+    assert (reworded.bandwidth == as_dumped.bandwidth).all()
+    assert placed(reworded) == placed(as_dumped)
 
 
 def test_what_looks_like_a_topology_file() -> None:

@@ -22,8 +22,8 @@ def read(text: str) -> Topology:
     return machine
 
 
-def bandwidth(machine: Topology, one: str, other: str) -> float:
-    return float(machine.bandwidth[machine.medium_names.index(f"{one}->{other}")])
+def bandwidth(machine: Topology, source: str, target: str) -> float:
+    return float(machine.bandwidth[machine.medium_names.index(f"{source}->{target}")])
 
 
 def test_links_to_itself_are_those_to_the_gpu_that_has_as_many_to_it() -> None:

@@ -31,10 +31,10 @@ def everywhere(machine: Topology) -> Topology:
     return replace(machine, placement=np.arange(len(machine.device_names), dtype=np.int32))
 
 
-def crossed(machine: Topology, one: str, other: str) -> tuple[Counter[str], Counter[str]]:
+def crossed(machine: Topology, source: str, target: str) -> tuple[Counter[str], Counter[str]]:
     """The kinds of devices between two, and of the links."""
     names = machine.device_names
-    route = everywhere(machine).route(names.index(one), names.index(other))
+    route = everywhere(machine).route(names.index(source), names.index(target))
     between = Counter(machine.device_kinds[int(machine.target[link])] for link in route[:-1])
     return between, Counter(machine.link_kinds[link] for link in route)
 
@@ -56,8 +56,8 @@ def agrees(word: str, between: Counter[str], links: Counter[str]) -> bool:
     }[word]
 
 
-def beta(machine: Topology, one: str, other: str) -> float:
-    link = machine.medium_names.index(f"{one}->{other}")
+def beta(machine: Topology, source: str, target: str) -> float:
+    link = machine.medium_names.index(f"{source}->{target}")
     assert machine.assumed[link]
     return float(machine.medium_bandwidth[link])
 
@@ -70,20 +70,20 @@ def test_routes_are_what_the_matrix_says(path: Path) -> None:
     assert machine.ranks == len(matrix.gpus)
     assert machine.assumed.all()
     assert set(machine.node.tolist()) == {0}
-    for one, other in combinations(range(len(matrix.names)), 2):
-        ends = matrix.names[one], matrix.names[other]
-        assert agrees(matrix.said(one, other), *crossed(machine, *ends)), (
+    for row, column in combinations(range(len(matrix.names)), 2):
+        ends = matrix.names[row], matrix.names[column]
+        assert agrees(matrix.said(row, column), *crossed(machine, *ends)), (
             ends,
-            matrix.said(one, other),
+            matrix.said(row, column),
         )
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_real_matrices_have_phb_cross_exactly_one_cpu(path: Path) -> None:
     matrix, machine = parse(path.read_text(), path.name), read_matrix(path.read_text(), path.name)
-    for one, other in combinations(range(len(matrix.names)), 2):
-        if matrix.said(one, other) == "PHB":
-            assert crossed(machine, matrix.names[one], matrix.names[other])[0]["cpu"] == 1
+    for row, column in combinations(range(len(matrix.names)), 2):
+        if matrix.said(row, column) == "PHB":
+            assert crossed(machine, matrix.names[row], matrix.names[column])[0]["cpu"] == 1
 
 
 def test_every_level_and_the_legend() -> None:
@@ -202,22 +202,22 @@ def test_the_generation_follows_from_the_links_of_a_gpu(
     pairs: dict[tuple[int, int], int], kind: str
 ) -> None:
     count = max(map(max, pairs)) + 1
-    words = [[_nvlinks(pairs, one, other) for other in range(count)] for one in range(count)]
+    words = [[_nvlinks(pairs, row, column) for column in range(count)] for row in range(count)]
     machine = read_matrix(rendered([f"GPU{k}" for k in range(count)], words), "bridges.txt")
     assert not machine.device_kinds.are("nvswitch").any()
     assert f"NVLink: {kind} assumed" in machine.notes[0]
-    for (one, other), links in pairs.items():
-        assert beta(machine, f"gpu{one}", f"gpu{other}") == links * LINKS[kind].link.bandwidth
+    for (row, column), links in pairs.items():
+        assert beta(machine, f"gpu{row}", f"gpu{column}") == links * LINKS[kind].link.bandwidth
 
 
-def _nvlinks(pairs: dict[tuple[int, int], int], one: int, other: int) -> str:
-    links = pairs.get((min(one, other), max(one, other)))
-    return "X" if one == other else f"NV{links}" if links else "SYS"
+def _nvlinks(pairs: dict[tuple[int, int], int], row: int, column: int) -> str:
+    links = pairs.get((min(row, column), max(row, column)))
+    return "X" if row == column else f"NV{links}" if links else "SYS"
 
 
 @pytest.mark.parametrize(("gpus", "switches"), [(4, 0), (5, 1)])
 def test_more_than_four_gpus_alike_have_an_nvswitch(gpus: int, switches: int) -> None:
-    words = [["X" if one == other else "NV2" for other in range(gpus)] for one in range(gpus)]
+    words = [["X" if row == column else "NV2" for column in range(gpus)] for row in range(gpus)]
     machine = read_matrix(rendered([f"GPU{k}" for k in range(gpus)], words), "alike.txt")
     assert machine.device_kinds.are("nvswitch").sum() == switches
 
@@ -288,18 +288,18 @@ def matrices(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return labels, [
         [
             "X"
-            if one == other
+            if row == column
             else f"NV{links[key]}"
-            if (key := tuple(sorted((one, other)))) in links
+            if (key := tuple(sorted((row, column)))) in links
             else _word(*ends)
-            for other, ends in enumerate((place, far) for far in places)
+            for column, ends in enumerate((place, far) for far in places)
         ]
-        for one, place in enumerate(places)
+        for row, place in enumerate(places)
     ]
 
 
-def _word(one: tuple[int, ...], other: tuple[int, ...]) -> str:
-    shared = next((level for level in range(4) if one[level] != other[level]), 4)
+def _word(place: tuple[int, ...], far: tuple[int, ...]) -> str:
+    shared = next((level for level in range(4) if place[level] != far[level]), 4)
     return LEVELS[4 - shared]
 
 
@@ -309,6 +309,6 @@ def test_any_consistent_matrix_has_a_machine_that_agrees(
 ) -> None:
     labels, words = matrix
     machine = read_matrix(rendered(labels, words, separator), "topo.txt")
-    for one, other in combinations(range(len(labels)), 2):
-        ends = labels[one].lower(), labels[other].lower()
-        assert agrees(words[one][other], *crossed(machine, *ends)), (ends, words[one][other])
+    for row, column in combinations(range(len(labels)), 2):
+        ends = labels[row].lower(), labels[column].lower()
+        assert agrees(words[row][column], *crossed(machine, *ends)), (ends, words[row][column])
