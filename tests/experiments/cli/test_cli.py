@@ -28,8 +28,8 @@ def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
     assert len({len(line.rpartition("  ")[0]) for line in lines}) == 1, "columns are aligned"
 
 
-def test_sweep_writes_csv_with_its_provenance(tmp_path: Path) -> None:
-    done = simctl("sweep", "--p", "4", "--out", "sweep.csv", "--format", "csv", cwd=tmp_path)
+def test_sweep_writes_csv_with_its_provenance(command: Simctl, tmp_path: Path) -> None:
+    done = command("sweep", "--p", "4", "--out", "sweep.csv", "--format", "csv", cwd=tmp_path)
     assert done.returncode == 0
     written = (tmp_path / "sweep.csv").read_text()
     assert written == done.stdout
@@ -83,17 +83,19 @@ def test_doctor_names_versions_and_folders() -> None:
         assert word in done.stdout
 
 
-def test_json_is_json() -> None:
-    rows = json.loads(simctl("sweep", "--p", "2", "--format", "json").stdout)
+def test_json_is_json(command: Simctl) -> None:
+    rows = json.loads(command("sweep", "--p", "2", "--format", "json").stdout)
     assert rows[0]["ranks"] == 2
-    assert json.loads(simctl("run", "--p", "4", "--format", "json").stdout)["summary"]["steps"] == 6
+    assert (
+        json.loads(command("run", "--p", "4", "--format", "json").stdout)["summary"]["steps"] == 6
+    )
     assert {
-        entry["algorithm"] for entry in json.loads(simctl("algos", "--format", "json").stdout)
+        entry["algorithm"] for entry in json.loads(command("algos", "--format", "json").stdout)
     } >= {"ring", "tree"}
 
 
-def test_run_explains_all_of_the_time() -> None:
-    command = (
+def test_run_explains_all_of_the_time(command: Simctl) -> None:
+    line = (
         "run",
         "--algo",
         "parameter_server",
@@ -104,7 +106,7 @@ def test_run_explains_all_of_the_time() -> None:
         "--latency",
         "0s",
     )
-    report = json.loads(simctl(*command, "--format", "json").stdout)
+    report = json.loads(command(*line, "--format", "json").stdout)
     parts, time = report["critical_path_s"], report["summary"]["time_s"]
     assert sum(parts.values()) == pytest.approx(time, rel=1e-12)
     # Of 6 messages in a row, three arrive from three ranks and three leave from one.
@@ -117,12 +119,12 @@ def test_run_explains_all_of_the_time() -> None:
         ["rank 1", "rank 2"],
     )
     assert wait["seconds"] == pytest.approx(parts["contention"])
-    assert "switch->gpu0  " in simctl(*command).stdout.partition("contention: waiting behind")[2]
+    assert "switch->gpu0  " in command(*line).stdout.partition("contention: waiting behind")[2]
 
 
-def test_rings_at_full_use_of_their_links_have_no_contention() -> None:
+def test_rings_at_full_use_of_their_links_have_no_contention(command: Simctl) -> None:
     report = json.loads(
-        simctl(
+        command(
             "run",
             "--algo",
             "rings",
@@ -138,15 +140,15 @@ def test_rings_at_full_use_of_their_links_have_no_contention() -> None:
     assert report["critical_path_s"]["contention"] == 0
 
 
-def test_validate_fits_and_shows_unseen_sizes() -> None:
-    result = json.loads(simctl("validate", str(LOG), "--fit", "--format", "json").stdout)[0]
+def test_validate_fits_and_shows_unseen_sizes(command: Simctl) -> None:
+    result = json.loads(command("validate", str(LOG), "--fit", "--format", "json").stdout)[0]
     assert [point["fitted"] for point in result["points"]] == [True, False] * 5
     assert result["mean_abs_error"]["unseen"] < 0.02
     assert 48e9 < result["fit"]["bandwidth"] < 50e9
 
 
-def test_validate_without_a_fit_predicts_every_size() -> None:
-    done = simctl("validate", str(LOG), "--bandwidth", "49GB/s", "--latency", "5us")
+def test_validate_without_a_fit_predicts_every_size(command: Simctl) -> None:
+    done = command("validate", str(LOG), "--bandwidth", "49GB/s", "--latency", "5us")
     assert done.returncode == 0
     assert "|error| of 10 sizes" in done.stdout
 
@@ -190,8 +192,10 @@ def test_a_terminal_without_greek_gets_the_numbers_all_the_same() -> None:
     assert "\\u03b1" in done.stdout
 
 
-def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() -> None:
-    done = simctl(
+def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named(
+    command: Simctl,
+) -> None:
+    done = command(
         "sweep",
         "--algo",
         "nvls",
@@ -207,12 +211,12 @@ def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named() 
     assert (
         "note: skipped nvls, 9 ranks: nvls: 8 ranks on one switch and 1 on another" in done.stderr
     )
-    alone = simctl("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "9")
+    alone = command("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p", "9")
     assert alone.returncode == 2
     assert len(alone.stderr.splitlines()) == 1
 
 
-def test_one_rank_a_node_takes_the_steps_that_are_counted() -> None:
+def test_one_rank_a_node_takes_the_steps_that_are_counted(command: Simctl) -> None:
     line = [
         "run",
         "--algo",
@@ -224,7 +228,7 @@ def test_one_rank_a_node_takes_the_steps_that_are_counted() -> None:
         "--placement",
         "round-robin",
     ]
-    assert simctl(*line).returncode == 0
+    assert command(*line).returncode == 0
 
 
 def test_a_machine_is_exported_changed_and_used(command: Simctl, tmp_path: Path) -> None:
@@ -241,8 +245,8 @@ def test_a_machine_is_exported_changed_and_used(command: Simctl, tmp_path: Path)
     assert built == read < slow
 
 
-def test_options_that_fit_no_two_ranks_are_fine(tmp_path: Path) -> None:
-    assert simctl("sweep", "--topology", "torus:dims=4x4", "--p", "16").returncode == 0
-    assert simctl(
+def test_options_that_fit_no_two_ranks_are_fine(command: Simctl, tmp_path: Path) -> None:
+    assert command("sweep", "--topology", "torus:dims=4x4", "--p", "16").returncode == 0
+    assert command(
         "run", "--algo", "parameter_server_apart", "--topology", "dgx1", "--p", "8"
     ).stdout.count("server: cpu0")
