@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from experiments.calibration.fit import Fit, explore
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
@@ -56,3 +57,9 @@ def made() -> Made:
 def exact() -> tuple[Model, np.ndarray]:
     """Without noise."""
     return make()
+
+
+@pytest.fixture(scope="session")
+def exact_fit(exact: tuple[Model, np.ndarray]) -> Fit:
+    """The fit to measurements without noise."""
+    return explore(exact[0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import calibrate, document, separated
-from experiments.calibration.fit import explore, fit
+from experiments.calibration.fit import Fit, explore, fit
 from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
@@ -17,29 +17,23 @@ SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 Made = Callable[..., tuple[Model, np.ndarray]]
 
 
-def test_exact_measurements_are_reproduced(exact: tuple[Model, np.ndarray]) -> None:
-    model, _ = exact
-    result = explore(model)
-    assert np.abs(result.residuals).max() < 0.08
-    assert np.abs(result.residuals).mean() < 0.02
-    assert result.short < 1e-3
+def test_exact_measurements_are_reproduced(exact_fit: Fit) -> None:
+    assert np.abs(exact_fit.residuals).max() < 0.08
+    assert np.abs(exact_fit.residuals).mean() < 0.02
+    assert exact_fit.short < 1e-3
 
 
-def test_what_matters_is_found(exact: tuple[Model, np.ndarray]) -> None:
+def test_what_matters_is_found(exact: tuple[Model, np.ndarray], exact_fit: Fit) -> None:
     """The bandwidth between nodes of the protocol for large sizes, which many points depend on
     alone."""
     model, truth = exact
-    result = explore(model)
-    assert result.model.values(result.inner)["Simple network 1/β"] == pytest.approx(
+    assert exact_fit.model.values(exact_fit.inner)["Simple network 1/β"] == pytest.approx(
         model.values(truth)["Simple network 1/β"], rel=0.05
     )
 
 
-def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(
-    exact: tuple[Model, np.ndarray],
-) -> None:
-    result = explore(exact[0])
-    estimates = {estimate.parameter.name: estimate for estimate in result.estimates()}
+def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(exact_fit: Fit) -> None:
+    estimates = {estimate.parameter.name: estimate for estimate in exact_fit.estimates()}
     for estimate in estimates.values():
         assert estimate.low <= estimate.value <= estimate.high
         if estimate.parameter.unit != "power" and estimate.high - estimate.low > estimate.value:
@@ -94,13 +88,14 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
         Series(**(vars(curve) | {"seconds": nonsense[model.points.curve == k]}))
         for k, curve in enumerate(model.points.curves)
     ]
+    whole = explore(model)
     truthful, nonsensical = (
-        fit(explore(variant).model, ~left).predicted[left]
-        for variant in (model, Model(Points(curves), NCCL))
+        fit(variant.model, ~left).predicted[left]
+        for variant in (whole, explore(Model(Points(curves), NCCL)))
     )
     assert np.abs(nonsensical / truthful - 1).mean() < 0.03
     assert np.abs(nonsensical / truthful - 1).max() < 0.1
-    assert np.nanmean(held_out(explore(model), "ranks").model) < 0.15
+    assert np.nanmean(held_out(whole, "ranks").model) < 0.15
 
 
 def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> None:
