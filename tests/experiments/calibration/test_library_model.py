@@ -24,19 +24,25 @@ EVERY = tuple(
 )
 
 
-@pytest.mark.parametrize("gaps", [(), EVERY], ids=["", "gaps"])
+CASES = [
+    ("all_reduce", ("ring", "double_tree")),
+    ("all_reduce", ("recursive_doubling",)),
+    ("all_gather", ("ring_all_gather", "recursive_doubling_all_gather")),
+    ("all_reduce", ("tree", "binary_tree")),
+    ("reduce_scatter", ("recursive_halving_reduce_scatter",)),
+    ("reduce_scatter", ("ring_reduce_scatter",)),
+    ("broadcast", ("chain_broadcast",)),
+    ("all_to_all", ("pairwise",)),
+]
+
+
 @pytest.mark.parametrize("library", [NCCL, MPI], ids=lambda library: str(library.name))
 @pytest.mark.parametrize(
-    ("collective", "names"),
+    ("collective", "names", "gaps"),
     [
-        ("all_reduce", ("ring", "double_tree")),
-        ("all_reduce", ("recursive_doubling",)),
-        ("all_gather", ("ring_all_gather", "recursive_doubling_all_gather")),
-        ("all_reduce", ("tree", "binary_tree")),
-        ("reduce_scatter", ("recursive_halving_reduce_scatter",)),
-        ("reduce_scatter", ("ring_reduce_scatter",)),
-        ("broadcast", ("chain_broadcast",)),
-        ("all_to_all", ("pairwise",)),
+        *((*case, EVERY) for case in CASES),
+        (*CASES[0], ()),
+        *(pytest.param(*case, (), marks=pytest.mark.exhaustive) for case in CASES[1:]),
     ],
 )
 def test_paths_and_simulation_agree(

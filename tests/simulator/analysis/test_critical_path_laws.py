@@ -273,7 +273,7 @@ SIMPLE = (shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(name: str) -> None:
-    for turn, ranks in enumerate((2, 3, 4, 5), NAMES.index(name)):
+    for turn, ranks in enumerate((2, 3, 4), NAMES.index(name)):
         check_sensitivities(name, SIMPLE[turn % 4], ranks)
 
 
