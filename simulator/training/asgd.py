@@ -1,4 +1,5 @@
-"""Asynchronous SGD with a parameter server, and with a bound on how far workers run apart.
+"""Asynchronous SGD with a parameter server, also with a bound on how far workers may be ahead of
+each other.
 
 After Dean et al., Large Scale Distributed Deep Networks, NeurIPS 2012, and Ho et al., More
 Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, NeurIPS 2013.
@@ -34,25 +35,26 @@ from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds
 
 SERVER, CLOCK = 2, 3
-"""Lanes: updates take their turns on the one, without holding up what a worker on the same device
-computes; what takes no time happens on the other."""
+"""Lanes of a server. Updates take turns on the first, and do not delay the computations of a worker
+on the same device. Operations that take no time are on the second."""
 SERVERS = ("gpu", "cpu", "worker", "sharded")
 
 
 @dataclass(frozen=True)
 class ASGD(Strategy):
-    """Workers and a parameter server; nobody waits for anybody else. A worker pulls the parameters,
-    runs forward and backward and pushes the gradient. The server updates in order of arrival; a
-    worker asks for the parameters at the head of its push, and gets them once its own gradient is
-    in them.
+    """Workers and a parameter server, without any waiting between workers.
 
-    A worker without input stops. One that fails loses its cycle and is gone for timeout and
-    restart: others go on. Where the machine merges at γ, that comes on top of an update.
+    A worker pulls the parameters, runs forward and backward, and pushes the gradient. The server
+    updates in order of arrival. A worker asks for the next parameters when it begins its push. It
+    gets them when they include its own gradient.
+
+    A worker without input stops. A worker that fails loses its cycle and is away for timeout and
+    restart, while others go on. If the machine merges at γ, that time is added to an update.
     """
 
     server: str = option(
         "gpu",
-        f"where parameters are: {', '.join(SERVERS)} (with rank 0, with a share at every rank)",
+        "where parameters are: gpu, cpu, worker (rank 0) or sharded (a share at every rank)",
     )
     update: float = option(
         0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds"
@@ -77,15 +79,15 @@ class ASGD(Strategy):
 
     @property
     def server_kind(self) -> str | None:
-        """The kind of device of a server apart, else None."""
+        """The kind of device of a separate server, else None."""
         return self.server if self.server in ("gpu", "cpu") else None
 
     def servers(self, ranks: int) -> int:
-        """Devices that are needed besides the workers'."""
+        """Devices that are needed in addition to those of the workers."""
         return 0 if self.server_kind is None else 1
 
     def plan(self, model: Model, setting: Setting) -> Plan:
-        """The updates of `setting`, as many a worker as there are steps, as a schedule."""
+        """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
         return _Run(self, model, setting, None).plan()
 
     def size(self, setting: Setting) -> Size:
@@ -95,8 +97,8 @@ class ASGD(Strategy):
         return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1)))
 
     def seconds(self, model: Model) -> float:
-        """Of an update of all parameters: the gradient is read, parameters and optimizer state are
-        read and written."""
+        """Seconds of an update of all parameters. It reads the gradient, and reads and writes
+        parameters and optimizer state."""
         if self.update:
             return self.update
         return (model.gradients + 2 * model.parameters * (1 + model.state)) / self.memory(model)
@@ -131,22 +133,28 @@ class SSP(ASGD):
 
 
 class _Cycle(NamedTuple):
-    """One cycle of some `workers` as a schedule of its own. The numbers of its operations: pulls,
-    requests for the next pulls, pushes and applications, one a share; what is `trained`."""
+    """One cycle of some `workers` as a separate schedule, and numbers of its operations."""
 
     workers: Ints
     schedule: Schedule
     pulled: Ints
+    """The pulls, one for each share."""
     trained: Ints
+    """The operation with which each worker has trained."""
     asked: Ints
+    """The requests for the next pulls, one for each share."""
     pushed: Ints
+    """The pushes, one for each share."""
     applied: Ints
+    """The updates, one for each share."""
 
 
 class _Servers:
-    """The parameters are cut into shares, each with a server. Slots are the shares of a worker's
-    gradient and of its copy of the parameters, and at a server an inbox a worker, then its share of
-    the parameters."""
+    """The shares of the parameters, each with a server.
+
+    A worker has slots for the shares of its gradient and of its copy of the parameters. A server
+    has a slot for the gradients of each worker, and slots for its share of the parameters.
+    """
 
     def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
         self.options, self.model, self.setting = options, model, setting
@@ -162,7 +170,7 @@ class _Servers:
         self.first = ranks * options.servers(ranks)
 
     def builder(self) -> ScheduleBuilder:
-        """For the whole run, or for a cycle."""
+        """A builder for the whole run, or for a cycle."""
         share = self.model.parameters / self.model.gradients / self.shares
         return ScheduleBuilder(
             self.setting.ranks,
@@ -174,7 +182,7 @@ class _Servers:
         )
 
     def cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
-        """Pull, forward, backward, push and update; with a failure the workers are away after their
+        """Pull, forward, backward, push and update. In a failure the workers are away after their
         forward."""
         builder, none = self.builder(), np.zeros(0, dtype=np.int32)
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
@@ -221,7 +229,7 @@ class _Servers:
         return builder.signal(worker, self.first + share, after=columns(after))
 
     def held(self) -> Held:
-        """Besides what is in slots: the buffers of workers, and the optimizer state at the
+        """Memory outside of slots: the buffers of workers, and the optimizer state at the
         servers."""
         ranks, state = self.setting.ranks, self.model.parameters * self.model.state
         nbytes = np.zeros(ranks + self.options.servers(ranks))
@@ -230,7 +238,7 @@ class _Servers:
         return Held(nbytes, state + self.model.buffers)
 
     def words(self) -> tuple[str, ...]:
-        """How long an update takes and why; what staleness is that of."""
+        """How long an update takes and why, and to what staleness refers."""
         text = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
             memory = self.options.memory(self.model)
@@ -247,8 +255,11 @@ class _Servers:
 
 
 class _Run:
-    """The cycles of one run, one after the other: made once for the workers that take part, and
-    added with the factors of the step."""
+    """The cycles of one run, one after the other.
+
+    A cycle is made once for the workers that take part. Each step adds it with the factors of the
+    step.
+    """
 
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
         setting.check_size(options.size(setting), repeats=False)
@@ -299,8 +310,11 @@ class _Run:
         self.samples.append(self.servers.model.batch * len(workers))
 
     def _add(self, cycle: _Cycle, step: int) -> int:
-        """The operations of a cycle, of which the number of the first is returned. A worker that
-        has asked gets the parameters when its own update is in them and the clock allows it."""
+        """Add the operations of a cycle. Returns the number of the first.
+
+        A worker that has asked gets the parameters when they include its own update and the clock
+        allows it.
+        """
         child, workers = cycle.schedule, cycle.workers
         requests, applied = self.asked[:, workers], self.applied[:, workers]
         after = np.full((len(child), 3), -1, dtype=np.int32)
@@ -315,7 +329,7 @@ class _Run:
         return first
 
     def _update(self, cycle: _Cycle, first: int) -> None:
-        """Note what the updates of a cycle are made from, and when."""
+        """Note which parameters the updates of a cycle started from, and when they were applied."""
         workers, share = cycle.workers, self.servers.share[:, cycle.workers]
         pulled = first + cycle.pulled.reshape(share.shape)
         applied = first + cycle.applied.reshape(share.shape)
@@ -325,7 +339,8 @@ class _Run:
         self._span(workers, first + cycle.pushed, first + cycle.pushed)
 
     def _clock(self) -> int:
-        """When all have finished the cycle that they must have before the next may begin, or -1."""
+        """The operation at which all workers have finished the cycle that must precede the next, or
+        -1."""
         if self.bound is None or len(self.ends) <= self.bound:
             return -1
         self.builder.phase("clock")

@@ -1,5 +1,5 @@
-"""DataParallel: one process with a thread a device; the first device has the model and sends it to
-all in every step.
+"""DataParallel: one process with a thread for each device. The first device has the model and sends
+it to all devices in every step.
 
 After torch.nn.DataParallel: data_parallel.py, replicate.py, parallel_apply.py, _functions.py and
 comm.py of torch/nn/parallel.
@@ -37,10 +37,9 @@ Numbers = npt.NDArray[np.integer]
 
 
 def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
-    """What rank 0 has goes down all chains, each its share of every chunk.
+    """The data of rank 0 go down all chains. Each chain carries its share of every chunk.
 
-    (m + p - 2) / m · V/β for m chunks, where the chains have β together and are not in each other's
-    way.
+    It takes (m + p - 2) / m · V/β for m chunks, if the chains together have β and share no link.
     """
     builder, slot, chain = _cut(chains, nbytes, chunks)
     for source, target in zip(chains.T, chains.T[1:], strict=False):
@@ -49,8 +48,11 @@ def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
 
 
 def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
-    """Everything is added up from the second of each chain to its last, and from there at rank 0:
-    in the same time."""
+    """The data of all ranks are added from the second rank of each chain to its last, and then at
+    rank 0.
+
+    It takes as long as the broadcast.
+    """
     builder, slot, chain = _cut(chains, nbytes, chunks)
     for source, target in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
         builder.reduce(source[chain], target[chain], slot=slot, channel=chain)
@@ -58,43 +60,47 @@ def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
 
 
 def _cut(chains: Numbers, nbytes: float, chunks: int) -> tuple[ScheduleBuilder, Numbers, Numbers]:
-    """A builder, its slots, and the chain that each of them goes down."""
+    """A builder, its slots, and the chain of each slot."""
     slot = np.arange(chunks * len(chains))
     return ScheduleBuilder(chains.shape[1], nbytes, slots=len(slot)), slot, slot % len(chains)
 
 
 @dataclass(frozen=True)
 class DataParallel(Strategy):
-    """In every step the first device scatters the inputs, and broadcasts parameters and buffers; a
-    thread a device runs the forward there; the first gathers the outputs, has the loss and scatters
-    the outputs' gradients; after the backwards the parameters' gradients are added up on the first,
-    which alone updates.
+    """A step has these parts:
 
-    *The interpreter.* One thread at a time runs Python: of it a layer's forward needs `launch`
-    seconds a device, on one lane for all devices. An operator lets go of the lock while C++ works,
-    so that threads take turns. Launches are ahead of the devices: they begin with the step, while
-    inputs and parameters are on their way, and a layer starts when it is launched and what comes
-    before it on its device is done. Backwards are launched in C++, by a thread of autograd a device
-    that does not hold the lock: that costs nothing here. The next step begins when the update is
-    done, as in a loop that reads the loss.
+    - The first device scatters the inputs, and broadcasts parameters and buffers.
+    - On each device a thread runs the forward.
+    - The first device gathers the outputs, computes the loss, and scatters the gradients of the
+      outputs.
+    - After the backwards, the gradients of the parameters are added up on the first device, which
+      alone updates.
 
-    *Scatter and gather* are copies one after the other, in the order of the devices, whichever
-    links they take: a copy between two devices waits for the streams of both.
+    *The interpreter.* One thread at a time runs Python. The forward of a layer needs it for
+    `launch` seconds on each device, on one lane for all devices. An operator releases the lock
+    while C++ works, so threads take turns. Launches run ahead of the devices: they begin with the
+    step, while inputs and parameters are on their way. A layer starts when it is launched and its
+    device has done everything before it. Backwards are launched in C++ without the lock, by a
+    thread of autograd for each device, and cost nothing here. The next step begins when the update
+    is done, as in a loop that reads the loss.
 
-    *Replicate and reduce.* Tensors are coalesced into chunks of 10 MiB; here all bytes are cut into
-    equal chunks of at most that. NCCL passes them on from device to device: down chains, which are
-    the machine's rings cut before rank 0, and for sums on round the rings. It does so with parts of
-    a chunk: for p > 2 devices up to p - 2 chunks' time of each of the two is too much here. Neither
-    overlaps with computing. The broadcast is one node of autograd's graph, and its backward, the
-    reduction, runs when the gradients of all parameters of all replicas are there.
+    *Scatter and gather* are copies one after the other, in the order of the devices, whatever links
+    they take. A copy between two devices waits for the streams of both.
 
-    *Outputs.* The first device holds what it has gathered from the others until its backward is
-    done. Its own outputs are among its activations. The gradients of outputs take time and bytes,
-    but no memory here: a model that computes its loss has none.
+    *Replicate and reduce.* torch coalesces tensors into chunks of 10 MiB. Here all bytes are cut
+    into equal chunks of at most that. NCCL passes them from device to device down chains, which are
+    the machine's rings cut before rank 0. For sums it goes on round the rings. NCCL pipelines parts
+    of a chunk, so for p > 2 devices each of the two takes up to p - 2 chunks' time too long here.
+    Neither overlaps with computing. The broadcast is one node of autograd's graph. Its backward,
+    the reduction, runs when the gradients of all parameters of all replicas are there.
 
-    A device without input takes part in the broadcast and the reduction alone. A step leaves the
-    sum of all gradients on the first device: a reduce. Of the replicas, the memory is that of the
-    parameters which every worker has.
+    *Outputs.* The first device holds the outputs of the others until its backward is done. Its own
+    outputs are among its activations. The gradients of outputs take time and bytes, but no memory
+    here, because a model that computes its loss has none.
+
+    A device without input only takes part in the broadcast and the reduction. A step leaves the sum
+    of all gradients on the first device, so it is a reduce. The memory of a replica is that of the
+    parameters, which every worker has.
     """
 
     promise = REDUCE
@@ -156,8 +162,8 @@ class DataParallel(Strategy):
 
 
 class _Steps:
-    """The steps of one run. Each worker waits for `start` before it goes on: the end of the
-    step before, of a restart, or the loss."""
+    """The steps of one run. Each worker waits for `start` before it goes on. That is the end of the
+    step before, or of a restart, or the loss."""
 
     def __init__(
         self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region

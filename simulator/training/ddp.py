@@ -39,18 +39,21 @@ WALK = 1e-6
 us a parameter of convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more
 nodes a parameter."""
 MOST_BATCHES, MOST_STREAMS = 1024, 64
-"""Of a step; and collectives in flight."""
+"""The most batches of a step, and the most collectives in flight."""
 
 
 @dataclass(frozen=True)
 class DDP(Strategy):
-    """One process a device; the gradients of a bucket are averaged as soon as all of them, and all
-    earlier buckets, are there, on `streams` communication streams, while the backward goes on.
+    """One process for each device. Gradients are averaged bucket by bucket while the backward goes
+    on.
 
-    With `find_unused` each worker walks autograd's graph after the forward that its synchronised
-    backward belongs to: `walk` seconds a parameter (torch's notes on DistributedDataParallel name
-    the overhead, and no figure). The walk runs on the host. Here its device waits for it: a host
-    that is far ahead of its device hides it, which is walk=0us.
+    The all-reduce of a bucket starts on one of `streams` communication streams when the gradients
+    of this bucket and of all earlier buckets are complete.
+
+    With `find_unused` each worker walks autograd's graph after the forward whose backward is
+    synchronised. That takes `walk` seconds a parameter. torch's notes on DistributedDataParallel
+    mention the overhead, without a figure. The walk runs on the host, and here the device waits for
+    it. If the host is far ahead of the device, it hides the walk: use walk=0us.
     """
 
     promise = ALL_REDUCE
@@ -99,7 +102,7 @@ class DDP(Strategy):
             raise InputError(f"ddp: slowdown={self.slowdown}: a share from 0 on, like 0.1")
 
     def servers(self, ranks: int) -> int:
-        """Devices that are needed besides the workers'."""
+        """Devices that are needed in addition to those of the workers."""
         return find(self.algo).servers
 
     def plan(self, model: Model, setting: Setting) -> Plan:
@@ -155,25 +158,26 @@ class DDP(Strategy):
         return Size(step + len(buckets) * (large + ends), first * self.startup)
 
     def wire(self, nbytes: float) -> float:
-        """What is sent of `nbytes` bytes of gradients."""
+        """The bytes to send for `nbytes` bytes of gradients."""
         return nbytes / 2 if self.compress else nbytes
 
     def _held(self, model: Model, ranks: int) -> Held:
-        """A replica at every worker. Besides what is sent, a worker holds the whole gradients under
-        compression, and their copies outside of the buckets unless they are views of these."""
+        """A replica at every worker. With compression a worker also holds the whole gradients. It
+        holds copies of the gradients outside of the buckets, unless the gradients are views of the
+        buckets."""
         replica = model.parameters * (1 + model.state) + model.buffers
         gradients = model.gradients * self.compress
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
         return Held(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
     def _first(self, model: Model) -> list[Bucket]:
-        """The buckets of the first iteration: one of all, unless they are never rebuilt."""
+        """The buckets of the first iteration: a single bucket, unless buckets are never rebuilt."""
         return initial(model, self.bucket) if self.find_unused else whole(model)
 
     def _extra(
         self, model: Model, setting: Setting, communicator: Communicator
     ) -> dict[str, Schedule]:
-        """The other collectives of a run, by what they are for."""
+        """The other collectives of a run, by purpose."""
         extra: dict[str, Schedule] = {}
         if self.startup:
             extra["model"] = communicator.broadcast(model.parameters + model.buffers)

@@ -1,4 +1,4 @@
-"""Local SGD: workers train apart and average their parameters every few steps.
+"""Local SGD: workers train without communication, and average their parameters every few steps.
 
 After Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
 """
@@ -19,14 +19,16 @@ from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 
 MOST_STEPS = 10_000
-"""From one average to the next."""
+"""The most steps from one average to the next."""
 
 
 @dataclass(frozen=True)
 class LocalSGD(Strategy):
-    """Every worker takes `every` steps of its own; then all average their parameters, and wait for
-    that. So they do after the last step, so that a run ends with one model. A step is a local
-    one."""
+    """Every worker takes `every` local steps. Then all workers average their parameters and wait
+    for the result.
+
+    They also average after the last step, so that a run ends with one model.
+    """
 
     promise = ALL_REDUCE
 
@@ -43,7 +45,7 @@ class LocalSGD(Strategy):
         return self.every
 
     def servers(self, ranks: int) -> int:
-        """Devices that are needed besides the workers'."""
+        """Devices that are needed in addition to those of the workers."""
         return find(self.algo).servers
 
     def plan(self, model: Model, setting: Setting) -> Plan:

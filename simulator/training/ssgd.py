@@ -26,14 +26,17 @@ from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
 KINDS = {"worker": None, "gpu": "gpu", "cpu": "cpu", "sharded": None}
-"""The kind of device that a server has to itself, if it has one."""
+"""The kind of device of a separate server, by the option `server`."""
 Numbers = npt.NDArray[np.integer]
-"""Of ranks or slots."""
+"""Numbers of ranks or slots."""
 
 
 class Unit(NamedTuple):
-    """What is pushed, updated and pulled together: `parameters` bytes, whose gradients are there
-    when the backward of layer number `layer` ends, and which are not needed before its forward."""
+    """The parameters that are pushed, updated and pulled together: `parameters` bytes.
+
+    Their gradients are complete when the backward of layer number `layer` ends. The forward of that
+    layer is the first to need the parameters.
+    """
 
     name: str
     parameters: float
@@ -53,39 +56,42 @@ def units_of(model: Model, pipelined: bool) -> list[Unit]:
 
 @dataclass(frozen=True)
 class SSGD(Strategy):
-    """Each worker computes on its own batch; a server adds up all gradients, updates, and sends the
-    parameters back.
+    """Each worker computes on its own batch. A server adds up all gradients, updates the
+    parameters, and sends them back.
 
     The five parts are: copy the model to the workers, split the data, forward and backward, gather
-    the gradients, update. A step here begins with the third and ends with the first two of the
-    next, when the workers have the new parameters and their next batch. The order is the same, and
-    so is a step in the long run.
+    the gradients, update. A step here begins with the third part and ends with the first two parts
+    of the next step. Then the workers have the new parameters and their next batch. The order is
+    the same, and so is the mean time of a step in a long run.
 
-    Serial by step, the parts follow one another, and the model is one unit: a worker pushes all its
-    gradients after its backward, the server updates when it has those of all, its port sends the
-    parameters to every worker and after them the batches; when all have all, the next forwards
-    start. Pipelined, each layer that has parameters is a unit: it is pushed when its backward is
-    done, updated when it is there from all, and pulled; only its own next forward waits for it.
-    Units travel as they come, the last layer's first. A batch is sent one step ahead, when the
-    worker's first forward is done. A worker that has no batch computes nothing, and pushes and
-    pulls as the others do.
+    Serial by step, the parts follow one another, and the model is one unit. A worker pushes all its
+    gradients after its backward. The server updates when it has the gradients of all. Its port
+    sends the parameters to every worker, and after them the batches. The next forwards start when
+    all workers have everything.
 
-    A server with a memory of M bytes/s adds up in order of arrival: a worker's G bytes of gradients
-    take 3G / M (read them; read and write the sum). Where a worker serves, its own gradients are
-    the sum that the others are added to. The update then takes (2P + 2sP + G) / M for P bytes of
-    parameters and s bytes of state a byte: it reads and writes parameters and state, and reads the
-    sum. On a device that computes too, both are kernels on its main lane, as slow as that worker
-    is. A machine's own times to copy and to merge (γ) come on top.
+    Pipelined, each layer that has parameters is a unit. It is pushed when its backward is done,
+    updated when the server has it from all workers, and pulled. Only the next forward of this layer
+    waits for it. Units travel in the order in which they are ready, the last layer's first. A batch
+    is sent one step ahead, when the worker's first forward is done. A worker without a batch
+    computes nothing, and pushes and pulls like the others.
 
-    In the data, the parameters of a unit are the sum of all gradients of it, as the rest of an
-    update is known to the server alone: a step is an all-reduce. A worker communicates while its
-    push, its pull or its batch is on the way, and a worker that serves while any is.
+    A server with a memory of M bytes/s adds gradients in order of arrival. A worker's G bytes take
+    3G / M: read them, and read and write the sum. If a worker serves, the sum starts with its own
+    gradients. The update then takes (2P + 2sP + G) / M for P bytes of parameters and s bytes of
+    state a byte: it reads and writes parameters and state, and reads the sum. On a device that also
+    computes, both are kernels on its main lane, and are as slow as that worker. The machine's times
+    to copy and to merge (γ) are added.
+
+    In the data, the parameters of a unit are the sum of all its gradients, because only the server
+    knows the rest of an update. So a step is an all-reduce. A worker communicates while its push,
+    its pull or its batch is on the way. A worker that serves communicates while any of them is.
     """
 
     promise = ALL_REDUCE
 
     server: str = option(
-        "worker", "worker (rank 0 serves too), gpu or cpu (one apart), sharded (all serve a share)"
+        "worker",
+        "worker (rank 0 serves too), gpu or cpu (a separate device), sharded (all serve a share)",
     )
     pipelined: bool = option(
         False, "yes: push, update and pull layer by layer; no: all of them at once"
@@ -149,7 +155,7 @@ class SSGD(Strategy):
         )
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
-        """Operations of a run in which so many units are pushed and pulled."""
+        """Operations of a run with `units` units."""
         ranks, separate = setting.ranks, bool(self.server_kind)
         hosts = ranks if self.server == "sharded" else 1
         pairs = hosts * (ranks if separate else ranks - 1)
@@ -184,8 +190,8 @@ class SSGD(Strategy):
 
 
 class _Places(NamedTuple):
-    """The ranks that serve, each its shard of every unit; every pair of a worker and a server that
-    is another rank, in the order in which they speak; and the slots."""
+    """The ranks that serve, each with a shard of every unit. The pairs of a worker and a server on
+    another rank, in the order in which they communicate. The slots."""
 
     units: int
     hosts: Numbers
@@ -193,21 +199,21 @@ class _Places(NamedTuple):
     server: Numbers
 
     def shard(self, unit: int, host: Numbers) -> Numbers:
-        """In a worker's buffer: what `host` serves."""
+        """The slot of the shard of `host` in a worker's buffer."""
         return np.asarray(unit * len(self.hosts) + np.searchsorted(self.hosts, host))
 
     def kept(self, unit: int) -> int:
-        """At a server: its shard."""
+        """The slot of its shard at a server."""
         return self.units * len(self.hosts) + unit
 
     def inbox(self, unit: int, worker: Numbers) -> Numbers:
-        """At a server: what `worker` pushes."""
+        """The slot at a server for the gradients of `worker`."""
         return np.asarray(self.kept(unit) + self.units * (1 + worker))
 
 
 class _Exchanged(NamedTuple):
-    """The operations that moved a unit, of every pair, and with which it was updated, of every
-    server."""
+    """The operations that moved a unit, for every pair, and the operations that updated it, for
+    every server."""
 
     pushed: Ints
     updated: Ints
@@ -254,7 +260,7 @@ class _Steps:
         self.trainer.end(last, lost=lost)
 
     def _at_all(self, operation: int) -> Ints:
-        """What every worker waits for."""
+        """For each worker, the operation to wait for."""
         return np.full(len(self.workers), operation, dtype=np.int32)
 
     def _forward(self, attempt: Attempt) -> None:
@@ -295,7 +301,8 @@ class _Steps:
         return _Exchanged(pushed, updated, pulled)
 
     def _push(self, number: int, unit: Unit, ready: Ints, seconds: Floats) -> Ints:
-        """To every server, which adds it to the sum; that takes the `seconds` of its rank."""
+        """Push to every server, which adds the gradients to the sum in the `seconds` of its
+        rank."""
         worker, server = self.places.worker, self.places.server
         inbox, slot = self.places.inbox(number, worker), self.places.shard(number, server)
         self.builder.phase(f"push {unit.name}")
@@ -309,8 +316,8 @@ class _Steps:
         return pushed
 
     def _add(self, number: int, ready: Ints, added: Ints) -> None:
-        """The data of the sum, in no time: it begins with a server's own gradients, or with the
-        first worker's."""
+        """The data of the sum, which take no time. The sum begins with a server's own gradients, or
+        with those of the first worker."""
         places, hosts, first = self.places, self.places.hosts, 1 if self.options.server_kind else 0
         inbox, home = places.inbox(number, places.worker), places.kept(number)
         if first:
@@ -327,8 +334,8 @@ class _Steps:
         self.builder.reduce(server, server, slot=slot, target=home, after=added[first:, None])
 
     def _scatter(self, attempt: Attempt, after: Ints) -> Ints:
-        """Send each worker its next batch; returns with which operation it is there (-1: with
-        none)."""
+        """Send each worker its next batch. Returns the operation of its arrival at each worker, or
+        -1."""
         source, arrivals = self.places.hosts[0], np.full(len(self.workers), -1, dtype=np.int32)
         wants = self.trainer.setting.conditions.has_input(attempt.step + 1, len(self.workers))
         to = np.flatnonzero(
@@ -341,15 +348,15 @@ class _Steps:
         return arrivals
 
     def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:
-        """Note a communication for both who take part, if they are workers."""
+        """Note a communication for both ends that are workers."""
         serves = server < len(self.workers)
         self.trainer.span(worker, COMMUNICATION, first, last)
         self.trainer.span(server[serves], COMMUNICATION, first[serves], last[serves])
 
 
 def _held(model: Model, workers: int, places: _Places) -> Held:
-    """Besides what is in slots: the workers' copies of the parameters, which servers have in slots,
-    and buffers; the optimizer state at the servers."""
+    """Memory outside of slots: copies of the parameters at the workers (servers have them in
+    slots), buffers, and the optimizer state at the servers."""
     nbytes, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
     nbytes[:workers] = model.parameters + model.buffers
     nbytes[places.hosts[places.hosts < workers]] -= model.parameters * share
