@@ -118,13 +118,13 @@ def _nesting(node: ast.AST, depth: int = 0) -> int:
 
 def main() -> int:
     """Print the numbers and what breaks the limits; 1 if something does."""
-    functions = [one for path, source in files().items() for one in measure(path, source)]
+    functions = [function for path, source in files().items() for function in measure(path, source)]
     for name, limit in (
         ("parameters", MOST_PARAMETERS),
         ("lines", MOST_LINES),
         ("nesting", MOST_NESTED),
     ):
-        numbers = sorted(getattr(one, name) for one in functions)
+        numbers = sorted(getattr(function, name) for function in functions)
         middle, high = statistics.median(numbers), numbers[int(0.9 * len(numbers))]
         sys.stdout.write(f"{name:10}  median {middle:.0f}  90% {high}  most {numbers[-1]}")
         sys.stdout.write(f"  (limit {limit})\n")

@@ -125,7 +125,7 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
 
 
 def _named(command: str, name: str) -> Any:
-    return next(one for one in commands()[command,] if one.name == name)
+    return next(parameter for parameter in commands()[command,] if parameter.name == name)
 
 
 def _words(parameter: Any, values: list[str]) -> list[str]:

@@ -195,8 +195,8 @@ def _token(data: bytes, random: Random) -> bytes:
     if not matches:
         return data
     match = random.choice(matches)
-    other = random.choice((random.choice(matches)[0], random.choice(_WORDS), b""))
-    return data[: match.start()] + other + data[match.end() :]
+    replacement = random.choice((random.choice(matches)[0], random.choice(_WORDS), b""))
+    return data[: match.start()] + replacement + data[match.end() :]
 
 
 def _word(data: bytes, random: Random) -> bytes:
@@ -208,12 +208,15 @@ def _columns(data: bytes, random: Random) -> bytes:
     """Two columns of every line swapped, or of one line; or one column gone."""
     comma = data.count(b",") > data.count(b" ")
     lines = data.split(b"\n")
-    one, other = random.randrange(12), random.randrange(12)
+    column, partner = random.randrange(12), random.randrange(12)
     chosen = range(len(lines)) if random.random() < 0.5 else [random.randrange(len(lines))]
     for k in chosen:
         cells = lines[k].split(b",") if comma else re.split(rb"(?<=\S)(?=\s)", lines[k])
-        if max(one, other) < len(cells):
-            cells[one], cells[other] = cells[other], b"" if random.random() < 0.1 else cells[one]
+        if max(column, partner) < len(cells):
+            cells[column], cells[partner] = (
+                cells[partner],
+                b"" if random.random() < 0.1 else cells[column],
+            )
         lines[k] = (b"," if comma else b"").join(cells)
     return b"\n".join(lines)
 
@@ -278,9 +281,9 @@ def _quotes(data: bytes, random: Random) -> bytes:
     )
 
 
-def _spliced(data: bytes, other: bytes, random: Random) -> bytes:
+def _spliced(data: bytes, donor: bytes, random: Random) -> bytes:
     """A beginning of one file and an end of another."""
-    return data[: random.randint(0, len(data))] + other[random.randint(0, len(other)) :]
+    return data[: random.randint(0, len(data))] + donor[random.randint(0, len(donor)) :]
 
 
 MUTATIONS: dict[str, Mutation] = {

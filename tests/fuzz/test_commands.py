@@ -66,9 +66,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "model": ("trace.json", "model.json"),
         "noise": ("noise.txt",),
     }.items():
-        for one in file_seeds.seeds(reader):
-            if one.name in names and not (tmp_path / one.name).exists():
-                (tmp_path / one.name).write_bytes(one.data)
+        for seed in file_seeds.seeds(reader):
+            if seed.name in names and not (tmp_path / seed.name).exists():
+                (tmp_path / seed.name).write_bytes(seed.data)
     root = file_seeds.ROOT
     for source, name in {
         "examples/h100_10_nodes_all_reduce.csv": "h100.csv",

@@ -96,12 +96,12 @@ def test_a_mutated_file_is_read_or_refused(reader: str, tmp_path: Path, fuzz: Re
 @pytest.mark.parametrize("reader", READERS)
 def test_every_seed_is_read(reader: str, tmp_path: Path) -> None:
     """Else all its mutations would be refused for the same reason."""
-    for one in seeds(reader):
-        path = tmp_path / one.name
-        path.write_bytes(one.data)
-        if reader == "model" and one.name.startswith("ddp"):
+    for seed in seeds(reader):
+        path = tmp_path / seed.name
+        path.write_bytes(seed.data)
+        if reader == "model" and seed.name.startswith("ddp"):
             continue
-        assert file_readers.refused(reader, path) == "", one.name
+        assert file_readers.refused(reader, path) == "", seed.name
 
 
 def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,16 +25,16 @@ SECONDS = st.sampled_from((0.0, 1e-6, 0.1, 3.0))
 BANDWIDTHS = st.sampled_from((1.0, 1e9, 0.3, INF))
 
 
-def same(one: Topology, other: Topology) -> None:
+def same(topology: Topology, reference: Topology) -> None:
     """Equal column by column, to the bit and the type."""
-    assert one.name == other.name
-    assert one.device_names == other.device_names
-    assert one.device_kinds == other.device_kinds
-    assert one.link_kinds == other.link_kinds
-    assert one.medium_names == other.medium_names
-    assert (one.paths, one.notes) == (other.paths, other.notes)
+    assert topology.name == reference.name
+    assert topology.device_names == reference.device_names
+    assert topology.device_kinds == reference.device_kinds
+    assert topology.link_kinds == reference.link_kinds
+    assert topology.medium_names == reference.medium_names
+    assert (topology.paths, topology.notes) == (reference.paths, reference.notes)
     for column in COLUMNS:
-        left, right = getattr(one, column), getattr(other, column)
+        left, right = getattr(topology, column), getattr(reference, column)
         assert left.dtype == right.dtype, column
         assert left.tolist() == right.tolist(), column
 

@@ -99,7 +99,8 @@ def outcome(data: bytes) -> Model | str:
 def times(events: Sequence[object]) -> list[tuple[float, float]]:
     """Forward and backward of every layer in microseconds."""
     return [
-        (round(one.forward / US, 6), round(one.backward / US, 6)) for one in model(events).layers
+        (round(layer.forward / US, 6), round(layer.backward / US, 6))
+        for layer in model(events).layers
     ]
 
 

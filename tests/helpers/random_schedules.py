@@ -43,18 +43,18 @@ def random_schedule(random: Random, ranks: int, drawn: Mixture) -> Schedule:
     random besides."""
     builder = ScheduleBuilder(ranks, 8.0, slots=2, scratch=1)
     for number in range(random.randint(1, drawn.most)):
-        one, other = random.randrange(ranks), random.randrange(ranks)
+        source, peer = random.randrange(ranks), random.randrange(ranks)
         after = random.sample(range(number), min(number, random.choice(drawn.after)))
         slot, target = random.sample(range(3), 2)
         match random.choice(drawn.kinds):
             case "copy":
-                builder.copy(one, other, slot=slot, target=target, after=after)
+                builder.copy(source, peer, slot=slot, target=target, after=after)
             case "reduce":
-                builder.reduce(one, other, slot=slot, target=target, after=after)
+                builder.reduce(source, peer, slot=slot, target=target, after=after)
             case "signal":
-                builder.signal(one, other, nbytes=drawn.nbytes(random), after=after)
+                builder.signal(source, peer, nbytes=drawn.nbytes(random), after=after)
             case _:
                 seconds, lane = drawn.seconds(random), random.choice(drawn.lanes)
                 reads, writes = (slot, random.choice((-1, target))) if drawn.on_slots else (-1, -1)
-                builder.compute(one, seconds, lane=lane, reads=reads, writes=writes, after=after)
+                builder.compute(source, seconds, lane=lane, reads=reads, writes=writes, after=after)
     return builder.build()

@@ -24,22 +24,24 @@ COLUMNS = (
 )
 
 
-def same(one: Topology, other: Topology) -> bool:
+def same(topology: Topology, reference: Topology) -> bool:
     """The same machine, whatever its name."""
-    names = (one.device_names, one.device_kinds, one.medium_names) == (
-        other.device_names,
-        other.device_kinds,
-        other.medium_names,
+    names = (topology.device_names, topology.device_kinds, topology.medium_names) == (
+        reference.device_names,
+        reference.device_kinds,
+        reference.medium_names,
     )
     return names and all(
-        np.array_equal(getattr(one, column), getattr(other, column)) for column in COLUMNS
+        np.array_equal(getattr(topology, column), getattr(reference, column)) for column in COLUMNS
     )
 
 
 def gpu_edges(graph: Any) -> set[tuple[str, str]]:
     """The edges of a networkx graph of numbers, in both directions, as names of GPUs."""
     return {
-        (f"gpu{one}", f"gpu{other}") for one, other in graph.to_directed().edges if one != other
+        (f"gpu{source}", f"gpu{target}")
+        for source, target in graph.to_directed().edges
+        if source != target
     }
 
 

@@ -10,8 +10,8 @@ def route_of(*links: Link, reduction: float = 0.0, ranks: int = 2) -> Topology:
     all of them."""
     builder = TopologyBuilder("route")
     stops = [builder.device(f"stop{index}", reduction=reduction) for index in range(len(links) + 1)]
-    for link, one, other in zip(links, stops, stops[1:], strict=False):
-        builder.link(one, other, link)
+    for link, source, target in zip(links, stops, stops[1:], strict=False):
+        builder.link(source, target, link)
     return builder.build([stops[0], stops[-1]] if ranks == 2 else stops)
 
 

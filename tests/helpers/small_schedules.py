@@ -16,9 +16,9 @@ def equal_messages(count: int, nbytes: float) -> Schedule:
 
 def between(*transfers: tuple[int, int, float]) -> Schedule:
     """(sender, receiver, bytes), all ready at 0."""
-    builder = ScheduleBuilder(1 + max(max(one, other) for one, other, _ in transfers), 1.0)
-    for one, other, nbytes in transfers:
-        builder.signal(one, other, nbytes=nbytes)
+    builder = ScheduleBuilder(1 + max(max(source, target) for source, target, _ in transfers), 1.0)
+    for source, target, nbytes in transfers:
+        builder.signal(source, target, nbytes=nbytes)
     return builder.build()
 
 

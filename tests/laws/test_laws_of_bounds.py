@@ -83,15 +83,15 @@ def machines(draw: st.DrawFn, devices: int) -> Topology:
     media = [builder.medium(f"medium{k}", draw(speed)) for k in range(draw(st.integers(0, 3)))]
     ends: dict[tuple[str, str], None] = {}
     for k in range(1, len(nodes)):
-        other = nodes[draw(st.integers(0, k - 1))]
-        ends |= {(nodes[k], other): None, (other, nodes[k]): None}
+        target = nodes[draw(st.integers(0, k - 1))]
+        ends |= {(nodes[k], target): None, (target, nodes[k]): None}
     ends |= dict.fromkeys(
         draw(st.lists(st.sampled_from(tuple(permutations(nodes, 2))), max_size=10))
     )
-    for one, other in ends:
+    for source, target in ends:
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         latency = draw(st.sampled_from((0.0, 1e-3, 1.0)))
-        builder.link(one, other, Link(draw(speed), latency), media=crossed)
+        builder.link(source, target, Link(draw(speed), latency), media=crossed)
     return builder.build(gpus)
 
 

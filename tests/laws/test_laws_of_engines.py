@@ -153,14 +153,14 @@ def machines(draw: st.DrawFn) -> Topology:
     ]
     ends: set[tuple[str, str]] = set()
     for k in range(1, len(devices)):
-        other = devices[draw(st.integers(0, k - 1))]
-        ends |= {(devices[k], other), (other, devices[k])}
-    pairs = [(one, other) for one in devices for other in devices if one != other]
+        target = devices[draw(st.integers(0, k - 1))]
+        ends |= {(devices[k], target), (target, devices[k])}
+    pairs = [(source, target) for source in devices for target in devices if source != target]
     ends |= set(draw(st.lists(st.sampled_from(pairs), max_size=6)))
-    for one, other in sorted(ends):
+    for source, target in sorted(ends):
         crossed = draw(st.lists(st.sampled_from(media), unique=True, max_size=2)) if media else []
         bandwidth = draw(bandwidths | st.just(float("inf")))
-        builder.link(one, other, Link(bandwidth, draw(ticks), draw(ticks)), media=crossed)
+        builder.link(source, target, Link(bandwidth, draw(ticks), draw(ticks)), media=crossed)
     return builder.build(
         draw(st.permutations(gpus)) if draw(st.integers(0, 3)) else [gpus[0], *gpus]
     )

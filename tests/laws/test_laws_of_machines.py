@@ -104,11 +104,13 @@ def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, st
     if setting is None:
         return
     schedule, topology = setting[0].scaled(2.0**20), setting[1]
-    one = simulate(schedule, topology, "reference", store_and_forward=store)
-    other = simulate(schedule, topology, "compiled", store_and_forward=store)
-    assert np.array_equal(one.finish, other.finish)
-    assert np.array_equal(one.node_cause, other.node_cause)
-    assert sum(parts(critical_path(other)).values()) == pytest.approx(other.makespan, rel=1e-9)
+    reference = simulate(schedule, topology, "reference", store_and_forward=store)
+    compiled = simulate(schedule, topology, "compiled", store_and_forward=store)
+    assert np.array_equal(reference.finish, compiled.finish)
+    assert np.array_equal(reference.node_cause, compiled.node_cause)
+    assert sum(parts(critical_path(compiled)).values()) == pytest.approx(
+        compiled.makespan, rel=1e-9
+    )
 
 
 @given(st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10))
@@ -117,7 +119,9 @@ def test_engines_agree_under_fair_sharing(name: str, spec: str, ranks: int) -> N
     if setting is None:
         return
     schedule, topology = setting[0].scaled(2.0**20), setting[1]
-    one = simulate(schedule, topology, "reference", sharing="fair")
-    other = simulate(schedule, topology, "compiled", sharing="fair")
-    assert np.allclose(one.finish, other.finish, rtol=1e-9, atol=0)
-    assert sum(parts(critical_path(other)).values()) == pytest.approx(other.makespan, rel=1e-9)
+    reference = simulate(schedule, topology, "reference", sharing="fair")
+    compiled = simulate(schedule, topology, "compiled", sharing="fair")
+    assert np.allclose(reference.finish, compiled.finish, rtol=1e-9, atol=0)
+    assert sum(parts(critical_path(compiled)).values()) == pytest.approx(
+        compiled.makespan, rel=1e-9
+    )

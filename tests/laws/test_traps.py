@@ -359,15 +359,15 @@ def test_an_algorithm_is_wrong_for_every_other_collective(name: str) -> None:
     kept = stronger.get(name) or stronger.get(mine.name, {mine.name})
     chunked = {"reduce_scatter", "all_gather", "all_to_all", "scatter", "gather"}
     schedule = algorithms()[name].build(4, 4.0)
-    for other in {algorithm.collective for algorithm in algorithms().values()}:
-        if schedule.buffer == 1 and other.name in chunked:
+    for collective in {algorithm.collective for algorithm in algorithms().values()}:
+        if schedule.buffer == 1 and collective.name in chunked:
             with pytest.raises(ValueError, match="1 slots do not cut into 4 chunks"):
-                semantics.check(schedule, other)
-        elif other.name in kept:
-            semantics.check(schedule, other)
+                semantics.check(schedule, collective)
+        elif collective.name in kept:
+            semantics.check(schedule, collective)
         else:
             with pytest.raises(WrongResult):
-                semantics.check(schedule, other)
+                semantics.check(schedule, collective)
 
 
 def test_a_contribution_that_counts_twice_and_one_that_is_missing_do_not_cancel() -> None:

@@ -101,7 +101,9 @@ def _imports(root: Path, file: str) -> frozenset[str]:
             for alias in node.names:
                 files |= _places(root, f"{node.module}.{alias.name}") or _places(root, node.module)
     if file.endswith("/__init__.py"):
-        files |= {other for other in _files(root) if Path(other).parent == Path(file).parent}
+        files |= {
+            neighbour for neighbour in _files(root) if Path(neighbour).parent == Path(file).parent
+        }
     return frozenset(files)
 
 

@@ -20,7 +20,7 @@ def test_a_mutant_differs_in_one_line() -> None:
     assert len({mutant.text for mutant in mutations}) == len(mutations) > 50
     for mutant in mutations:
         pairs = zip(source.splitlines(), mutant.text.splitlines(), strict=True)
-        changed = [(line.strip(), other.strip()) for line, other in pairs if line != other]
+        changed = [(line.strip(), mutated.strip()) for line, mutated in pairs if line != mutated]
         assert changed == [(mutant.before, mutant.after)]
 
 

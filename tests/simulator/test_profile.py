@@ -228,7 +228,9 @@ def test_long_exchanges_between_nodes_take_longer() -> None:
         (doubling, machine(4, 4), 0.0),
     ):
         schedule = algorithm.build(4, nbytes)
-        times = [one.simulate(schedule, machine_, algorithm).seconds for one in (plain, slow)]
+        times = [
+            profile.simulate(schedule, machine_, algorithm).seconds for profile in (plain, slow)
+        ]
         assert times[1] - times[0] == pytest.approx(more, rel=1e-9)
     ring = RING.build(4, 8 * nbytes)
     assert (

@@ -109,8 +109,8 @@ def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> 
     )
     short = replace(strange, points=strange.points[:3])
     assert label_detection.fallen_back([strange], NCCL, machine(NCCL), as_nodes)
-    for other in (halved, short, replace(strange, algorithm="ring")):
-        assert label_detection.fallen_back([other], NCCL, machine(NCCL), as_nodes) == []
+    for unexplained in (halved, short, replace(strange, algorithm="ring")):
+        assert label_detection.fallen_back([unexplained], NCCL, machine(NCCL), as_nodes) == []
 
 
 def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_library() -> None:
@@ -119,8 +119,10 @@ def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_libra
         for name in ("ring", "recursive_doubling")
         for ranks in (8, 16)
     ]
-    other = curve(MPI, "recursive_doubling", MPI.algorithms("all_reduce"), 8, words="MPI 2")
-    curves = [*forced_curves, other]
+    second_version = curve(
+        MPI, "recursive_doubling", MPI.algorithms("all_reduce"), 8, words="MPI 2"
+    )
+    curves = [*forced_curves, second_version]
     result = explore(Model(points(curves, MPI)[0], MPI))
     (label,) = label_detection.of_fit(result)
     assert label[:2] == ("recursive_doubling", "all_reduce")

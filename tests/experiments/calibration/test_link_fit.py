@@ -89,14 +89,14 @@ def test_the_solution_is_never_negative_and_never_beaten(rows: list[tuple[float,
     best = solve(design, np.ones(len(design)))
     misfit = ((design @ best - 1) ** 2).sum()
     assert np.all(best >= 0)
-    for other in (
+    for candidate in (
         [0.0, 0.0],
         best * [1.01, 1.0],
         best * [1.0, 1.01],
         best * [0.99, 1.0],
         best * [1.0, 0.99],
     ):
-        assert misfit <= ((design @ other - 1) ** 2).sum() * (1 + 1e-9) + 1e-12
+        assert misfit <= ((design @ candidate - 1) ** 2).sum() * (1 + 1e-9) + 1e-12
 
 
 def test_relative_weights_make_small_sizes_count() -> None:

@@ -129,9 +129,9 @@ def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None
         curve = measured(16, nodes)
         expected = predict(curve, "hopper", rate)
         assert of_profile(changed, curve, "hopper") == pytest.approx(expected, rel=1e-9)
-    other = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
+    without_simple = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
     with pytest.raises(InputError, match="mn5_acc has no Simple of links of kind network"):
-        of_profile(other, measured(), "hopper")
+        of_profile(without_simple, measured(), "hopper")
 
 
 def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:

@@ -41,7 +41,7 @@ def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changes",
     [
         {"ranks": 8},
         {"algorithm": "tree"},
@@ -54,10 +54,10 @@ def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
     ],
 )
 def test_only_like_is_compared_with_like(
-    healthy: Curve, spoil: Spoil, other: dict[str, object]
+    healthy: Curve, spoil: Spoil, changes: dict[str, object]
 ) -> None:
     slow = later(spoil(healthy, range(28), 3))
-    assert compare([healthy, replace(slow, **other)]) == ()  # type: ignore[arg-type]
+    assert compare([healthy, replace(slow, **changes)]) == ()  # type: ignore[arg-type]
 
 
 def test_other_nodes_of_one_cluster_are_compared(healthy: Curve, spoil: Spoil) -> None:

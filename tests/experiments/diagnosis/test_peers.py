@@ -55,10 +55,12 @@ def test_a_step_at_another_size_is_another_step(healthy: Curve, spoil: Spoil) ->
     assert verdicts(curves)[0]
 
 
-@pytest.mark.parametrize("other", [{"device": "NVIDIA A100"}, {"hosts": ("gpu1",)}])
-def test_another_machine_is_no_peer(healthy: Curve, spoil: Spoil, other: dict[str, object]) -> None:
+@pytest.mark.parametrize("changes", [{"device": "NVIDIA A100"}, {"hosts": ("gpu1",)}])
+def test_another_machine_is_no_peer(
+    healthy: Curve, spoil: Spoil, changes: dict[str, object]
+) -> None:
     sick = spoil(healthy, [SIZE], 1.6)
-    strangers = [replace(job(sick, k), **other) for k in range(1, 4)]  # type: ignore[arg-type]
+    strangers = [replace(job(sick, k), **changes) for k in range(1, 4)]  # type: ignore[arg-type]
     assert verdicts([job(sick, 0), *strangers])[0]
 
 

@@ -93,7 +93,7 @@ def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("second_model", "message"),
     [
         (model(batch=8), "b.yaml has the batch 8, and a.yaml 4: give traces of one job"),
         (model(last="gelu"), "layer 1 of b.yaml is gelu, of a.yaml relu, with another name"),
@@ -105,8 +105,10 @@ def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
         ("name: [", "b.yaml line 2"),
     ],
 )
-def test_models_of_one_job_differ_in_times_alone(tmp_path: Path, other: str, message: str) -> None:
-    paths = written(tmp_path, a=model(), b=other)
+def test_models_of_one_job_differ_in_times_alone(
+    tmp_path: Path, second_model: str, message: str
+) -> None:
+    paths = written(tmp_path, a=model(), b=second_model)
     with pytest.raises(InputError, match=message):
         per_rank.read_all(paths)
 

@@ -90,10 +90,10 @@ def test_the_stem_needs_no_gradient_of_the_image() -> None:
 
 @pytest.mark.parametrize("image", [32, 97, 160, 288])
 def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None:
-    other = resnet50(image)
-    assert other.parameters == RESNET.parameters
-    assert (other.flops < RESNET.flops) == (image < 224)
-    assert other.inputs == 12 * image**2
+    resized = resnet50(image)
+    assert resized.parameters == RESNET.parameters
+    assert (resized.flops < RESNET.flops) == (image < 224)
+    assert resized.inputs == 12 * image**2
 
 
 def test_images_of_even_sides_scale_with_their_area() -> None:

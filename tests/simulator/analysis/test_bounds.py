@@ -119,8 +119,8 @@ def test_the_farthest_two_of_few_ranks_are_found_in_either_direction() -> None:
     # Rank 2 hears from all others after 1 s, and is heard after 10 s.
     builder = TopologyBuilder("slow to speak")
     gpus = [builder.device(f"gpu{k}") for k in range(4)]
-    for one, other in permutations(range(4), 2):
-        builder.link(gpus[one], gpus[other], Link(1.0, 10.0 if one == 2 else 1.0))
+    for source, target in permutations(range(4), 2):
+        builder.link(gpus[source], gpus[target], Link(1.0, 10.0 if source == 2 else 1.0))
     assert ports(ALL_REDUCE, builder.build(gpus))[0] == 10
 
 
@@ -172,12 +172,12 @@ def test_only_workers_must_send_but_servers_may_help() -> None:
 
 def test_a_half_duplex_wire_counts_once_a_direction() -> None:
     builder = TopologyBuilder("half duplex")
-    one, other = builder.device("one"), builder.device("other")
+    left, right = builder.device("one"), builder.device("other")
     wire = builder.medium("wire", 1.0)
-    builder.link(one, other, Link(2.0), media=(wire,))
-    builder.link(other, one, Link(2.0), media=(wire,))
+    builder.link(left, right, Link(2.0), media=(wire,))
+    builder.link(right, left, Link(2.0), media=(wire,))
     # 24 bytes in all cross one wire of 1 B/s, whoever sends.
-    assert ports(ALL_REDUCE, builder.build([one, other]), workers=2) == [0, 12, 12, 24]
+    assert ports(ALL_REDUCE, builder.build([left, right]), workers=2) == [0, 12, 12, 24]
 
 
 def test_the_best_bound_is_the_highest() -> None:

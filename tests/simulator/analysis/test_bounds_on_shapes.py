@@ -195,13 +195,13 @@ def test_shards_pass_what_is_between_two_groups() -> None:
     # Five on one side, two on the other: 1 B/s there, 2 B/s back.
     builder = TopologyBuilder("five and two")
     gpus = [builder.device(f"gpu{k}") for k in range(7)]
-    for one in range(7):
-        for other in range(one):
-            if (one < 5) == (other < 5):
-                builder.connect(gpus[one], gpus[other], Link(10.0))
-    for one in range(2):
-        builder.link(gpus[one], gpus[one + 5], Link(0.5))
-        builder.link(gpus[one + 5], gpus[one], Link(1.0))
+    for source in range(7):
+        for target in range(source):
+            if (source < 5) == (target < 5):
+                builder.connect(gpus[source], gpus[target], Link(10.0))
+    for source in range(2):
+        builder.link(gpus[source], gpus[source + 5], Link(0.5))
+        builder.link(gpus[source + 5], gpus[source], Link(1.0))
     topology = builder.build(gpus)
     # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back,
     # merged.
@@ -214,13 +214,13 @@ def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(forth: float, back
     # Three ranks on each side, all joined by 10 B/s. Two links lead there, and two others back.
     builder = TopologyBuilder("one way each")
     gpus = [builder.device(f"gpu{k}") for k in range(6)]
-    for one in range(6):
-        for other in range(one):
-            if (one < 3) == (other < 3):
-                builder.connect(gpus[one], gpus[other], Link(10.0))
-    for one in range(2):
-        builder.link(gpus[one], gpus[one + 3], Link(forth))
-        builder.link(gpus[one + 4], gpus[one + 1], Link(back))
+    for source in range(6):
+        for target in range(source):
+            if (source < 3) == (target < 3):
+                builder.connect(gpus[source], gpus[target], Link(10.0))
+    for source in range(2):
+        builder.link(gpus[source], gpus[source + 3], Link(forth))
+        builder.link(gpus[source + 4], gpus[source + 1], Link(back))
     topology = builder.build(gpus)
     assert best(ALL_REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(12))
     assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / forth))

@@ -148,9 +148,9 @@ def test_the_path_of_any_schedule_adds_up_to_its_makespan(
     assert all(segment.seconds >= 0 for segment in path)
 
 
-def assert_same(one: Path, other: Path) -> None:
+def assert_same(path: Path, reference: Path) -> None:
     for column in fields(Path):
-        mine, yours = getattr(one, column.name), getattr(other, column.name)
+        mine, yours = getattr(path, column.name), getattr(reference, column.name)
         assert mine.dtype == yours.dtype, column.name
         assert mine.tobytes() == yours.tobytes(), column.name
 
@@ -236,12 +236,12 @@ def check_differences(schedule: Schedule, topology: Topology, rule: str = "fifo"
     timeline = under(rule, schedule, topology)
     worths, compared = sensitivities(timeline), 0
     for name, index, machine in nudged(topology):
-        other = under(rule, schedule, machine)
-        if (other.node_cause != timeline.node_cause).any() or np.argmax(other.finish) != np.argmax(
-            timeline.finish
-        ):
+        changed = under(rule, schedule, machine)
+        if (changed.node_cause != timeline.node_cause).any() or np.argmax(
+            changed.finish
+        ) != np.argmax(timeline.finish):
             continue
-        difference = (other.makespan - timeline.makespan) / STEP
+        difference = (changed.makespan - timeline.makespan) / STEP
         assert getattr(worths, name)[index] == pytest.approx(difference, rel=1e-5, abs=1e-5), (
             name,
             index,

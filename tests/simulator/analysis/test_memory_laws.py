@@ -141,20 +141,20 @@ def random_schedule(random: Random, ranks: int, *, scratch: int, servers: int) -
     builder = ScheduleBuilder(ranks, 12.0, slots=3, scratch=scratch, servers=servers)
     slots = 3 + scratch
     for number in range(random.randint(1, 12)):
-        one, other = random.randrange(ranks + servers), random.randrange(ranks + servers)
+        source, peer = random.randrange(ranks + servers), random.randrange(ranks + servers)
         after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
         slot, target = random.sample(range(slots), 2)
         count = (
-            2 if one != other and max(slot, target) + 2 <= slots and random.random() < 0.5 else 1
+            2 if source != peer and max(slot, target) + 2 <= slots and random.random() < 0.5 else 1
         )
         match random.randrange(5):
             case 0 | 1:
-                builder.copy(one, other, slot=slot, target=target, count=count, after=after)
+                builder.copy(source, peer, slot=slot, target=target, count=count, after=after)
             case 2 | 3:
-                builder.reduce(one, other, slot=slot, target=target, count=count, after=after)
+                builder.reduce(source, peer, slot=slot, target=target, count=count, after=after)
             case _:
                 builder.compute(
-                    one,
+                    source,
                     random.random(),
                     reads=slot,
                     writes=random.choice((-1, target)),
@@ -235,8 +235,8 @@ def test_both_traces_scale_with_the_size(seed: int, ranks: int, power: int) -> N
     larger = schedule.scaled(12.0 * 2.0**power)
     same_times = simulate(larger, shapes.star(ranks, bandwidth=2.0**power, latency=0.5))
     assert same_times.finish.tolist() == timeline.finish.tolist()
-    one, other = trace(schedule, timeline), trace(larger, same_times)
-    assert other.times.tolist() == one.times.tolist()
-    assert other.resident.tolist() == (one.resident * 2.0**power).tolist()
-    assert other.redundant.tolist() == (one.redundant * 2.0**power).tolist()
-    assert other.peaks.tolist() == (one.peaks * 2.0**power).tolist()
+    small, large = trace(schedule, timeline), trace(larger, same_times)
+    assert large.times.tolist() == small.times.tolist()
+    assert large.resident.tolist() == (small.resident * 2.0**power).tolist()
+    assert large.redundant.tolist() == (small.redundant * 2.0**power).tolist()
+    assert large.peaks.tolist() == (small.peaks * 2.0**power).tolist()

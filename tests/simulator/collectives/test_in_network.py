@@ -109,12 +109,12 @@ def test_engines_agree_on_switches_that_reduce() -> None:
         ("sharp", reducing_star(5, 0.5, 0.25)),
     ):
         fitted = fit(name, machine, 5, 5.0 * 2**20)
-        one, other = (
+        reference, compiled = (
             simulate(fitted.schedule, fitted.topology, engine)
             for engine in ("reference", "compiled")
         )
-        assert np.array_equal(one.finish, other.finish)
-        assert np.array_equal(one.node_start, other.node_start)
+        assert np.array_equal(reference.finish, compiled.finish)
+        assert np.array_equal(reference.node_start, compiled.node_start)
 
 
 def test_what_passes_through_a_switch_is_in_no_memory() -> None:

@@ -37,9 +37,9 @@ def test_any_orders_compute_what_the_collective_promises(
 
 
 def test_one_ring_in_rank_order_is_the_ring() -> None:
-    one, plain = rings_all_reduce(6, 600.0), find("ring").build(6, 600.0)
+    single_ring, plain = rings_all_reduce(6, 600.0), find("ring").build(6, 600.0)
     for column in ("rank", "peer", "source", "target", "nbytes", "lane", "indptr", "indices"):
-        assert np.array_equal(getattr(one, column), getattr(plain, column)), column
+        assert np.array_equal(getattr(single_ring, column), getattr(plain, column)), column
 
 
 def test_each_ring_has_a_channel() -> None:

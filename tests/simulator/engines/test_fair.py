@@ -115,8 +115,8 @@ def crossing_twice() -> Topology:
     builder = TopologyBuilder("twice")
     names = [builder.device(name) for name in "abcde"]
     bus = builder.medium("bus", 4.0)
-    for one, other in ("ab", "bc", "de"):
-        builder.link(one, other, Link(float("inf")), media=(bus,))
+    for source, target in ("ab", "bc", "de"):
+        builder.link(source, target, Link(float("inf")), media=(bus,))
     return builder.build(names)
 
 
@@ -302,7 +302,7 @@ def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
     run: Run, ranks: int
 ) -> None:
     # p (p - 1) flows at β / (p - 1), all at once and in whatever order.
-    pairs = [(one, other, 6e6) for one in range(ranks) for other in range(ranks) if one != other]
+    pairs = [(start, end, 6e6) for start in range(ranks) for end in range(ranks) if start != end]
     timeline = run(between(*pairs), shapes.star(ranks, bandwidth=1e9))
     assert len(set(timeline.finish.tolist())) == 1
     assert timeline.makespan == pytest.approx((ranks - 1) * 6e-3)

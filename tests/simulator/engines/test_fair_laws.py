@@ -82,10 +82,10 @@ def test_no_medium_carries_too_much_and_each_flow_has_one_on_which_none_is_faste
     for rate, route in zip(rates, routes, strict=True):
         full = [medium for medium in route if load[medium] >= capacity[medium] * (1 - 1e-9)]
         fastest = [
-            max(r for r, other in zip(rates, routes, strict=True) if medium in other)
+            max(r for r, media in zip(rates, routes, strict=True) if medium in media)
             for medium in full
         ]
-        assert any(rate >= other * (1 - 1e-9) for other in fastest)
+        assert any(rate >= highest * (1 - 1e-9) for highest in fastest)
 
 
 @given(networks)
@@ -238,10 +238,10 @@ def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(
 def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them(seed: int) -> None:
     rng, ranks = np.random.default_rng(seed), 12
     pairs = [
-        (one, other, rng.uniform(1, 9))
-        for one in range(ranks)
-        for other in range(ranks)
-        if one != other
+        (source, target, rng.uniform(1, 9))
+        for source in range(ranks)
+        for target in range(ranks)
+        if source != target
     ]
     timeline = fair(between(*pairs), shapes.star(ranks, bandwidth=2.0), "compiled")
     assert (timeline.sent > 0).all()

@@ -66,8 +66,8 @@ def test_a_schedule_without_transfers_needs_no_route(engine: Engine) -> None:
 
 def test_everything_ready_at_once_starts_at_once_where_nothing_is_shared(engine: Engine) -> None:
     schedule = ScheduleBuilder(4, 1.0)
-    pairs = [(one, other) for one in range(4) for other in range(4) if one != other]
-    schedule.signal([one for one, _ in pairs], [other for _, other in pairs], nbytes=6.0)
+    pairs = [(source, target) for source in range(4) for target in range(4) if source != target]
+    schedule.signal([source for source, _ in pairs], [target for _, target in pairs], nbytes=6.0)
     schedule.compute(np.arange(4), 1.0)
     timeline = simulate(schedule.build(), shapes.full_mesh(4, bandwidth=2.0, latency=1.0), engine)
     assert timeline.start.tolist() == [0] * 16

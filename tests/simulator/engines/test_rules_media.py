@@ -21,11 +21,11 @@ def test_a_bus_carries_one_message_at_a_time(engine: Engine) -> None:
 
 def half_duplex() -> Topology:
     builder = TopologyBuilder("half duplex")
-    one, other = builder.device("one"), builder.device("other")
+    left, right = builder.device("one"), builder.device("other")
     wire = builder.medium("wire", 2.0)
-    builder.link(one, other, Link(2.0, 1.0), media=(wire,))
-    builder.link(other, one, Link(2.0, 1.0), media=(wire,))
-    return builder.build([one, other])
+    builder.link(left, right, Link(2.0, 1.0), media=(wire,))
+    builder.link(right, left, Link(2.0, 1.0), media=(wire,))
+    return builder.build([left, right])
 
 
 def test_a_half_duplex_wire_carries_one_direction_at_a_time(engine: Engine) -> None:

@@ -64,14 +64,16 @@ def schedules(draw: st.DrawFn) -> Schedule:
         st.lists(st.sampled_from(("copy", "reduce", "signal", "compute")), max_size=15)
     ):
         after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
-        one, other = draw(rank), draw(rank)
+        source, target_rank = draw(rank), draw(rank)
         if kind == "signal":
-            builder.signal(one, other, nbytes=draw(st.sampled_from((0.0, 8.0))), after=after)
+            builder.signal(
+                source, target_rank, nbytes=draw(st.sampled_from((0.0, 8.0))), after=after
+            )
         elif kind == "compute":
-            builder.compute(one, 1.0, reads=draw(slot), after=after)
-        elif one != other:
+            builder.compute(source, 1.0, reads=draw(slot), after=after)
+        elif source != target_rank:
             method = builder.copy if kind == "copy" else builder.reduce
-            method(one, other, slot=draw(slot), target=draw(slot), after=after)
+            method(source, target_rank, slot=draw(slot), target=draw(slot), after=after)
     return builder.build()
 
 
@@ -244,8 +246,8 @@ def both_ways(function: Kernel, operations: int = 0) -> Kernel:
 
 def _write(source: Any, target: Any) -> None:
     if isinstance(source, tuple):
-        for part, other in zip(source, target, strict=True):
-            _write(part, other)
+        for part, target_part in zip(source, target, strict=True):
+            _write(part, target_part)
     elif isinstance(source, np.ndarray):
         target[...] = source
 
@@ -256,8 +258,8 @@ _USED: set[str] = set()
 def _assert_same(name: str, plain: Any, fast: Any) -> None:
     if isinstance(plain, tuple):
         assert len(plain) == len(fast)
-        for one, other in zip(plain, fast, strict=True):
-            _assert_same(name, one, other)
+        for plain_part, fast_part in zip(plain, fast, strict=True):
+            _assert_same(name, plain_part, fast_part)
     elif isinstance(plain, np.ndarray):
         assert plain.dtype == fast.dtype, name
         assert plain.tobytes() == fast.tobytes(), name

@@ -268,8 +268,8 @@ def test_building_twice_gives_the_same() -> None:
     builder = ScheduleBuilder(3, 1.0)
     builder.copy(0, 1, slot=0)
     builder.signal(1, 2, after=[0])
-    one, two = builder.build(), builder.build()
-    assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in COLUMNS)
+    first, second = builder.build(), builder.build()
+    assert all(np.array_equal(getattr(first, name), getattr(second, name)) for name in COLUMNS)
 
 
 def held(schedule: Schedule) -> int:

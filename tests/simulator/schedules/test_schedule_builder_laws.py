@@ -50,11 +50,11 @@ class Meaning:
         return wanted
 
 
-def conflict(one: set[tuple[Cell, Access]], other: set[tuple[Cell, Access]]) -> bool:
+def conflict(accesses: set[tuple[Cell, Access]], later_accesses: set[tuple[Cell, Access]]) -> bool:
     """Two accesses to one cell commute when both read or both reduce, and in no other case."""
     return any(
         mine[0] == theirs[0] and (mine[1] != theirs[1] or mine[1] == "overwrite")
-        for mine, theirs in product(one, other)
+        for mine, theirs in product(accesses, later_accesses)
     )
 
 

@@ -364,7 +364,7 @@ def test_the_first_device_holds_the_outputs_of_the_others_until_its_backward_is_
     bytes, and no more."""
     wide = replace(MODEL, outputs=1e6)
     plan, timeline, _ = ran(unlocked(), 4, model=wide, steps=2)
-    usage, without = (footprint(one, timeline) for one in (plan, replace(plan, stored=None)))
+    usage, without = (footprint(p, timeline) for p in (plan, replace(plan, stored=None)))
     assert usage.peaks[0] == REPLICA + GRADIENTS + MODEL.parameters * MODEL.state + 4 * 64.0 + 3e6
     assert usage.peaks[1:].tolist() == without.peaks[1:].tolist()
     assert usage.resident[-1] == without.resident[-1]
