@@ -1,6 +1,6 @@
 """`simctl judge`: the errors of a profile on runs, and those of its kind of model on unseen points.
 
-With `--compare nccl`, NCCL's own model beside it.
+With `--compare nccl` it also prints the errors of NCCL's own model.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from topologies.units import format_bytes, format_seconds, in_binary
 WORST = 5
 Judged = tuple[Series, list[Predicted]]
 NcclTimes = Sequence[Floats]
-"""Seconds by NCCL's own model, an array a curve of shape (sizes,); no array where it was not asked
-for."""
+"""Seconds by NCCL's own model, an array of shape (sizes,) for each curve; empty without
+`--compare`."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,11 @@ class Request:
 def run(request: Request, plot: Path | None, how: str) -> int:
     """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
     tolerance."""
-    profile, compare, in_place = request.profile, request.compare, request.in_place
+    profile, compare = request.profile, request.compare
     output.check_writable(plot, output.PICTURES)
     kind = library(profile.library)
     generation = _generation(compare, profile, kind) if compare is not None else None
-    measurements = read_all(request.runs, request.family)
-    curves = chosen_curves(measurements.curves, request.only, request.forced)
-    measured, skipped = points(
-        curves, kind, in_place=in_place, least=1, profile=profile.simulated()
-    )
-    for line in (*measurements.skipped, *skipped):
-        output.note(f"skipped {line}")
-    for line in (
-        *doubts(curves),
-        *setups.warnings(curves, in_place=in_place),
-        *_ignored(profile, measured),
-    ):
-        output.note(line)
+    curves, measured = _measured(request, kind)
     nccl_times = (
         _nccl_times(profile, curves, measured, generation) if generation is not None else []
     )
@@ -86,13 +74,30 @@ def run(request: Request, plot: Path | None, how: str) -> int:
 
         output.write(plot, measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
     output.say(_render(profile, judged, nccl_times, held_out, how))
-    means = [float(np.concatenate([errors(rows) for _, rows in judged]).mean())]
-    means += [
-        error.model
-        for name, error in held_out.items()
-        if error.model is not None and name in ("sizes", "ranks")
-    ]
-    return int(max(means) > request.tolerance)
+    return int(max(_mean_errors(judged, held_out)) > request.tolerance)
+
+
+def _measured(request: Request, kind: Library) -> tuple[Sequence[Curve], Points]:
+    """The curves of the runs, and their points. Notes say what is skipped or doubtful."""
+    measurements = read_all(request.runs, request.family)
+    curves = chosen_curves(measurements.curves, request.only, request.forced)
+    profile, in_place = request.profile, request.in_place
+    measured, skipped = points(
+        curves, kind, in_place=in_place, least=1, profile=profile.simulated()
+    )
+    for line in (*measurements.skipped, *skipped):
+        output.note(f"skipped {line}")
+    warnings = setups.warnings(curves, in_place=in_place)
+    for line in (*doubts(curves), *warnings, *_ignored(profile, measured)):
+        output.note(line)
+    return curves, measured
+
+
+def _mean_errors(judged: Sequence[Judged], held_out: dict[str, Error]) -> list[float]:
+    """The mean errors that the tolerance limits: of the profile, and of unseen sizes and ranks."""
+    profile_error = float(np.concatenate([errors(rows) for _, rows in judged]).mean())
+    unseen = (held_out[name].model for name in ("sizes", "ranks") if name in held_out)
+    return [profile_error, *(mean for mean in unseen if mean is not None)]
 
 
 def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
