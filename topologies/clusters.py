@@ -1,5 +1,5 @@
-"""Nodes joined by a network: columns all the way, so that a hundred thousand GPUs are built in
-under a second."""
+"""Nodes joined by a network. Everything is built as columns, so a hundred thousand GPUs take less
+than a second."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Network = Literal["rails", "leaf_spine", "fat_tree", "dragonfly"]
 MOST_DEVICES = 2**24
 MOST_SPINES = 4096
 PORT = "ndr"
-"""The NICs' network link where nobody says."""
+"""The default network link of a NIC."""
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
-"""Ports, and links to other groups, of a router: Slingshot's 64-port switch has (recalled) 16 and
-17, and 31 within a group, which fewer routers share."""
+"""Ports of a router, and its links to other groups. Slingshot's 64-port switch has (recalled) 16
+and 17, and 31 within a group. Fewer routers share the 31."""
 
 
 def cluster(

@@ -1,9 +1,9 @@
-"""Networks of a cluster: how its ports are joined by switches.
+"""Networks of a cluster: how switches join its ports.
 
-Each function adds switches and links to a builder that has the ports already: `ports` are numbers
-of devices, shape (nodes, ports of a node), or (nodes,) where every node has one. Between most ports
-there are several equally short ways: with `TopologyBuilder(name, paths="hash")` senders, receivers
-and channels spread over them, with "first" they all queue on the first.
+Each function adds switches and links to a builder that already has the ports. `ports` are numbers
+of devices, shape (nodes, ports of a node), or (nodes,) if every node has one. Most pairs of ports
+have several equally short routes. With `TopologyBuilder(name, paths="hash")` senders, receivers and
+channels spread over them. With "first" they all queue on the first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from topologies.topology import Ints
 from topologies.topology_builder import TopologyBuilder
 
 MOST = 2**24
-"""No machine has more ranks, ports or links than that."""
+"""The most ranks, ports or links of a machine."""
 SCALABLE_UNIT = 32
-"""Nodes of NVIDIA's DGX SuperPOD whose NICs of one number share a leaf."""
+"""Nodes of NVIDIA's DGX SuperPOD of which the NICs with the same number share a leaf."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ def join_leaf_spine(
 ) -> None:
     """Ports on leaves in order, node after node, and a link from every leaf to every spine.
 
-    The links of a leaf to its n spines carry `ports_per_leaf` * β / (`oversubscription` * n) each,
-    also where the last leaf has ports to spare: together what the ports of a full leaf do, divided
-    by the oversubscription. By default these are the smallest switches that join so many ports,
-    with no node on two leaves, and spines enough that no link to one is faster than a port.
+    Each of the n uplinks of a leaf carries `ports_per_leaf` * β / (`oversubscription` * n), even if
+    the last leaf has free ports. Together they carry what the ports of a full leaf carry, over the
+    oversubscription. The default is the smallest switches that join so many ports, without a node
+    on two leaves. It has so many spines that no uplink is faster than a port.
 
     Raises InputError for numbers that are not positive.
     """
@@ -87,10 +87,9 @@ def join_rails(
     spine within a group.
 
     Leaves and spines are joined as by :func:`join_leaf_spine`. With `spines=0` (rail-only) there is
-    one group, and ports of different rails are joined by the nodes or not at all. By default a
-    group has up to 32 nodes, a scalable unit of NVIDIA's DGX SuperPOD. W. Wang and others,
-    "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters",
-    2023.
+    one group, and only the nodes can join ports of different rails. By default a group has up to 32
+    nodes, a scalable unit of NVIDIA's DGX SuperPOD. W. Wang and others, "Rail-only: a low-cost
+    high-performance network for training LLMs with trillion parameters", 2023.
 
     Raises InputError for numbers that are not positive, and for several groups without spines.
     """
@@ -118,13 +117,14 @@ def join_fat_tree(
     *,
     k: int | None = None,
 ) -> None:
-    """Three stages of switches of k ports, by default of the fewest: any half of the ports can send
-    to the other at β.
+    """Three stages of switches of k ports, by default of the least k: any half of the ports can
+    send to the other at β.
 
-    A pod has k/2 edge switches of k/2 ports, each with a link to the k/2 aggregation switches of
-    the pod; aggregation switch j has one to each of the core switches j * k/2, ..., (j + 1) * k/2 -
-    1. All k pods have k^3/4 ports; pods and edge switches without a port are left out. M. Al-Fares,
-    A. Loukissas, A. Vahdat, "A scalable, commodity data center network architecture", SIGCOMM 2008.
+    A pod has k/2 edge switches of k/2 ports, and k/2 aggregation switches. Each edge switch has a
+    link to each aggregation switch of its pod. Aggregation switch j of a pod has a link to each of
+    the core switches j * k/2, ..., (j + 1) * k/2 - 1. All k pods have k^3/4 ports. Pods and edge
+    switches without a port are left out. M. Al-Fares, A. Loukissas, A. Vahdat, "A scalable,
+    commodity data center network architecture", SIGCOMM 2008.
 
     Raises InputError if k is odd or too small.
     """
@@ -158,16 +158,18 @@ def join_dragonfly(
     cables: int | None = 1,
     trunk: int = 1,
 ) -> None:
-    """Groups of `routers` with `hosts` ports each: a link between every two routers of a group and
-    every two groups.
+    """Groups of `routers` with `hosts` ports each. There is a link between every two routers of a
+    group, and between every two groups.
 
-    The links of a group to the next one, the one after it, ... lie on its routers in order, as many
-    on one as on another and at most `global_links`: there are at most routers * global_links + 1
-    groups. Two groups have `cables`, or with None as many as `global_links` allow; those between
-    the same two routers are one link. A link within a group stands for `trunk` cables.
-    By default the dragonfly is balanced, routers = 2 * hosts = 2 * global_links, and the smallest
-    that fits. J. Kim, W. J. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable dragonfly
-    topology", ISCA 2008.
+    The links of a group to the next group, the one after it, and so on lie on its routers in order.
+    Each router has equally many, at most `global_links`. So there are at most routers *
+    global_links + 1 groups. Two groups have `cables`; None means as many as `global_links` allow.
+    Cables between the same two routers are one link. A link within a group stands for `trunk`
+    cables.
+
+    The default is the smallest dragonfly that fits and is balanced: routers = 2 * hosts = 2 *
+    global_links. J. Kim, W. J. Dally, S. Scott, D. Abts, "Technology-driven, highly-scalable
+    dragonfly topology", ISCA 2008.
 
     Raises InputError for numbers that are not positive or too small for the ports.
     """
@@ -197,7 +199,7 @@ def join_dragonfly(
 
 
 def whole(what: str, value: int, low: int = 1) -> int:
-    """The value. Raises InputError if it is no whole number from `low` to 2^24."""
+    """The value. Raises InputError if it is not a whole number from `low` to 2^24."""
     if not isinstance(value, int | np.integer):
         raise InputError(f"{what} must be a whole number, got {value!r}")
     if not low <= value <= MOST:
@@ -219,7 +221,7 @@ def _smallest(capacity: Callable[[int], int], ports: int) -> int:
 
 
 def _table(ports: npt.ArrayLike) -> Ints:
-    """The ports as (nodes, ports of a node)."""
+    """The ports in the shape (nodes, ports of a node)."""
     table = np.atleast_1d(np.asarray(ports, dtype=np.int32))
     if not table.size:
         raise InputError("there are no ports to join: a network has at least one")
@@ -237,7 +239,7 @@ def _half_of_k(k: int | None, ports: int) -> int:
 
 
 def _cables(cables: int | None, outside: int, groups: int) -> int:
-    """How many cables two groups have, if each group has `outside` ports for them."""
+    """The number of cables of two groups, if each group has `outside` ports for cables."""
     most = outside // max(1, groups - 1)
     if not most:
         raise InputError(
@@ -282,7 +284,7 @@ def _between(
     *,
     cables: npt.ArrayLike = 1,
 ) -> None:
-    """Links between switches, each of so many cables that are as fast as a port."""
+    """Links between switches, each of some cables. A cable is as fast as a port."""
     link = replace(equipment.link, latency=equipment.switch_latency)
     kind, assumed = equipment.kind, equipment.assumed
     builder.wire(ends, others, link, cables=cables, kind=kind, assumed=assumed)
@@ -296,8 +298,11 @@ def _to_spines(
     spines: int | None,
     oversubscription: float,
 ) -> None:
-    """A link from every leaf to every spine; those of a leaf are together as fast as its ports, or
-    slower. One leaf alone has spines only if they are asked for."""
+    """A link from every leaf to every spine. The uplinks of a leaf together are as fast as its
+    ports, or slower.
+
+    A single leaf has spines only if the caller wants them.
+    """
     if not 0 < oversubscription < inf:
         raise InputError(f"oversubscription must be above 0, got {oversubscription}")
     if len(leaves) == 1 and spines is None:

@@ -1,10 +1,10 @@
-"""What hosts have in common, whoever describes them: PCIe, sockets and NVSwitches, with figures
-from a table.
+"""The parts of hosts that all readers build: PCIe, sockets and NVSwitches, with figures from a
+table.
 
-NCCL counts one time for a step over PCIe, whatever the step crosses. So all of its α stands at its
-two ends, the links of GPUs and NICs, and none at switches and bridges. That also keeps routes where
-they belong: GPUs pass nothing on, so the way over PCIe between two GPUs has to be longer than an
-NVLink between them, and shorter than two by way of a third.
+NCCL counts one time for a step over PCIe, whatever the step crosses. So all of its α is at the two
+ends of a step, on the links of GPUs and NICs, and none at switches and bridges. That also gives the
+right routes, since GPUs forward nothing. The PCIe route between two GPUs has to be longer than an
+NVLink between them, and shorter than two routes by way of a third GPU.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ REDUCING = ("nvlink4", "nvlink5")
 
 
 def kind_named(option: str, choice: str | None, inferred: str) -> str:
-    """The kind of link that is given, or else the inferred one. Raises InputError where the two are
-    not alike."""
+    """The kind of link by the user's choice, or else the inferred kind.
+
+    Raises InputError if the choice is of another sort than the inferred kind.
+    """
     if choice is None:
         return inferred
     kind = LINKS[inferred].kind
@@ -45,8 +47,8 @@ def plug(
     end: bool,
     assumed: bool = True,
 ) -> None:
-    """A PCIe link of `bandwidth` bytes/s, by default that of its kind; α only at an `end` of
-    steps."""
+    """A PCIe link of `bandwidth` bytes/s, by default that of its kind. It has α only at an `end` of
+    a step."""
     builder.connect(
         device,
         into,
@@ -70,8 +72,8 @@ def join_by_nvswitch(
     *,
     node: int = 0,
 ) -> None:
-    """All NVSwitches as one that does not block, and what each GPU has towards them (bytes/s); half
-    of α each way."""
+    """All NVSwitches as one that does not block. `bandwidth` is that of each GPU to it in bytes/s.
+    Each way has half of α."""
     kind = LINKS[nvlink]
     builder.device(name, "nvswitch", node=node, in_network=nvlink in REDUCING)
     for gpu, total in bandwidth.items():
@@ -80,5 +82,5 @@ def join_by_nvswitch(
 
 
 def assumption(noun: str, name: str, reason: str) -> str:
-    """A note: which kind is assumed for what, why, and where its figures come from."""
+    """A note that says which kind is assumed and why, with the source of its figures."""
     return f"{noun}: {name} assumed, {reason} ({LINKS[name].source})"

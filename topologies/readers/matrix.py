@@ -31,7 +31,7 @@ from topologies.readers.matrix_text import (
 from topologies.topology import Ints
 
 UNSAID = 6
-"""The level of devices of which only the NVLinks are known, or nothing."""
+"""The level of two devices of which the file gives only NVLinks, or nothing."""
 _RIGHT = "NV#, PIX, PXB, PHB, NODE, SYS, X or NS"
 _SEEMS = re.compile(r"\bGPU\d{1,4}[ \t\xa0|`*]+(?:X|NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC)\b")
 
@@ -63,7 +63,7 @@ class Matrix(NamedTuple):
         return f"line {self.lines[row, column]}, column {self.columns[column]}"
 
     def said(self, row: int, column: int) -> str:
-        """What a cell says."""
+        """The text of a cell."""
         if self.nvlinks[row, column]:
             return f"NV{self.nvlinks[row, column]}"
         return level_named(int(self.level[row, column]))
@@ -91,7 +91,7 @@ def parse(text: str, file: str) -> Matrix:
 
 
 def level_named(level: int) -> str:
-    """What the matrix calls a level."""
+    """The word of a level in the matrix."""
     return next((word for word, value in LEVELS.items() if value == level), "NS")
 
 
@@ -113,7 +113,7 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
 
 
 def _check_cells(matrix: Matrix) -> None:
-    """Raises InputError unless the two cells of a pair say the same, and NVLinks of GPUs only."""
+    """Raise InputError unless the two cells of each pair agree and only GPUs have NVLinks."""
     level, nvlinks = matrix.level, matrix.nvlinks
     for row, column in np.argwhere((level != level.T) | (nvlinks != nvlinks.T)):
         cells = (
@@ -130,7 +130,7 @@ def _check_cells(matrix: Matrix) -> None:
 
 
 def _check_row(file: str, label: str, row: Row, columns: Sequence[str], lines: list[str]) -> None:
-    """Raises InputError unless a row has a link in every column, X in its own only."""
+    """Raise InputError unless a row has a link in every column, and X only in its own column."""
     if mistake := _mistake(label, row, columns):
         blank = _blank(label, lines[row.line - 1], columns)
         where = (
@@ -199,7 +199,8 @@ def _affinities(rows: dict[str, Row], heading: Heading) -> tuple[str | None, ...
 
 
 def _names(lines: list[str], columns: tuple[str, ...], file: str) -> tuple[str, ...]:
-    """The names of the devices: gpu0 for GPU0, and for NICs as a legend says, NIC0: mlx5_0."""
+    """The names of the devices. GPU0 is gpu0. NICs have the names of the legend, as in "NIC0:
+    mlx5_0"."""
     legend: dict[str, str] = {}
     labels = {f"{column}:": column for column in columns if not GPU.fullmatch(column)}
     for line in lines:

@@ -1,7 +1,7 @@
-"""The text that `nvidia-smi topo -m` prints, in whatever shape it was copied, as rows of words.
+"""The text of `nvidia-smi topo -m`, however it was copied, as rows of words.
 
-Tabs, aligned columns and markdown tables are read alike. Rows may go on in the next line; before,
-between and after them may stand anything else.
+It may have tabs, aligned columns or the bars of a markdown table. Rows may continue on the next
+line. Other text may stand before, between and after them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from topologies.errors import InputError
 
 LEVELS = {"X": 0, "PIX": 1, "PSB": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
-"""How far apart two devices are by PCIe; PSB and SOC are older names."""
+"""The distance of two devices by PCIe. PSB and SOC are older names."""
 SILENT = ("CNS", "GNS", "TNS", "NS", "OK", "N/A", "MIG", "DR", "U")
-"""What says nothing of that."""
+"""Words that do not tell the distance."""
 MOST = 512
-"""No machine has more GPUs and NICs."""
+"""The most GPUs and NICs of a machine."""
 _LONGEST, _MOST_LINES = 1 << 16, 16 * MOST
-"""No line of a matrix is longer, and none has more lines, however they are broken."""
+"""The most characters of a line, and the most lines of a matrix, however they are broken."""
 
 GPU = re.compile(r"GPU\d{1,4}")
 LABEL = re.compile(r"(?:GPU|NIC)\d{1,4}")
@@ -65,7 +65,7 @@ def words_of(line: str) -> list[str]:
 
 
 def is_link(word: str) -> bool:
-    """Whether a word is what a cell says, or several run into one."""
+    """Whether a word is the text of a cell, or of several cells without blanks between them."""
     return _LINKS.fullmatch(word) is not None
 
 
@@ -80,7 +80,7 @@ def shown(word: str) -> str:
 
 
 def start_of(lines: list[str], file: str) -> tuple[int, int]:
-    """Where the heading begins, and the first row with its own X."""
+    """Where the heading begins, and the first row that has X in its own column."""
     first = next((number for number, line in enumerate(lines) if _begins_matrix(line)), None)
     if first is None:
         raise InputError(f"{file}: no matrix of nvidia-smi topo -m: a row begins like GPU0 X NV18")
@@ -103,7 +103,7 @@ def start_of(lines: list[str], file: str) -> tuple[int, int]:
 
 
 def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
-    """What the lines above the first row name."""
+    """The names in the lines above the first row."""
     end = _heading_end(lines, top, first)
     words = [
         word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)
@@ -144,8 +144,8 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
 
 
 def unbroken(lines: list[str], top: int, first: int) -> list[str]:
-    """The lines as they were before a terminal broke those of the matrix at its width, and empty
-    ones for the rest."""
+    """The lines as they were before a terminal broke those of the matrix at its width. The other
+    lines are empty."""
     blank = (number for number in range(first, len(lines)) if not lines[number])
     end = min(next(blank, len(lines)), top + _MOST_LINES)
     width, below = max(map(len, lines[top:end])), _heading_end(lines, top, first)
@@ -170,7 +170,7 @@ def unbroken(lines: list[str], top: int, first: int) -> list[str]:
 
 
 def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
-    """The NUMA node that stands beside a row, or else the CPUs, or None."""
+    """The NUMA node of a row, or else its CPUs, or None."""
     text = {
         kind: word
         for kind, word in zip(affinities, words, strict=False)
@@ -184,7 +184,7 @@ def _is_heading(words: Sequence[str]) -> bool:
 
 
 def _begins_matrix(line: str) -> bool:
-    """Whether a line is a row of a GPU, with its own X."""
+    """Whether a line is the row of a GPU and has X in its own column."""
     if "GPU" not in line or "X" not in line:
         return False
     words = words_of(line)
@@ -224,19 +224,19 @@ def _check_columns(columns: Sequence[str], place: str) -> None:
 
 
 def _are_cells(words: list[str]) -> bool:
-    """Whether what follows a label makes a row of it: links, for the most part."""
+    """Whether the words after a label make it a row: most of them are links."""
     return bool(words) and 2 * sum(map(is_link, words)) >= len(words)
 
 
 def _goes_on(row: Row, word: str, heading: Heading) -> bool:
-    """Whether a line that begins with `word` is the next part of a row."""
+    """Whether a line that begins with `word` continues a row."""
     if len(row.words) < len(heading.columns):
         return is_link(word)
     return bool(heading.affinities) and not row.rest and _AFFINITY.fullmatch(word) is not None
 
 
 def _fill(row: Row, words: list[str], line: int, heading: Heading) -> None:
-    """Add the words of a line to a row; where columns ran into each other, one word is several
+    """Add the words of a line to a row. If columns have no blanks between them, one word is several
     links."""
     for place, word in enumerate(words):
         if len(row.words) >= len(heading.columns):

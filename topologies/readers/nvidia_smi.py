@@ -1,10 +1,9 @@
 """The matrix of `nvidia-smi topo -m` as a machine.
 
-The matrix says how far apart devices are, and the machine is the smallest that has them so far
-apart: PIX is one PCIe switch, PXB several, PHB one host bridge, NODE two host bridges of one CPU,
-SYS two CPUs. The host bridge is the CPU itself where a CPU has only one. NV# is a direct link of #
-NVLinks, or leads through an NVSwitch where every two GPUs have the same number and no GPU has so
-many links.
+The matrix tells the distances of devices, and the machine is the smallest with these distances. PIX
+is one PCIe switch, PXB several, PHB one host bridge, NODE two host bridges of one CPU, and SYS two
+CPUs. If a CPU has only one host bridge, the CPU is that bridge. NV# is a direct link of # NVLinks.
+It leads through an NVSwitch if every two GPUs have the same number and no GPU has so many links.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from topologies.topology import Ints, Topology
 from topologies.topology_builder import TopologyBuilder
 
 MOST_NVLINKS = 18
-"""No GPU has more NVLinks (NVIDIA H100, B200)."""
+"""The most NVLinks of a GPU (NVIDIA H100, B200)."""
 MOST_DIRECT = 4
-"""GPUs that are all joined by equally many NVLinks without an NVSwitch, at most."""
+"""The most GPUs that are all joined by equally many NVLinks without an NVSwitch."""
 PIX, PXB, PHB, NODE, SYS = range(1, 6)
 
 _HOSTS = {
@@ -38,8 +37,8 @@ _HOSTS = {
     "nvlink4": ("pcie5", "upi3"),
     "nvlink5": ("pcie5", "upi4"),
 }
-"""PCIe and sockets of the hosts that NVLinks of each generation came with: DGX-1, DGX-2, DGX A100,
-H100 and B200."""
+"""PCIe and sockets of the usual hosts for NVLinks of each generation: DGX-1, DGX-2, DGX A100, H100
+and B200."""
 _WITHOUT_NVLINKS = ("pcie4", "fabric")
 
 
@@ -62,11 +61,11 @@ def read_matrix(
     pcie: str | None = None,
     socket: str | None = None,
 ) -> Topology:
-    """The machine whose `nvidia-smi topo -m` is in `text`; ranks are its GPUs in order. `name` is
-    that of the file.
+    """The machine of a `nvidia-smi topo -m` in `text`. Ranks are its GPUs in order. `name` is that
+    of the file.
 
-    The matrix gives no bandwidths: those of `nvlink`, `pcie` and `socket`, names of kinds of links,
-    or else of what usually comes with that many NVLinks, are assumed; `notes` say which. Raises
+    The matrix gives no bandwidths. They are assumed: those of the kinds of links `nvlink`, `pcie`
+    and `socket`, or else those that are usual for so many NVLinks. `notes` say which. Raises
     InputError with line and column.
     """
     matrix = parse(text, name)
@@ -80,7 +79,7 @@ def read_matrix(
 
 
 def _kinds(links: Ints, nvlink: str | None, pcie: str | None, socket: str | None) -> _Kinds:
-    """The kinds that are given, and the usual ones for so many NVLinks."""
+    """The kinds that the user names, and the usual kinds for so many NVLinks."""
     generation = kind_named("nvlink", nvlink, _generation(links))
     host = _HOSTS[generation] if links.any() else _WITHOUT_NVLINKS
     return _Kinds(
@@ -106,8 +105,8 @@ def _machine(matrix: Matrix, links: Ints, kinds: _Kinds) -> Topology:
 
 
 def _classes(near: npt.NDArray[np.bool_]) -> Ints:
-    """The class of each device, numbered in order, where devices that are near each other are in
-    one; shape (n,)."""
+    """The class of each device, shape (n,), numbered in order. Devices that are near each other are
+    in one class."""
     number = np.full(len(near), -1, dtype=np.int32)
     for first in range(len(near)):
         reached = near[first]
@@ -120,7 +119,7 @@ def _classes(near: npt.NDArray[np.bool_]) -> Ints:
 
 
 def _check_nested(matrix: Matrix) -> None:
-    """Raises InputError where devices are further apart than by way of a third."""
+    """Raise InputError if the distance of two devices is longer than by way of a third."""
     for level in range(PIX, SYS):
         number = _classes(matrix.level <= level)
         together = number[:, None] == number
@@ -134,8 +133,8 @@ def _check_nested(matrix: Matrix) -> None:
 
 
 def _cpus(matrix: Matrix) -> Iterator[_Cpu]:
-    """The CPUs and what hangs on each: what is not SYS apart, or of the same affinity where the
-    matrix is silent."""
+    """The CPUs and their devices. Devices share a CPU if their distance is below SYS, or, if the
+    matrix is silent, if they have the same affinity."""
     number = _classes(matrix.level <= NODE)
     groups: list[Ints] = []
     keys: list[str | None] = []
@@ -156,7 +155,7 @@ def _cpus(matrix: Matrix) -> Iterator[_Cpu]:
 def _fitting(
     matrix: Matrix, members: Ints, key: str | None, groups: list[Ints], keys: list[str | None]
 ) -> Iterator[int]:
-    """The CPUs that devices may hang on as well."""
+    """The CPUs to which devices may also belong."""
     for place, (group, other) in enumerate(zip(groups, keys, strict=True)):
         alike = key is None or other is None or key == other
         if alike and not (matrix.level[np.ix_(members, group)] == SYS).any():
@@ -164,22 +163,23 @@ def _fitting(
 
 
 def _cpu_names(keys: list[str | None]) -> list[str]:
-    """cpu3 for NUMA node 3 where only one has it, and the lowest numbers that are left for the
-    others."""
+    """Names of the CPUs: cpu3 for NUMA node 3 if only one CPU has it. The others get the lowest
+    free numbers."""
     stated = {key for key in keys if key and key.isdecimal() and keys.count(key) == 1}
     free = (str(number) for number in range(len(keys)) if str(number) not in stated)
     return [f"cpu{key if key in stated else next(free)}" for key in keys]
 
 
 class _Pcie:
-    """Hangs devices on CPUs by as few bridges and switches as the matrix allows."""
+    """Connects devices to CPUs by as few bridges and switches as the matrix allows."""
 
     def __init__(self, builder: TopologyBuilder, matrix: Matrix, kind: LinkKind) -> None:
         self.builder, self.matrix, self.kind = builder, matrix, kind
         self.switches = self.bridges = 0
 
     def hang_on(self, cpu: _Cpu) -> None:
-        """All devices of a CPU: by a bridge for each part that is NODE apart from others."""
+        """All devices of a CPU: a bridge for each group that has the distance NODE to the
+        others."""
         parts = list(self._parts(cpu.devices, PHB))
         for part in parts:
             self._hang_on_bridge(
@@ -187,7 +187,7 @@ class _Pcie:
             )
 
     def _bridge(self, cpu: str, part: Ints) -> str:
-        """A host bridge, which is in the CPU: no narrower than what hangs on it."""
+        """A host bridge in the CPU. It is at least as fast as the devices on it."""
         name = self.builder.device(f"bridge{self.bridges}", "bridge", node=0)
         self.bridges += 1
         width = len(list(self._parts(part, PXB))) * self.kind.link.bandwidth
@@ -210,14 +210,14 @@ class _Pcie:
         return name
 
     def _parts(self, devices: Ints, level: int) -> Iterator[Ints]:
-        """Devices by what is at most a level apart."""
+        """Groups of devices whose distance is at most a level."""
         number = _classes(self.matrix.level[np.ix_(devices, devices)] <= level)
         for part in range(number.max() + 1):
             yield devices[number == part]
 
 
 def _joined(links: Ints) -> Iterator[tuple[Ints, bool]]:
-    """The GPUs that NVLinks join, and whether that is by an NVSwitch."""
+    """The GPUs that NVLinks join, and whether an NVSwitch joins them."""
     number = _classes((links > 0) | np.eye(len(links), dtype=bool))
     for part in range(number.max() + 1):
         members = np.flatnonzero(number == part).astype(np.int32)
@@ -264,11 +264,11 @@ def _per_gpu(links: Ints) -> int:
 
 
 def _generation(links: Ints) -> str:
-    """The NVLinks that GPUs usually have so many of: P100 4, singly; V100 6; A100 12; H100 and B200
-    18.
+    """The usual generation for so many NVLinks of a GPU: P100 4, singly; V100 6; A100 12; H100 and
+    B200 18.
 
-    Bridges of two or three (Turing) are of the second generation, those of four (GA102, A6000) of
-    the third.
+    Bridges of two or three NVLinks (Turing) are of the second generation, and those of four (GA102,
+    A6000) of the third.
     """
     count = _per_gpu(links)
     if count == 4 and links.max() == 1:
