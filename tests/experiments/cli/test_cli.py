@@ -67,10 +67,10 @@ def test_sizes_that_are_no_round_numbers_keep_to_one_family_of_units(
 
 
 def test_the_end_that_a_range_leaves_out_is_noted_once(tmp_path: Path) -> None:
-    said = ["note: 2..5:x2 ends at 4: 5 is left out, 2..5:x2,5 has it too"]
-    assert simctl("sweep", "--p", "2..5:x2").stderr.splitlines() == said
+    messages = ["note: 2..5:x2 ends at 4: 5 is left out, 2..5:x2,5 has it too"]
+    assert simctl("sweep", "--p", "2..5:x2").stderr.splitlines() == messages
     line = ("train", "--topology", "star", "--p", "2..5:x2", "--out", "scaling.csv")
-    assert simctl(*line, cwd=tmp_path).stderr.splitlines() == said
+    assert simctl(*line, cwd=tmp_path).stderr.splitlines() == messages
     assert (
         "counts" not in json.loads((tmp_path / "scaling.csv.meta.json").read_text())["parameters"]
     )
@@ -154,10 +154,10 @@ def test_validate_without_a_fit_predicts_every_size(command: Simctl) -> None:
 
 
 def test_validate_says_that_nobody_named_the_machine(command: Simctl) -> None:
-    said = "note: predicted for default links (star, links of 50GB/s and 1us), not yours"
-    assert said in command("validate", str(LOG)).stderr
-    for given in (["--fit"], ["--bandwidth", "49GB/s"], ["--topology", "star:latency=2us"]):
-        assert command("validate", str(LOG), *given).stderr == ""
+    note = "note: predicted for default links (star, links of 50GB/s and 1us), not yours"
+    assert note in command("validate", str(LOG)).stderr
+    for options in (["--fit"], ["--bandwidth", "49GB/s"], ["--topology", "star:latency=2us"]):
+        assert command("validate", str(LOG), *options).stderr == ""
 
 
 def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ from kineto_traces import US, Event, event, gradient, kernels, model, node, op, 
 
 
 def test_layers_are_operations_and_gradients_their_parameters() -> None:
-    found = model(step(), "mlp.json")
-    assert [layer.name for layer in found.layers] == ["linear_0", "relu_1"]
+    mlp = model(step(), "mlp.json")
+    assert [layer.name for layer in mlp.layers] == ["linear_0", "relu_1"]
     assert times(step()) == [(100, 50 + 4 + 5 + 4), (10, 20)]
-    assert [(t.name, t.nbytes) for t in found.layers[0].tensors] == [
+    assert [(t.name, t.nbytes) for t in mlp.layers[0].tensors] == [
         ("p0_2x4", 32.0),
         ("p1_2", 8.0),
     ]
-    assert (found.name, found.batch, found.inputs, found.dtype, found.device) == (
+    assert (mlp.name, mlp.batch, mlp.inputs, mlp.dtype, mlp.device) == (
         "mlp",
         8,
         128.0,
         "fp32",
         "CPU",
     )
-    assert found.source == "measured: Kineto trace mlp.json, step 1 of 1"
-    assert found.layers[1].tensors == ()
+    assert mlp.source == "measured: Kineto trace mlp.json, step 1 of 1"
+    assert mlp.layers[1].tensors == ()
 
 
 def test_the_order_of_the_events_does_not_matter() -> None:
@@ -49,7 +49,7 @@ def test_what_has_no_backward_counts_with_the_layer_before_it() -> None:
 
 def shifted(events: list[Event], by: float) -> list[Event]:
     """The same, later."""
-    return [one | {"ts": one["ts"] + by} for one in events]
+    return [event | {"ts": event["ts"] + by} for event in events]
 
 
 def test_of_operations_with_one_number_the_last_made_the_node() -> None:
@@ -94,11 +94,13 @@ def test_numbers_of_other_threads_are_others() -> None:
     ("slower", "chosen"), [([3, 1, 2], 3), ([1, 2], 1), ([2, 1], 2), ([4, 3, 2, 1], 3)]
 )
 def test_of_several_steps_the_median_is_taken(slower: list[float], chosen: int) -> None:
-    steps = [one for k, times in enumerate(slower) for one in step(10_000.0 * k, 5 + 10 * k, times)]
-    found = model(steps)
-    assert found.source.endswith(f"step {chosen} of {len(slower)}")
-    assert found.layers[0].forward == pytest.approx(100 * slower[chosen - 1] * US)
-    assert found.parameters == 40
+    steps = [
+        event for k, times in enumerate(slower) for event in step(10_000.0 * k, 5 + 10 * k, times)
+    ]
+    median = model(steps)
+    assert median.source.endswith(f"step {chosen} of {len(slower)}")
+    assert median.layers[0].forward == pytest.approx(100 * slower[chosen - 1] * US)
+    assert median.parameters == 40
 
 
 def test_steps_that_are_cut_off_are_left_out() -> None:
@@ -124,8 +126,8 @@ def test_the_optimizer_takes_as_long_as_its_operations() -> None:
 def test_a_batch_norm_has_channels_and_running_statistics() -> None:
     shapes: list[object] = [[16, 3, 8, 8], [3], [3], [3], [3], []]
     norm = op("aten::batch_norm", 120, 4, number=8, dims=shapes, types=["float"] * 5 + ["Scalar"])
-    found = model([norm, *step()[:4], node("NativeBatchNormBackward0", 190, 6, 8), *step()[4:]])
-    assert (found.layers[2].name, found.layers[2].channels, found.layers[2].buffers) == (
+    network = model([norm, *step()[:4], node("NativeBatchNormBackward0", 190, 6, 8), *step()[4:]])
+    assert (network.layers[2].name, network.layers[2].channels, network.layers[2].buffers) == (
         "batch_norm_2",
         3,
         32,
@@ -136,14 +138,14 @@ def test_the_batch_is_that_of_the_first_input_that_is_no_parameter() -> None:
     words = op(
         "aten::embedding", 0, 9, number=1, dims=[[100, 16], [6, 12]], types=["float", "long int"]
     )
-    found = model([words, node("EmbeddingBackward0", 20, 9, 1), *gradient(40, [100, 16])])
-    assert (found.batch, found.inputs) == (6, 6 * 12 * 8)
-    nothing = [
+    embedding = model([words, node("EmbeddingBackward0", 20, 9, 1), *gradient(40, [100, 16])])
+    assert (embedding.batch, embedding.inputs) == (6, 6 * 12 * 8)
+    events = [
         op("Compiled", 0, 9, number=1),
         node("CompiledBackward", 20, 9, 1),
         *gradient(40, [4]),
     ]
-    assert (model(nothing).batch, model(nothing).inputs) == (1, 0)
+    assert (model(events).batch, model(events).inputs) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +157,8 @@ def test_bytes_are_those_of_the_type(kind: str, dtype: str, width: int) -> None:
         node("MmBackward0", 20, 9, 1),
         *gradient(40, [3, 5], kind=kind),
     ]
-    found = model([*events, *gradient(90, [])])
-    assert (found.dtype, found.gradient_dtype, found.gradients) == (dtype, dtype, 15 * width + 4)
+    linear = model([*events, *gradient(90, [])])
+    assert (linear.dtype, linear.gradient_dtype, linear.gradients) == (dtype, dtype, 15 * width + 4)
 
 
 def test_where_there_are_kernels_times_are_theirs() -> None:

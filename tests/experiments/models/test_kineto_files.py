@@ -17,32 +17,32 @@ LAB = Path(__file__).parents[4] / "shared" / "measured" / "gloo_lab" / "traces"
 
 
 def test_what_is_read_can_be_written_and_read(tmp_path: Path) -> None:
-    found = files.read(REAL)
-    files.write(found, tmp_path / "mlp.yaml")
-    assert files.read(tmp_path / "mlp.yaml") == found
+    mlp = files.read(REAL)
+    files.write(mlp, tmp_path / "mlp.yaml")
+    assert files.read(tmp_path / "mlp.yaml") == mlp
 
 
-def check_mlp(found: Model) -> None:
+def check_mlp(mlp: Model) -> None:
     """Four times Linear(768, 768) and ReLU, and the mean of squares, for a batch of 512."""
-    assert [layer.name for layer in found.layers] == [
+    assert [layer.name for layer in mlp.layers] == [
         f"{name}_{k}" for k, name in enumerate(["linear", "relu"] * 4 + ["pow", "mean"])
     ]
-    assert found.gradients == 4 * (768 * 768 + 768) * 4 == 9_449_472
-    assert [tensor.nbytes for layer in found.layers for tensor in layer.tensors] == [
+    assert mlp.gradients == 4 * (768 * 768 + 768) * 4 == 9_449_472
+    assert [tensor.nbytes for layer in mlp.layers for tensor in layer.tensors] == [
         768 * 768 * 4,
         768 * 4,
     ] * 4
-    assert (found.batch, found.inputs, found.device) == (512, 512 * 768 * 4, "CPU")
+    assert (mlp.batch, mlp.inputs, mlp.device) == (512, 512 * 768 * 4, "CPU")
 
 
 def test_a_real_trace_gives_the_model_that_was_trained() -> None:
     """A rank of DDP on gloo, two steps: 77.6 and 99.9 ms forward, 123.0 and 246.0 ms in the nodes
     of the backward."""
-    found = kineto.read(REAL)
-    check_mlp(found)
-    assert found.source == "measured: Kineto trace ddp_mlp_gloo.json.gz, step 1 of 2"
-    assert found.forward == pytest.approx(0.0776, abs=5e-5)
-    assert 0.1230 < found.backward < 0.1235
+    mlp = kineto.read(REAL)
+    check_mlp(mlp)
+    assert mlp.source == "measured: Kineto trace ddp_mlp_gloo.json.gz, step 1 of 2"
+    assert mlp.forward == pytest.approx(0.0776, abs=5e-5)
+    assert 0.1230 < mlp.backward < 0.1235
 
 
 def test_without_communication_a_step_takes_as_long_as_the_traces_say() -> None:
@@ -50,12 +50,12 @@ def test_without_communication_a_step_takes_as_long_as_the_traces_say() -> None:
     medians of 8 steps."""
     if not LAB.is_dir():
         pytest.skip(f"no traces in {LAB}")
-    found = [kineto.read(path) for path in sorted(LAB.glob("*.json"))]
-    for one in found:
-        check_mlp(one)
+    models = [kineto.read(path) for path in sorted(LAB.glob("*.json"))]
+    for mlp in models:
+        check_mlp(mlp)
     for truth, measured in (
-        (0.088, [one.forward for one in found]),
-        (0.143, [one.backward for one in found]),
+        (0.088, [mlp.forward for mlp in models]),
+        (0.143, [mlp.backward for mlp in models]),
     ):
         assert min(measured) < truth < max(measured)
 

@@ -14,7 +14,9 @@ from simulator.training.model import Model
 
 def without(key: str) -> list[Event]:
     """A step whose events lack one of their arguments."""
-    return [one | {"args": {k: v for k, v in one["args"].items() if k != key}} for one in step()]
+    return [
+        event | {"args": {k: v for k, v in event["args"].items() if k != key}} for event in step()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +72,12 @@ def test_what_no_model_can_be_had_from_is_refused(events: list[Event], message: 
     ],
 )
 def test_what_is_no_trace_is_refused(data: bytes, message: str) -> None:
-    said = outcome(data)
-    assert isinstance(said, str)
-    assert said.startswith(message)
+    refusal = outcome(data)
+    assert isinstance(refusal, str)
+    assert refusal.startswith(message)
 
 
-anything = st.recursive(
+json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
@@ -87,7 +89,7 @@ arguments = st.sampled_from(
     ["Sequence number", "Input Dims", "Input type", "External id", "correlation"]
 )
 changes = st.lists(
-    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), anything),
+    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), json_values),
     min_size=1,
     max_size=4,
 )
@@ -102,23 +104,23 @@ def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
         inside = events[number]["args"] if isinstance(key, tuple) else events[number]
         if isinstance(inside, dict):
             inside[key[1] if isinstance(key, tuple) else key] = value
-    found = outcome(json.dumps({"traceEvents": events}).encode())
-    assert isinstance(found, Model) or "\n" not in found
+    result = outcome(json.dumps({"traceEvents": events}).encode())
+    assert isinstance(result, Model) or "\n" not in result
 
 
-@given(anything, anything, anything)
+@given(json_values, json_values, json_values)
 def test_of_any_json_there_is_one_line(content: Any, events: Any, devices: Any) -> None:
     for data in (
         content,
         {"traceEvents": events},
         {"traceEvents": [*step(), events], "deviceProperties": devices},
     ):
-        found = outcome(json.dumps(data).encode())
-        assert isinstance(found, Model) or "\n" not in found
+        result = outcome(json.dumps(data).encode())
+        assert isinstance(result, Model) or "\n" not in result
 
 
 @given(st.binary())
 def test_of_any_bytes_there_is_one_line(data: bytes) -> None:
-    found = outcome(data)
-    assert isinstance(found, str)
-    assert "\n" not in found
+    result = outcome(data)
+    assert isinstance(result, str)
+    assert "\n" not in result

@@ -184,11 +184,11 @@ def test_an_alias_bomb_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [SMALL, json.dumps(yaml.safe_load(SMALL))])
 def test_a_file_that_is_cut_off_is_read_as_a_smaller_one_or_refused(text: str) -> None:
-    found = [outcome(text[:end], "m") for end in range(len(text))]
-    lines = [line for line in found if isinstance(line, str)]
+    outcomes = [outcome(text[:end], "m") for end in range(len(text))]
+    lines = [line for line in outcomes if isinstance(line, str)]
     assert len(lines) > len(text) / 2
     assert not any("\n" in line for line in lines)
-    assert all(model.parameters <= TWO.parameters for model in found if isinstance(model, Model))
+    assert all(model.parameters <= TWO.parameters for model in outcomes if isinstance(model, Model))
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
     for path, value in changes:
         put(content, path, value)
     for text, name in ((yaml.safe_dump(content), "m.yaml"), (json.dumps(content), "m.json")):
-        found = outcome(text, name)
-        assert isinstance(found, Model) or ("\n" not in found and found.startswith(name))
+        result = outcome(text, name)
+        assert isinstance(result, Model) or ("\n" not in result and result.startswith(name))
 
 
 @given(st.text() | st.text("{}[]:,-&*!|>'\"# \nab1"))

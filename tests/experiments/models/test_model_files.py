@@ -53,7 +53,7 @@ def models(draw: st.DrawFn) -> Model:
 def layer(name: str) -> st.SearchStrategy[Layer]:
     """Any layer of that name."""
     tensors = st.dictionaries(names, sizes, max_size=3).map(
-        lambda given: tuple(Tensor(*item) for item in given.items())
+        lambda size_of: tuple(Tensor(*item) for item in size_of.items())
     )
     return st.builds(
         Layer, st.just(name), seconds, seconds, sizes, tensors, sizes, st.integers(0, 2**31 - 1)

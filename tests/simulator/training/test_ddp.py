@@ -44,10 +44,10 @@ def test_infinite_bandwidth_hides_all(strategy: DDP) -> None:
 
 def test_all_but_the_last_bucket_hide_behind_the_backward() -> None:
     bandwidth = 1.5 * 4096 / 0.5
-    _, _, found = ran(quiet(bucket=0.0), 4, topology=star(4, bandwidth=bandwidth))
-    assert found.step == pytest.approx(MODEL.compute + 0.5)
-    assert found.exposed.tolist() == pytest.approx([0.5] * 4)
-    assert found.hidden.tolist() == pytest.approx([1.5] * 4)
+    _, _, measures = ran(quiet(bucket=0.0), 4, topology=star(4, bandwidth=bandwidth))
+    assert measures.step == pytest.approx(MODEL.compute + 0.5)
+    assert measures.exposed.tolist() == pytest.approx([0.5] * 4)
+    assert measures.hidden.tolist() == pytest.approx([1.5] * 4)
 
 
 def test_slow_links_leave_the_communication_of_the_first_bucket_on() -> None:
@@ -58,9 +58,9 @@ def test_slow_links_leave_the_communication_of_the_first_bucket_on() -> None:
 
 @pytest.mark.parametrize("algo", ["rings", "nvls", "sharp", "parameter_server_apart"])
 def test_one_worker_computes_alone(algo: str) -> None:
-    plan, timeline, found = ran(DDP(algo=algo, sync_batch_norm=True, metric=True), 1)
+    plan, timeline, measures = ran(DDP(algo=algo, sync_batch_norm=True, metric=True), 1)
     assert timeline.makespan == MODEL.compute
-    assert found.samples_per_s == 8 / MODEL.compute
+    assert measures.samples_per_s == 8 / MODEL.compute
     assert (plan.schedule.ranks, plan.schedule.volume) == (1, 0)
 
 
@@ -74,9 +74,9 @@ def test_a_step_averages_the_gradients(algo: str, ranks: int, bucket: float) -> 
 
 
 def test_a_step_averages_the_gradients_through_a_server_and_in_switches() -> None:
-    apart = DDP(algo="parameter_server_apart", bucket=0.0)
-    assert apart.servers(4) == 1
-    semantics.check(planned(apart, 4, topology=star(4, servers=1)).schedule, ALL_REDUCE)
+    with_server = DDP(algo="parameter_server_apart", bucket=0.0)
+    assert with_server.servers(4) == 1
+    semantics.check(planned(with_server, 4, topology=star(4, servers=1)).schedule, ALL_REDUCE)
     node = find("hgx_h100").build(8)
     plan = planned(DDP(algo="nvls", bucket=0.0), 8, topology=node)
     semantics.check(plan.schedule, ALL_REDUCE)
@@ -139,19 +139,22 @@ def test_buckets_are_launched_in_their_order() -> None:
 
 
 def test_accumulated_batches_are_not_synchronised() -> None:
-    one, three = ran(quiet(bucket=ONE_BUCKET), 4), ran(quiet(bucket=ONE_BUCKET, accumulate=3), 4)
-    assert three[2].step - one[2].step == pytest.approx(2 * (MODEL.forward + MODEL.backward))
-    assert three[0].schedule.volume == one[0].schedule.volume
-    assert three[0].samples.tolist() == [3 * 4 * 8]
+    single_batch = ran(quiet(bucket=ONE_BUCKET), 4)
+    three_batches = ran(quiet(bucket=ONE_BUCKET, accumulate=3), 4)
+    assert three_batches[2].step - single_batch[2].step == pytest.approx(
+        2 * (MODEL.forward + MODEL.backward)
+    )
+    assert three_batches[0].schedule.volume == single_batch[0].schedule.volume
+    assert three_batches[0].samples.tolist() == [3 * 4 * 8]
 
 
 def test_the_first_iteration_has_one_bucket_and_the_model_is_broadcast_before() -> None:
-    _, timeline, found = ran(quiet(bucket=0.0, startup=True), 2, steps=2)
+    _, timeline, measures = ran(quiet(bucket=0.0, startup=True), 2, steps=2)
     broadcast = (GRADIENTS + 64) / 1024
-    assert found.steps[0] == pytest.approx(broadcast + MODEL.compute + GRADIENTS / 1024)
-    assert found.steps[1] < found.steps[0] - broadcast
-    assert found.steps[1:].tolist() == pytest.approx([step(quiet(bucket=0.0), 2)] * 2)
-    assert timeline.makespan == pytest.approx(found.steps.sum())
+    assert measures.steps[0] == pytest.approx(broadcast + MODEL.compute + GRADIENTS / 1024)
+    assert measures.steps[1] < measures.steps[0] - broadcast
+    assert measures.steps[1:].tolist() == pytest.approx([step(quiet(bucket=0.0), 2)] * 2)
+    assert timeline.makespan == pytest.approx(measures.steps.sum())
 
 
 @given(
@@ -166,15 +169,15 @@ def test_laws_of_every_step(
     ranks: int, bucket: float, algo: str, streams: int, sigma: float, overlap: bool
 ) -> None:
     strategy = quiet(bucket=bucket, algo=algo, streams=streams, overlap=overlap)
-    _, timeline, found = ran(strategy, ranks, steps=2, sigma=sigma)
+    _, timeline, measures = ran(strategy, ranks, steps=2, sigma=sigma)
     span = timeline.makespan
-    assert found.steps.sum() == pytest.approx(span)
-    assert found.computing + found.bubbles.total == pytest.approx(np.full(ranks, span))
-    assert np.all(found.exposed <= found.bubbles.total + 1e-9)
-    assert np.all(found.hidden <= found.computing + 1e-9)
+    assert measures.steps.sum() == pytest.approx(span)
+    assert measures.computing + measures.bubbles.total == pytest.approx(np.full(ranks, span))
+    assert np.all(measures.exposed <= measures.bubbles.total + 1e-9)
+    assert np.all(measures.hidden <= measures.computing + 1e-9)
     if overlap and streams == 1 and algo == "ring":
-        apart = ran(replace(strategy, overlap=False), ranks, steps=2, sigma=sigma)[1].makespan
-        assert span <= apart * (1 + 1e-9)  # a ring's ports serve in one order: no anomalies
+        serial = ran(replace(strategy, overlap=False), ranks, steps=2, sigma=sigma)[1].makespan
+        assert span <= serial * (1 + 1e-9)  # a ring's ports serve in one order: no anomalies
 
 
 def test_the_first_iteration_has_the_later_buckets_if_they_are_never_rebuilt() -> None:
@@ -221,5 +224,5 @@ def test_a_launch_comes_before_a_collective_alone() -> None:
 
 
 def test_the_last_operation_of_a_run_is_the_one_that_finishes_last() -> None:
-    _, timeline, found = ran(quiet(bucket=0.0), 4, steps=2)
-    assert timeline.finish[found.window.last] == found.window.end == timeline.makespan
+    _, timeline, measures = ran(quiet(bucket=0.0), 4, steps=2)
+    assert timeline.finish[measures.window.last] == measures.window.end == timeline.makespan

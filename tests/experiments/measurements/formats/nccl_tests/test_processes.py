@@ -100,15 +100,15 @@ def test_of_very_many_processes_the_first_ones_are_read() -> None:
 
 def test_nccls_own_lines_tell_where_there_is_no_list_of_devices() -> None:
     lines = [[line for line in process(number) if "Rank" not in line] for number in range(3)]
-    for number, own in enumerate(lines):
-        own.insert(
+    for number, block in enumerate(lines):
+        block.insert(
             2,
             f"node1:{4200 + number}:{4300 + number} [0] NCCL INFO comm 0x55 rank 0 nranks 1 "
             f"cudaDev 0 busId 1b000",
         )
     measurements = parse(interleaved(*lines))
     assert [curve.ranks for curve in measurements.curves] == [1, 1, 1]
-    assert times(measurements) == [pytest.approx(own, rel=1e-3) for own in SECONDS[:3]]
+    assert times(measurements) == [pytest.approx(seconds, rel=1e-3) for seconds in SECONDS[:3]]
     assert measurements.failures[0].kind == "without MPI"
 
 

@@ -28,12 +28,12 @@ from topologies.errors import InputError
 
 
 def test_kinds_that_are_not_known_are_counted() -> None:
-    other = (
+    unknown_benchmarks = (
         "# OSU MPI Non-blocking Allreduce Latency Test v7.1\n# Size   Overall(us)  Compute(us)\n"
         "4   1.20   2.30\n"
     )
     barrier = "# OSU MPI Barrier Latency Test v7.1\n# Avg Latency(us)\n             5.55\n"
-    result = parse(other + PLAIN + barrier)
+    result = parse(unknown_benchmarks + PLAIN + barrier)
     assert len(result.curves) == 1
     assert result.skipped == ("2 tests of a kind or with columns not known here: line 1, line 11",)
 
@@ -134,7 +134,7 @@ ALL = FULL + LATENCY + RATES + renamed(PLAIN, "Allgather Latency")
 LINES = ALL.splitlines()
 
 
-def told(text: str) -> set[tuple[int, float]]:
+def all_points(text: str) -> set[tuple[int, float]]:
     """Sizes and times; the file refused gives none. The number of pairs may be lost, and the table
     with it."""
     try:
@@ -145,25 +145,27 @@ def told(text: str) -> set[tuple[int, float]]:
     return {(point.size, point.time_s) for curve in curves for point in curve.points}
 
 
-TRUTH = told(ALL) | {(point.size, point.time_s) for point in seconds(AVERAGE)}
+TRUTH = all_points(ALL) | {(point.size, point.time_s) for point in seconds(AVERAGE)}
 
 
 @given(st.integers(0, len(ALL)))
 def test_truncation_invents_nothing(length: int) -> None:
-    assert told(ALL[:length]) <= TRUTH
+    assert all_points(ALL[:length]) <= TRUTH
 
 
 @given(st.sets(st.integers(0, len(LINES) - 1).filter(lambda line: not LINES[line].startswith("#"))))
 def test_lost_rows_invent_nothing(lost: set[int]) -> None:
     assert (
-        told("\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n")
+        all_points(
+            "\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n"
+        )
         <= TRUTH
     )
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    told("# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n" + text)
+    all_points("# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n" + text)
 
 
 @given(
@@ -173,4 +175,4 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     )
 )
 def test_lines_in_any_order_are_read_or_refused(lines: list[str]) -> None:
-    told("\n".join(lines))
+    all_points("\n".join(lines))

@@ -53,7 +53,7 @@ FULL_INDEX = (
 
 def test_an_index_says_all_of_a_curve(tmp_path: Path) -> None:
     written(tmp_path, "index.csv", FULL_INDEX)
-    run, off, own = (
+    run, off, variant = (
         read(written(tmp_path, f"{case}.csv", PLAIN)).curves[0] for case in ("run", "off", "own")
     )
     assert (run.algorithm, run.protocol, run.library, run.gpus_per_node) == (
@@ -65,7 +65,7 @@ def test_an_index_says_all_of_a_curve(tmp_path: Path) -> None:
     assert (run.device, run.family, run.machine) == ("H100", "F01 One", "H100; NVLink4; 4x NDR200")
     assert (off.algorithm, off.library) == ("", "NCCL 2.8.4-1")
     assert off.notes[1] == "the label of the algorithm had no effect: the library chose"
-    assert (own.algorithm, own.library) == (
+    assert (variant.algorithm, variant.library) == (
         "halving_doubling",
         "Cray MPICH, the authors' own algorithm",
     )
