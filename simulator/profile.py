@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Len
 
 from simulator.collectives.collective import Algorithm
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.memory_costs import Memory
+from simulator.effects.parameter_units import Count, Word
 from simulator.engines import run
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
@@ -64,17 +66,17 @@ class Protocol:
 class Ineffective(NamedTuple):
     """A label that had no effect: runs that were told to take one algorithm took another one."""
 
-    label: str
+    label: Word
     """The algorithm that the runs were told to take."""
-    collective: str
+    collective: Word
     """The collective of the runs."""
-    ran: tuple[str, ...]
+    ran: Annotated[tuple[Word, ...], Len(1, 64)]
     """The algorithms that the runs may have taken instead."""
-    ranks: int | None = None
+    ranks: Count | None = None
     """The number of ranks. None is every number that was measured."""
-    nodes: int | None = None
+    nodes: Count | None = None
     """The number of nodes. None is every number that was measured."""
-    library: str = ""
+    library: Annotated[str, Len(0, 200)] = ""
     """The library in words. Empty is any library."""
 
     def covers(

@@ -6,33 +6,30 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 from __future__ import annotations
 
 from math import inf, isinf
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
+from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
 from simulator.profile import Ineffective, Profile, Protocol
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers.mistakes import WORDS, Mistakes, Place
 
-Word = Annotated[str, Field(min_length=1, max_length=200)]
-Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
-Power = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
-Times = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Times = Annotated[float, Field(ge=1e-6, le=1e6)]
+Ratio = Annotated[float, Field(ge=0, le=1e6)]
 MOST = 64
 
 
 class Part(BaseModel):
     """A mapping whose keys are all known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
 
 
 class LinkPart(Part):
@@ -40,67 +37,49 @@ class LinkPart(Part):
 
     latency: Seconds
     gap: Seconds = 0.0
-    bandwidth: Rate
+    bandwidth: Bytes
 
 
-class Own(Part):
-    """What a number of nodes has of its own: logarithms of by how much α and 1/β are longer."""
+def _changed(part: NamedTuple) -> dict[str, Any]:
+    """The fields without those that have their defaults."""
+    values = part._asdict().items()
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values
+        if value != part._field_defaults.get(name)
+    }
 
-    nodes: Annotated[int, Field(ge=1, le=10**9)]
-    latency: Power = 0.0
-    bandwidth: Power = 0.0
+
+def _mapping(value: object) -> object:
+    """The value. A list would fill the fields of a named tuple in their order."""
+    if isinstance(value, list):
+        raise ValueError("a list is not a mapping of keys to values")
+    return value
 
 
-class Crowd(Part):
-    """How links of a kind slow down with the number of nodes, up to `most` nodes (no bound without
-    it), and with that of ranks a node that share them."""
+Keys = BeforeValidator(_mapping)
+Changed = PlainSerializer(_changed)
+"""Fields with their defaults are not written."""
+Whole = PlainSerializer(lambda part: part._asdict())
+"""All fields are written, so that a later version may have other defaults."""
+Corrections = Annotated[list[Annotated[NodeCorrection, Keys, Changed]], Field(max_length=1024)]
+Labels = Annotated[list[Annotated[Ineffective, Keys, Changed]], Field(max_length=1024)]
+
+
+class CrowdingPart(Part):
+    """How links of a kind slow down as a job grows."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
     latency: Power = 0.0
     bandwidth: Power = 0.0
-    apart: Annotated[list[Own], Field(max_length=1024)] = Field([])
+    apart: Corrections = Field([])
     per_node: Annotated[float, Field(ge=1, le=1e9)] = 1.0
     shared: Power = 0.0
     most: Annotated[float, Field(ge=1, le=1e9)] | None = None
+    """The most nodes that were measured; None: no bound."""
 
 
-class Host(Part):
-    """Seconds a byte of merging, copying and fresh memory, seconds a time that it is pinned, and
-    sizes in bytes: of the cache, and from which on memory is mapped and trimmed."""
-
-    reduction: Seconds = 0.0
-    reduction_beyond: Seconds = 0.0
-    copy_: Annotated[Seconds, Field(alias="copy")] = 0.0
-    copy_beyond: Seconds = 0.0
-    fresh: Seconds = 0.0
-    cache: Rate = 2.0**23.5
-    back: Seconds = 0.0
-    mapped: Rate = 2.0**25
-    trimmed: Rate = 2.0**19
-    registered: Seconds = 0.0
-    pinned: Seconds = 0.0
-
-
-class Long(Part):
-    """Seconds a byte that long exchanges take more, of the bytes after the first `beyond`."""
-
-    slowness: Seconds = 0.0
-    beyond: Rate = 2.0**22
-
-
-class Label(Part):
-    """A label that had no effect, and which algorithms ran instead, of a library in words; on so
-    many ranks and nodes, or on all that were measured."""
-
-    label: Word
-    collective: Word
-    ran: Annotated[list[Word], Field(min_length=1, max_length=MOST)]
-    ranks: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    nodes: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    library: Annotated[str, Field(max_length=200)] = ""
-
-
-class Estimated(Part):
+class Estimated(Part, allow_inf_nan=True):
     """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not
     identify it, if they do not."""
 
@@ -111,7 +90,7 @@ class Estimated(Part):
     open: Annotated[str, Field(max_length=200)] = ""
 
 
-class Error(Part):
+class Error(Part, allow_inf_nan=True):
     """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen:
     of the model, of the model with its discrepancy, and of one α and one β a curve."""
 
@@ -131,15 +110,15 @@ class Calibrated(Part):
     launch: Seconds
     protocols: Annotated[dict[Word, dict[Word, LinkPart]], Field(min_length=1, max_length=MOST)]
     factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
-    crowding: dict[Word, Crowd] = Field({})
-    memory: Host = Host()
+    crowding: dict[Word, CrowdingPart] = Field({})
+    memory: Annotated[Memory, Keys, Whole] = Memory()
     scratch: dict[Word, Ratio] = Field({})
     joined: dict[Word, Ratio] = Field({})
     slower: dict[Word, dict[Word, Times]] = Field({})
     launches: dict[Word, Seconds] = Field({})
-    exchanges: Long = Long()
+    exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
     paced: bool = False
-    ineffective: Annotated[list[Label], Field(max_length=1024)] = Field([])
+    ineffective: Labels = Field([])
     estimates: dict[Word, Estimated] = Field({})
     errors: dict[Word, Error] = Field({})
     sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
@@ -159,34 +138,32 @@ class Calibrated(Part):
             for name, links in self.protocols.items()
         )
         crowding = {kind: _crowding(keys) for kind, keys in self.crowding.items()}
-        memory = Memory(**self.memory.model_dump(by_alias=True))
-        exchanges = Exchanges(**self.exchanges.model_dump())
-        values = (self.profile, self.machine, self.launch, protocols, crowding, memory)
-        labels = tuple(
-            Ineffective(**entry.model_dump() | {"ran": tuple(entry.ran)})
-            for entry in self.ineffective
-        )
         return Profile(
-            *values,
+            self.profile,
+            self.machine,
+            self.launch,
+            protocols,
+            crowding,
+            self.memory,
             self.scratch,
             self.paced,
             self.joined,
             self.slower,
             self.launches,
-            exchanges,
-            labels,
+            self.exchanges,
+            tuple(self.ineffective),
         )
 
 
-def _crowding(keys: Crowd) -> Crowding:
-    values = keys.model_dump() | {"most": keys.most or inf}
-    corrections = tuple(NodeCorrection(**entry) for entry in values.pop("apart"))
+def _crowding(part: CrowdingPart) -> Crowding:
+    values = dict(part) | {"most": part.most or inf}
+    corrections = tuple(values.pop("apart"))
     return Crowding(**values, corrections=corrections)
 
 
-def _crowd(crowding: Crowding) -> dict[str, Any]:
+def _crowding_part(crowding: Crowding) -> dict[str, Any]:
     values = crowding._asdict() | {"most": None if isinf(crowding.most) else crowding.most}
-    return values | {"apart": [entry._asdict() for entry in values.pop("corrections")]}
+    return values | {"apart": list(values.pop("corrections"))}
 
 
 def calibrated(content: object, place: Place) -> Calibrated:
@@ -233,15 +210,15 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         launch=profile.launch,
         protocols=protocols,
         factors={name: rows for name, rows in factors.items() if rows},
-        crowding={kind: _crowd(crowd) for kind, crowd in profile.crowding.items()},
-        memory=profile.memory._asdict(),
+        crowding={kind: _crowding_part(crowd) for kind, crowd in profile.crowding.items()},
+        memory=profile.memory,
         scratch=dict(profile.scratch),
         joined=dict(profile.joined),
         slower={name: dict(row) for name, row in profile.slower.items()},
         launches=dict(profile.launches),
-        exchanges=profile.exchanges._asdict(),
+        exchanges=profile.exchanges,
         paced=profile.paced,
-        ineffective=[protocol._asdict() for protocol in profile.ineffective],
+        ineffective=list(profile.ineffective),
         **about,
     )
     return calibrated(
@@ -253,10 +230,7 @@ def dumps(profile: Calibrated) -> str:
     """A profile as YAML that is read back as an equal one."""
     import yaml
 
-    content = profile.model_dump(by_alias=True, exclude_defaults=True)
-    for part in ("memory", "exchanges"):
-        if part in content:
-            content[part] = getattr(profile, part).model_dump(by_alias=True)
+    content = profile.model_dump(exclude_defaults=True)
     text: str = yaml.safe_dump(
         content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )

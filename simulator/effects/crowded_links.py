@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.effects.parameter_units import Count, Power
 from topologies.topology import Floats
 
 ALIKE = 16.0
@@ -16,11 +17,11 @@ ALIKE = 16.0
 class NodeCorrection(NamedTuple):
     """A correction for one number of nodes, which was measured in another allocation."""
 
-    nodes: float
+    nodes: Count
     """The number of nodes."""
-    latency: float
+    latency: Power = 0.0
     """The logarithm of the factor by which α is longer."""
-    bandwidth: float
+    bandwidth: Power = 0.0
     """The logarithm of the factor by which 1/β is longer."""
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.effects.parameter_units import Bytes, Seconds
 from topologies.topology import Floats
 
 
@@ -13,9 +14,9 @@ class Exchanges(NamedTuple):
     """Two ranks on two nodes send each other a message in one step. A long exchange does not move
     both ways at full rate."""
 
-    slowness: float = 0.0
+    slowness: Seconds = 0.0
     """Seconds that each byte after the first `beyond` of a message takes longer."""
-    beyond: float = 2.0**22
+    beyond: Bytes = 2.0**22
     """The bytes of a message that move at full rate."""
 
     def excess(self, messages: Floats) -> float:

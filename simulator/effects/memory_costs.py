@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.effects.parameter_units import Bytes, Seconds
 from topologies.topology import Floats
 
 TINY = 1e-290
@@ -15,27 +16,27 @@ TINY = 1e-290
 class Memory(NamedTuple):
     """What memory of the host costs. V is the size of a collective in bytes."""
 
-    reduction: float = 0.0
+    reduction: Seconds = 0.0
     """γ: seconds to merge a byte, in the cache."""
-    reduction_beyond: float = 0.0
+    reduction_beyond: Seconds = 0.0
     """γ where the data are larger than the cache."""
-    copy: float = 0.0
+    copy: Seconds = 0.0
     """Seconds to touch a byte of the buffer once, in the cache."""
-    copy_beyond: float = 0.0
+    copy_beyond: Seconds = 0.0
     """Seconds to touch a byte where the data are larger than the cache."""
-    fresh: float = 0.0
+    fresh: Seconds = 0.0
     """Seconds a byte of scratch that the allocator maps anew in each call."""
-    cache: float = 2.0**23.5
+    cache: Bytes = 2.0**23.5
     """V at which the cache does half of the work."""
-    back: float = 0.0
+    back: Seconds = 0.0
     """Seconds a byte of scratch that the allocator gave back at the heap's end."""
-    mapped: float = 2.0**25
+    mapped: Bytes = 2.0**25
     """The least V for which the allocator maps scratch anew."""
-    trimmed: float = 2.0**19
+    trimmed: Bytes = 2.0**19
     """The least V for which the allocator gives back several blocks of scratch."""
-    registered: float = 0.0
+    registered: Seconds = 0.0
     """Seconds to register a byte of fresh memory with the network again."""
-    pinned: float = 0.0
+    pinned: Seconds = 0.0
     """Seconds for each time that memory is pinned for the network, however much it is."""
 
     def beyond(self, nbytes: Floats | float) -> Floats:

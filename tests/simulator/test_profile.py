@@ -69,7 +69,7 @@ def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
     assert bounded.slower(4.0) == pytest.approx(Crowding(2.0, 0.5, 1.0).slower(4.0))
     assert bounded.slower(8.0) == pytest.approx([2.0, 4.0])
     assert bounded.slower(512.0) == pytest.approx([2.0, 4.0])
-    crowding = bounded._replace(corrections=(NodeCorrection(8.0, np.log(3.0), 0.0),))
+    crowding = bounded._replace(corrections=(NodeCorrection(8, np.log(3.0), 0.0),))
     assert crowding.slower(128.0) == pytest.approx([2.0 * 3.0 ** np.exp(-1.0), 4.0])
 
 
@@ -89,8 +89,8 @@ def test_numbers_of_nodes_may_have_something_of_their_own() -> None:
     """As measured where it was; half way, by the logarithm, half of each neighbour or more; far
     away nothing."""
     corrections = (
-        NodeCorrection(2.0, np.log(3.0), 0.0),
-        NodeCorrection(8.0, np.log(3.0), np.log(2.0)),
+        NodeCorrection(2, np.log(3.0), 0.0),
+        NodeCorrection(8, np.log(3.0), np.log(2.0)),
     )
     crowding = Crowding(2.0, 1.0, 0.0, corrections)
     assert crowding.slower(2.0) == pytest.approx([3.0, 1.0])

@@ -23,6 +23,7 @@ _SHOWN = 60
 _LONGEST = 600
 WORDS = {
     "missing": "is missing",
+    "missing_argument": "is missing",
     "too_short": "is empty: at least one is needed",
     "string_type": "{value} is not text: put it in quotes",
     "bool_type": "{value} is not true or false",
@@ -35,6 +36,8 @@ WORDS = {
     "list_type": "{value} is not a list",
     "dict_type": "{value} is not a mapping of keys to values",
     "model_type": "{value} is not a mapping of keys to values",
+    "named_tuple_type": "{value} is not a mapping of keys to values",
+    "arguments_type": "{value} is not a mapping of keys to values",
 }
 """What to say for a type of pydantic's errors; for others the text of pydantic."""
 
@@ -91,7 +94,7 @@ class Mistakes:
         value, text = shown(wrong["input"]), wrong["msg"]
         if wrong["type"] in self._words:
             return self._words[wrong["type"]].format(value=value, **wrong.get("ctx", {}))
-        if wrong["type"] == "extra_forbidden":
+        if wrong["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             return unknown("key", str(location[-1]), _keys(kind, location[:-1]))
         if wrong["type"] == "value_error":
             return text.removeprefix("Value error, ")
@@ -129,17 +132,18 @@ def _bare(key: str) -> str:
 
 def _keys(kind: Any, location: Location) -> list[str]:
     """The keys of the mapping at a location of a model."""
-    part: type[BaseModel] = kind
+    fields = _fields(kind)
     for key in location:
-        fields = {
-            field.alias or name: field.annotation for name, field in part.model_fields.items()
-        }
-        part = _model_in(fields.get(str(key))) or part
-    return [field.alias or name for name, field in part.model_fields.items()]
+        fields = _fields(fields.get(str(key))) or fields
+    return list(fields)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model in a type like dict[str, list[Model]]."""
+def _fields(annotation: Any) -> dict[str, Any]:
+    """The types of the keys of a model or a named tuple, also within a type like
+    dict[str, list[Model]]."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+        fields = annotation.model_fields
+        return {field.alias or name: field.annotation for name, field in fields.items()}
+    if names := getattr(annotation, "_fields", ()):
+        return dict.fromkeys(names)
+    return next(filter(None, map(_fields, get_args(annotation))), {})

@@ -36,7 +36,7 @@ class NodeCorrections(Effect):
             return profile
         corrections = tuple(
             NodeCorrection(
-                float(count),
+                int(count),
                 values[f"network α at {count} nodes"],
                 values[f"network 1/β at {count} nodes"],
             )

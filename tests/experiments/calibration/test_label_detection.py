@@ -162,4 +162,4 @@ def test_a_profile_names_algorithms_that_there_are() -> None:
     )
     with pytest.raises(InputError, match=r"ineffective.*no such algorithm: did you mean ring"):
         parse(text, "x.yaml")
-    assert parse(text.replace("rign", "ring"), "x.yaml").ineffective[0].ran == ["ring"]
+    assert parse(text.replace("rign", "ring"), "x.yaml").ineffective[0].ran == ("ring",)

@@ -66,6 +66,22 @@ MISTAKES = [
         "line 14, slower.ring.nod: no such kind of link: there are network",
     ),
     ("scratch: {ring: 1.0}", "slower: {ring: {node: 0}}", "line 14, slower.ring.node: 0: "),
+    ("{copy: 1.0e-10}", "[1.0]", "line 13, memory: a list is not a mapping of keys to values"),
+    ("{copy: 1.0e-10}", "3", "line 13, memory: 3 is not a mapping of keys to values"),
+    ("copy: 1.0e-10", "copy: -1", "line 13, memory.copy: -1: 0 or more"),
+    ("copy: 1.0e-10", "copy: .nan", "line 13, memory.copy: nan is not finite"),
+    ("copy: 1.0e-10", "copy: .inf", "line 13, memory.copy: inf is not finite"),
+    ("{nodes: 8, latency: 0.5}", "[8, 0.5]", "line 12, crowding.network.apart[0]: a list is not"),
+    (
+        "scratch: {ring: 1.0}",
+        "ineffective: [{label: x, collective: y, ran: []}]",
+        "line 14, ineffective[0].ran: is empty",
+    ),
+    (
+        "scratch: {ring: 1.0}",
+        "ineffective: [{label: '', collective: y, ran: [ring]}]",
+        "line 14, ineffective[0].label: '' is empty",
+    ),
     ("scratch: {ring: 1.0}", "exchanges: {beyond: 0}", "line 14, exchanges.beyond: 0: above 0"),
     (
         "network: {nodes",
@@ -147,7 +163,7 @@ def test_a_mistake_is_one_line_with_its_place_in_our_words(
 
 
 def test_any_number_of_nodes_may_have_something_of_its_own() -> None:
-    corrections = tuple(NodeCorrection(float(n), 0.1, -0.1) for n in range(1, 100))
+    corrections = tuple(NodeCorrection(n, 0.1, -0.1) for n in range(1, 100))
     protocols = (Protocol("short", {"network": Link(1e9, 1e-6)}),)
     profile = Profile(
         "x", "nodes", 1e-6, protocols, {"network": Crowding(4.0, 0.1, 0.2, corrections)}
