@@ -1,4 +1,4 @@
-"""What a route is to a flow that has all of it at once, as under fair sharing."""
+"""The routes of flows: under fair sharing a flow has its whole route at once."""
 
 from __future__ import annotations
 

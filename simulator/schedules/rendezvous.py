@@ -1,7 +1,7 @@
-"""The rendezvous protocol: data leave only when the receiver has said that it is ready for them.
+"""The rendezvous protocol: data leave only when the receiver has signalled that it is ready.
 
-What gloo does with every message, and MPI with large ones: a message takes one latency more, and it
-is the receiver's program that decides when.
+gloo does so with every message, and MPI with large messages. A message takes one more latency, and
+the program of the receiver decides when it starts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Longs = npt.NDArray[np.int64]
 def rendezvous(schedule: Schedule) -> Schedule:
     """The same schedule with a ready signal before every transfer of slots between two ranks.
 
-    The receiver posts its receives step by step: those of its first step at once; of a later one
-    when what it received in the step before has arrived, as far as it comes before in the schedule,
-    and so has whatever else on its side the transfer waits for. The step of a transfer is its place
-    on the longest chain of transfers that leads to it. Signals have no bytes; each has its number
-    right after the operations that it waits for.
+    The receiver posts its receives step by step. The step of a transfer is its place on the longest
+    chain of transfers that leads to it. Receives of the first step are posted at once. A receive of
+    a later step is posted when two things are done: the receives of the step before that come
+    before it in the schedule, and all other operations at the receiver for which the transfer
+    waits. Signals have no bytes. The number of a signal follows those of the operations that it
+    waits for.
 
     >>> from simulator.collectives.shift import shift_send_recv
     >>> plain = shift_send_recv(2, 8.0)

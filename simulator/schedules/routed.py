@@ -18,22 +18,26 @@ Pairs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """What the engines run. Operation i takes the links of route `route[i]`; a local one takes the
-    empty route 0.
+    """A schedule with the routes of its transfers: the input of the engines.
 
-    Its nodes are `node_indptr[i]` to `node_indptr[i + 1]`: one a hop, and one for the reduction at
-    its end; one for a local operation or a computation. `reduction` and `copy` are seconds a byte,
-    per rank.
+    An operation has nodes: one for each hop and one for the reduction at its end. A local operation
+    or a computation has one node.
     """
 
     schedule: Schedule
     topology: Topology
     route: Ints
+    """The route of each operation. A local operation has the empty route 0."""
     route_indptr: Ints
+    """Route r takes the links `route_links[route_indptr[r]:route_indptr[r + 1]]`."""
     route_links: Ints
+    """The links of all routes."""
     node_indptr: Ints
+    """Operation i has the nodes `node_indptr[i]` to `node_indptr[i + 1]`."""
     reduction: Floats
+    """γ of each rank, in seconds a byte."""
     copy: Floats
+    """Seconds a byte of a local copy at each rank."""
 
     def hops(self, operation: int) -> Ints:
         """The links that an operation crosses."""
@@ -41,8 +45,8 @@ class Routed:
         return self.route_links[self.route_indptr[route] : self.route_indptr[route + 1]]
 
     def scaled(self, nbytes: float) -> Routed:
-        """The same routes for V = `nbytes`. What the engines compute of the schedule is computed
-        once for all sizes."""
+        """The same routes for V = `nbytes`. Everything that does not depend on V is computed once
+        for all sizes."""
         _ = self.schedule.steps, self.schedule.successors
         return replace(self, schedule=self.schedule.scaled(nbytes))
 
@@ -96,7 +100,7 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:
-    """Ranks that are switches are on devices that reduce and multicast."""
+    """Check that ranks that are switches are on devices that reduce and multicast."""
     for rank in range(schedule.ranks - schedule.switches, schedule.ranks):
         device = int(topology.placement[rank])
         if not topology.in_network[device]:

@@ -1,4 +1,5 @@
-"""A schedule: who sends what to whom, and after what. One row an operation, as columns."""
+"""A schedule as columns, a row for each operation: which rank sends what to which rank, and after
+what."""
 
 from __future__ import annotations
 
@@ -25,39 +26,51 @@ class Schedule:
     """Operations on the slots of ranks, built by
     :class:`simulator.schedules.schedule_builder.ScheduleBuilder`.
 
-    Operation i runs at `rank[i]`. A transfer reads the `count[i]` slots from `source[i]` on and
-    writes as many at `peer[i]` from `target[i]` on: it adds to them where `reduces[i]`, else
-    overwrites; -1 is no slot. It moves `nbytes[i]` bytes. With `rank == peer` it is local. A
-    computation lasts `seconds[i]` on lane `lane[i]` of its rank; the lane of a transfer is its
-    channel. It waits for `indices[indptr[i]:indptr[i + 1]]`, all lower than i. `phase[i]` indexes
-    `phases`.
-
-    The buffer of a rank is the first `buffer` slots; the others are scratch. Slot s holds
-    `shares[s]` of the `nbytes_total` bytes (V). The first `workers` ranks own data, further ones
-    serve; the last `switches` are switches that reduce and multicast.
+    Every slot of a rank is either in its buffer or scratch. Columns have a row for each operation.
     """
 
     ranks: int
+    """All ranks: workers, then servers, then switches."""
     workers: int
+    """The ranks that own data."""
     switches: int
+    """The ranks that are switches that reduce and multicast."""
     nbytes_total: float
+    """V in bytes."""
     buffer: int
+    """The slots of a rank that are its buffer: the first ones. The others are scratch."""
     shares: Floats
+    """The size of each slot of a rank, as a share of V."""
     phases: tuple[str, ...]
+    """The names of the phases."""
     lanes: int
+    """The number of lanes of a rank."""
     kind: Flags
+    """COMPUTE or TRANSFER."""
     rank: Ints
+    """The rank that computes or sends."""
     peer: Ints
+    """The rank that receives. A transfer from a rank to itself is local."""
     source: Ints
+    """The first slot to read; -1 for none."""
     target: Ints
+    """The first slot to write; -1 for none."""
     count: Ints
+    """The number of slots to read and write."""
     reduces: Flags
+    """Whether the transfer adds to the target; otherwise it overwrites the target."""
     nbytes: Floats
+    """The bytes of a transfer."""
     seconds: Floats
+    """The duration of a computation."""
     lane: npt.NDArray[np.int16]
+    """The lane of a computation, or the channel of a transfer."""
     phase: npt.NDArray[np.int16]
+    """The phase, as a place in `phases`."""
     indptr: Ints
+    """Operation i waits for `indices[indptr[i]:indptr[i + 1]]`."""
     indices: Ints
+    """The numbers of these operations: all are lower than i."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -85,7 +98,7 @@ class Schedule:
 
     @cached_property
     def successors(self) -> Csr:
-        """The operations that wait for each operation: the predecessors turned round."""
+        """The operations that wait for each operation."""
         return Csr(*kernel(dependencies.invert, len(self))(self.indptr, self.indices))
 
     @property
@@ -101,9 +114,12 @@ class Schedule:
         )
 
     def exchanged(self, beyond: float, node: Ints) -> Floats:
-        """The longest message of each step in which ranks on two nodes send to each other messages
-        of more than `beyond` bytes: bytes, in the order of the steps. `node` is that of every rank,
-        shape (ranks,). Transfers are of one step if as many must precede them."""
+        """The bytes of the longest message of each step in which ranks on two nodes send each other
+        more than `beyond` bytes.
+
+        Steps are in their order. `node` is the node of every rank, shape (ranks,). Transfers are of
+        one step if equally many must precede them.
+        """
         apart = node[self.rank] != node[self.peer]
         chosen = np.flatnonzero(self.remote & apart & (self.nbytes > beyond))
         if not len(chosen):
@@ -123,8 +139,11 @@ class Schedule:
         return longest[longest > 0]
 
     def scaled(self, nbytes: float) -> Schedule:
-        """The same for V = `nbytes`; every column but one is shared, and so is what was computed of
-        them. Messages without slots keep their size."""
+        """The same schedule for V = `nbytes`.
+
+        It shares all columns but the bytes, and everything that does not depend on them. Messages
+        without slots keep their size.
+        """
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)

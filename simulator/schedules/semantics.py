@@ -1,4 +1,4 @@
-"""What a schedule computes: it is run on real numbers and held against its collective's
+"""The result of a schedule: it runs on integers, and the check compares them with the collective's
 postcondition."""
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from topologies.topology import Ints
 
 Data = npt.NDArray[np.uint64]
 Promise = tuple[npt.NDArray[np.bool_], Data]
-"""Which slots are promised, and what they hold; both of shape (workers, slots)."""
+"""Which slots a collective promises, and their values; both of shape (workers, slots)."""
 
 
 class Contract(Protocol):
-    """What a schedule is held against: a :class:`simulator.collectives.collective.Collective`."""
+    """The promise of a schedule: a :class:`simulator.collectives.collective.Collective`."""
 
     @property
     def name(self) -> str: ...
@@ -29,14 +29,14 @@ class Contract(Protocol):
 
 
 class WrongResult(Exception):
-    """A schedule leaves something else in the buffers than its collective promises."""
+    """A schedule leaves other values in the buffers than its collective promises."""
 
 
 def inputs(schedule: Schedule, seed: int = 0) -> Data:
-    """Random integers for every slot, shape (ranks, slots): modulo 2^64 no contribution can hide in
-    another.
+    """Random integers for every slot, shape (ranks, slots).
 
-    Scratch and servers start with garbage, as real memory does; switches start with zeros.
+    Sums are modulo 2^64, so a missing or doubled contribution changes the result. Scratch and
+    servers start with garbage, as real memory does. Switches start with zeros.
     """
     rng = np.random.default_rng(seed)
     data = rng.integers(0, 2**64, size=(schedule.ranks, schedule.slots), dtype=np.uint64)
@@ -45,8 +45,8 @@ def inputs(schedule: Schedule, seed: int = 0) -> Data:
 
 
 def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
-    """The slots after all transfers, run in `order` (any topological one; by default that of the
-    schedule)."""
+    """The slots after all transfers. `order` is any topological order; the default is that of the
+    schedule."""
     result = data.copy()
     if order is None:
         order = np.arange(len(schedule), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What happened when: the result of a simulation, and what can be read off it directly."""
+"""The result of a simulation: when each operation ran, and what follows directly from that."""
 
 from __future__ import annotations
 
@@ -19,35 +19,42 @@ Sharing = Literal["fifo", "fair"]
 
 
 class Occupancy(NamedTuple):
-    """Who held which medium from when for how long, alone or with others: one row a (hop,
-    medium)."""
+    """When transfers hold media: a row for each hop and medium. Under fair sharing several hold a
+    medium at a time."""
 
     operation: Ints
+    """The transfer."""
     medium: Ints
+    """The medium."""
     start: Floats
+    """Since when the transfer holds the medium."""
     seconds: Floats
+    """For how long."""
     nbytes: Floats
+    """The bytes that cross the medium meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Seconds from the start. Operation i is ready when its last predecessor is finished, and
-    finishes at `finish[i]`.
-
-    Node n of it (see :class:`simulator.schedules.routed.Routed`) starts at `node_start[n]`; where
-    it queued, `node_cause[n]` is the node that held what it waited for, else -1. Under fair
-    `sharing` all hops of a transfer start together and queue for nothing, and its last byte is sent
-    at `sent[i]`; else `sent` is empty.
-    """
+    """When operations ran. All times are seconds from the start."""
 
     routed: Routed
+    """The schedule and its routes."""
     ready: Floats
+    """When the last predecessor of each operation finished."""
     finish: Floats
+    """When each operation finished."""
     node_start: Floats
+    """When each node of an operation started (see :class:`simulator.schedules.routed.Routed`)."""
     node_cause: Ints
+    """The node for which each node waited in a queue; -1 if it did not wait."""
     sharing: Sharing = "fifo"
+    """How transfers shared media. Under fair sharing all hops of a transfer start together, without
+    queues."""
     store_and_forward: bool = False
+    """Whether links forwarded only whole messages."""
     sent: Floats = field(default_factory=lambda: np.zeros(0))
+    """When the last byte of each transfer was sent under fair sharing; else empty."""
 
     @property
     def times(self) -> Times:
@@ -104,8 +111,8 @@ class Timeline:
         )
 
     def utilisation(self) -> Floats:
-        """The share of the makespan for which each medium was held; under fair sharing, of what it
-        could carry."""
+        """The share of the makespan for which each medium was held. Under fair sharing, its bytes
+        as a share of what it could carry."""
         media = len(self.routed.topology.medium_names)
         busy = np.asarray(
             np.bincount(self.occupancy.medium, self.occupancy.seconds, media), dtype=np.float64

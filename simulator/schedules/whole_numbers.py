@@ -1,4 +1,5 @@
-"""Ranks, slots, lanes and the like as columns of whole numbers: nothing is rounded in silence."""
+"""Columns of whole numbers, such as ranks, slots and lanes. A fraction is an error and is not
+rounded."""
 
 from __future__ import annotations
 
