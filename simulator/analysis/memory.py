@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import copies
+from simulator.kernels.cells import Contents, Layout, Moments, Values, fill
+from simulator.kernels.copies import Copies, Events, Levels, follow
 from simulator.schedules import semantics
-from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
+from topologies._compile import Kernel, compiled, pays
 from topologies.topology import Floats, Ints
+
+ROUNDING = 1e-12
+"""Times that differ by no more than this part of the makespan are one step."""
 
 
 class Changes(NamedTuple):
@@ -29,15 +35,23 @@ class Memory:
     """Memory over time, in steps.
 
     From `times[k]` on, all ranks together hold `resident[k]` bytes, and `redundant[k]` of them are
-    duplicates. `peaks[r]` is the most that rank r ever holds. `held` lists, rank by rank, what each
-    rank holds from when on.
+    duplicates. `peaks[r]` is the most that rank r ever holds. `changes` lists what appears at ranks
+    and what vanishes.
     """
 
     times: Floats
     resident: Floats
     redundant: Floats
     peaks: Floats
-    held: Changes
+    changes: Callable[[], Changes]
+
+    @cached_property
+    def held(self) -> Changes:
+        """What each rank holds from when on, rank by rank."""
+        changes = self.changes()
+        chosen = np.isfinite(changes.times)
+        step = np.searchsorted(self.times, changes.times[chosen], side="right") - 1
+        return _levels(changes.rank[chosen], step, changes.nbytes[chosen], self.times)
 
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
@@ -53,6 +67,17 @@ class Memory:
     def peak_redundant(self) -> float:
         """The peak amount of duplicate data over all ranks, in bytes."""
         return float(self.redundant.max())
+
+
+class Scratch(NamedTuple):
+    """The cells of scratch in memory that operations use."""
+
+    rank: Ints
+    nbytes: Floats
+    first: Floats
+    """When the first use of each begins."""
+    last: Floats
+    """When its last use ends."""
 
 
 def trace(
@@ -71,24 +96,24 @@ def trace(
     again. Data in a switch count as neither. `held` is added to the resident memory, and `live` to
     the distinct live values.
     """
-    start, finish = timeline.start, timeline.finish
-    owned = np.zeros((schedule.ranks, schedule.slots), dtype=np.int8)
-    owned[: schedule.workers, : schedule.buffer] = 1
-    order = np.argsort(finish, kind="stable").astype(np.int32)
-    data = semantics.inputs(schedule).ravel()
-    with np.errstate(over="ignore"):
-        cell, value, begin, end, read, first, last = kernel(copies.lifetimes, len(schedule))(
-            order, schedule.operations, start, finish, data, owned.ravel(), schedule.slots
-        )
-    memory = cell < (schedule.ranks - schedule.switches) * schedule.slots
-    cell, value, begin, end, read = (column[memory] for column in (cell, value, begin, end, read))
-    first[(schedule.ranks - schedule.switches) * schedule.slots :] = np.inf
-    size = schedule.shares * schedule.nbytes_total
-    resident = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
-    merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
-    end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
-    values = _live(size[cell % schedule.slots], value, begin, end, read, merged)
-    return _steps(schedule.ranks, timeline.makespan, joined(resident, held), joined(values, live))
+    order = np.argsort(timeline.finish, kind="stable").astype(np.int32)
+    moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
+    inputs: tuple[NamedTuple, ...] = (moments, schedule.operations, layout)
+    if not is_compiled:
+        inputs = tuple(map(_lists, inputs))
+    contents, values = _contents(schedule, layout)
+    _run(fill, is_compiled, inputs, (contents, values))
+    known = int(values.known[0])
+    del values
+    scratch = _scratch(moments, layout, contents)
+    events = _events(timeline, layout, joined(_first_uses(scratch), held), live)
+    levels = Levels.blank(schedule.ranks, len(order) + len(events.arrivals) + len(events.times) + 1)
+    outputs = (contents.restarted(), Copies.none(known), events, levels)
+    steps = _run(follow, is_compiled, inputs, outputs)
+    times, resident, distinct = (column[:steps].copy() for column in levels[-3:])
+    changes = partial(_residence, timeline, layout, scratch, held)
+    return Memory(times, resident, resident - distinct, levels.peaks, changes)
 
 
 def joined(changes: Changes, more: Changes | None) -> Changes:
@@ -102,61 +127,105 @@ def joined(changes: Changes, more: Changes | None) -> Changes:
     )
 
 
-def _residence(
-    schedule: Schedule,
-    start: Floats,
-    finish: Floats,
-    owned: npt.NDArray[np.bool_],
-    first: Floats,
-    last: Floats,
-    size: Floats,
-) -> Changes:
-    cells = np.flatnonzero(owned | np.isfinite(first))
-    begin = np.where(owned[cells], 0.0, first[cells])
-    end = np.where(owned[cells], np.inf, last[cells])
-    to_memory = schedule.peer < schedule.ranks - schedule.switches
-    inbox = np.flatnonzero(schedule.remote & (schedule.reduces == 1) & to_memory)
-    nbytes = np.concatenate((size[cells % schedule.slots], schedule.nbytes[inbox]))
-    rank = np.concatenate((cells // schedule.slots, schedule.peer[inbox])).astype(np.int32)
-    times = np.concatenate((begin, start[inbox], end, finish[inbox]))
-    return Changes(times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank)))
+def _run(
+    function: Kernel,
+    is_compiled: bool,
+    inputs: tuple[NamedTuple, ...],
+    outputs: tuple[NamedTuple, ...],
+) -> Any:
+    """What a kernel returns. For little work it runs as it is, on lists: Python reads and writes
+    them faster than arrays."""
+    if is_compiled:
+        return compiled(function)(*inputs, *outputs)
+    lists = tuple(map(_lists, outputs))
+    result = function(*inputs, *lists)
+    for record, columns in zip(outputs, lists, strict=True):
+        for array, column in zip(record, columns, strict=True):
+            array[:] = column
+    return result
 
 
-def _live(
-    nbytes: Floats, value: semantics.Data, begin: Floats, end: Floats, read: Ints, merged: Floats
-) -> Changes:
-    order = np.lexsort((begin, value))
-    cover = kernel(copies.cover, len(value))
-    rows, until = cover(value[order], begin[order], end[order], read[order], merged)
-    since, size = begin[order][rows], nbytes[order][rows]
-    times = np.concatenate((since, until))
-    return Changes(times, np.concatenate((size, -size)), np.zeros(len(times), np.int32))
+def _lists(record: NamedTuple) -> NamedTuple:
+    """The record with a list for each array."""
+    columns = (column.tolist() if isinstance(column, np.ndarray) else column for column in record)
+    return record._make(columns)
 
 
-def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Memory:
-    """Sum the events; times closer than rounding are one."""
-    times = np.unique(np.concatenate((held[0], live[0])))
-    times = times[np.isfinite(times)]
-    distinct = (
-        np.concatenate(([True], np.diff(times) > 1e-12 * makespan))
-        if len(times)
-        else np.zeros(0, bool)
+def _layout(schedule: Schedule) -> Layout:
+    return Layout(
+        schedule.shares * schedule.nbytes_total,
+        schedule.buffer,
+        schedule.workers,
+        schedule.ranks * schedule.slots,
+        (schedule.ranks - schedule.switches) * schedule.slots,
     )
-    step_of = np.cumsum(distinct) - 1
-    times_of_steps = times[distinct]
 
-    def accumulate(events: Changes) -> tuple[Floats, Changes]:
-        """The sum over time of all ranks, and what each holds."""
-        finite = np.isfinite(events.times)
-        step = step_of[np.searchsorted(times, events.times[finite])]
-        change, rank = events.nbytes[finite], events.rank[finite]
-        total = np.cumsum(np.bincount(step, change, len(times_of_steps)))
-        return total.astype(np.float64), _levels(rank, step, change, times_of_steps)
 
-    resident, levels = accumulate(held)
-    peaks = np.zeros(ranks)
-    np.maximum.at(peaks, levels.rank, levels.nbytes)
-    return Memory(times_of_steps, resident, resident - accumulate(live)[0], peaks, levels)
+def _contents(schedule: Schedule, layout: Layout) -> tuple[Contents, Values]:
+    """What cells hold at first, with room for all that operations write."""
+    writes = schedule.target >= 0
+    fresh = writes & ((schedule.reduces == 1) | (schedule.kind == COMPUTE))
+    written, known = (int(schedule.count[chosen].sum()) for chosen in (writes, fresh))
+    contents = Contents.blank(layout, layout.cells + written, layout.cells + known)
+    numbers = np.empty(layout.cells + known, np.int64)
+    numbers[: layout.cells] = semantics.inputs(schedule).ravel() >> np.uint64(2)
+    table = np.full(1 << (2 * known).bit_length(), -1)
+    return contents, Values(numbers, table, np.array([layout.cells], np.int32))
+
+
+def _scratch(moments: Moments, layout: Layout, contents: Contents) -> Scratch:
+    """The cells of scratch that operations use."""
+    spare = np.ones((layout.memory // len(layout.size), len(layout.size)), np.bool_)
+    spare[: layout.workers, : layout.buffer] = False
+    used = contents.last_use >= 0
+    rank, slot = (column[used] for column in np.nonzero(spare))
+    last = moments.finish[moments.order[contents.last_use[used]]]
+    return Scratch(rank.astype(np.int32), layout.size[slot], contents.first_use[used], last)
+
+
+def _first_uses(scratch: Scratch) -> Changes:
+    return Changes(scratch.first, scratch.nbytes, scratch.rank)
+
+
+def _inboxes(timeline: Timeline, layout: Layout) -> Ints:
+    """Reducing transfers between ranks into memory."""
+    schedule = timeline.schedule
+    chosen = schedule.remote & (schedule.reduces == 1)
+    chosen &= schedule.peer < layout.memory // len(layout.size)
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _events(timeline: Timeline, layout: Layout, held: Changes, live: Changes | None) -> Events:
+    """The events beside finishes, in order of time."""
+    inboxes = _inboxes(timeline, layout)
+    arrivals = inboxes[np.argsort(timeline.start[inboxes], kind="stable")]
+    if live is not None:
+        held = joined(held, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
+    order = np.argsort(held.times, kind="stable")
+    order = order[np.isfinite(held.times[order])]
+    return Events(arrivals, held.times[order], held.nbytes[order], held.rank[order])
+
+
+def _residence(
+    timeline: Timeline, layout: Layout, scratch: Scratch, held: Changes | None
+) -> Changes:
+    """What appears at ranks and vanishes."""
+    schedule, inbox = timeline.schedule, _inboxes(timeline, layout)
+    workers = np.arange(layout.workers, dtype=np.int32)
+    buffers = Changes(
+        np.zeros(layout.workers * layout.buffer),
+        np.tile(layout.size[: layout.buffer], layout.workers),
+        np.repeat(workers, layout.buffer),
+    )
+    appear = Changes(
+        np.concatenate((scratch.first, timeline.start[inbox])),
+        np.concatenate((scratch.nbytes, schedule.nbytes[inbox])),
+        np.concatenate((scratch.rank, schedule.peer[inbox])),
+    )
+    vanish = Changes(
+        np.concatenate((scratch.last, timeline.finish[inbox])), -appear.nbytes, appear.rank
+    )
+    return joined(joined(buffers, joined(appear, vanish)), held)
 
 
 def _levels(rank: Ints, step: npt.NDArray[np.int64], change: Floats, times: Floats) -> Changes:

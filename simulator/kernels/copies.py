@@ -1,118 +1,260 @@
-"""Which copies are alive when, and how much they repeat each other."""
+"""How many bytes ranks hold over time, and how many copies of a value."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.records import Flags, Floats, Ints, Operations, Values
-
-COMPUTE = 0
-_NONE = -1
+from simulator.kernels.cells import Contents, Layout, Moments
+from simulator.kernels.records import Floats, Index, Ints, Operations
 
 
-def lifetimes(
-    order: Ints,
+class Copies(NamedTuple):
+    """The copies of each value in memory at a time."""
+
+    number: Ints
+    """How many there are, or -1 once the value is dead."""
+    slot: Ints
+    """One more than the slot of the first copy, which gives the size of the value. It is negative
+    until the value counts."""
+    changed: Ints
+    """A list of values whose count left or reached 0: the next of each, -1 outside. The list begins
+    in a last entry and ends at the number of values."""
+
+    @classmethod
+    def none(cls, values: int) -> Copies:
+        """No copy of any value."""
+        changed = np.full(values + 1, -1, np.int32)
+        changed[-1] = values
+        return cls(np.zeros(values, np.int32), np.zeros(values, np.int32), changed)
+
+
+class Events(NamedTuple):
+    """What appears in memory, or vanishes, beside the finishes of operations."""
+
+    arrivals: Ints
+    """Reducing transfers into memory, by their start."""
+    times: Floats
+    """When other bytes appear or vanish, in ascending order."""
+    nbytes: Floats
+    rank: Ints
+    """Where they do, or -1 for bytes of distinct live values."""
+
+
+class Levels(NamedTuple):
+    """Bytes now, and at the ends of steps."""
+
+    held: Floats
+    """What each rank holds."""
+    peaks: Floats
+    """The most that each rank held at the end of a step before its last change."""
+    step: Ints
+    """The step of the last change of each rank."""
+    totals: Floats
+    """What all ranks hold, the bytes of distinct live values, and the number of changes."""
+    times: Floats
+    """When each step begins."""
+    resident: Floats
+    live: Floats
+
+    @classmethod
+    def blank(cls, ranks: int, steps: int) -> Levels:
+        """Nothing is held; room for so many steps."""
+        return cls(
+            np.zeros(ranks),
+            np.zeros(ranks),
+            np.full(ranks, -1, np.int32),
+            np.zeros(3),
+            np.empty(steps),
+            np.empty(steps),
+            np.empty(steps),
+        )
+
+
+def follow(
+    moments: Moments,
     operations: Operations,
-    start: Floats,
-    finish: Floats,
-    data: Values,
-    owned: Flags,
-    slots: int,
-) -> tuple[Ints, Values, Floats, Floats, Ints, Floats, Floats]:
-    """When which value was held where, and when a cell (rank, slot) was in use.
+    layout: Layout,
+    contents: Contents,
+    copies: Copies,
+    events: Events,
+    levels: Levels,
+) -> int:
+    """Bytes held, and bytes of distinct live values, over time; returns the number of steps.
 
-    What a computation writes is a new value, the same for the same value read, and no sum of
-    others: a mix of its bits, which is not 0 where that value is. `order` is that of the finishes;
-    `data` and `owned` have a row a cell. Returns, of every version of a cell, the cell, its value,
-    begin and end (when it is overwritten; at once if that happens unread) and the place in `order`
-    of its last read, or -1; then the first and last use of every cell.
+    `contents` are those that `fill` left, with the versions of the beginning.
     """
-    kind, rank, peer = operations.kind, operations.rank, operations.peer
-    source, target = operations.source, operations.target
-    count, reduces = operations.count, operations.reduces
-    cells = len(data)
-    total = cells
-    for i in range(len(order)):
-        total += count[i]
-    cell_of, value_of = np.empty(total, np.int32), np.empty(total, np.uint64)
-    begin, end, read = np.zeros(total), np.full(total, np.inf), np.full(total, _NONE, np.int32)
-    version_of = np.full(cells, _NONE, np.int32)
-    first_use, last_use = np.full(cells, np.inf), np.full(cells, -np.inf)
-    versions = 0
-    for cell in range(cells):
-        if owned[cell]:
-            cell_of[versions], value_of[versions], version_of[cell] = cell, data[cell], versions
-            versions += 1
-    for k in range(len(order)):
-        i = order[k]
-        for j in range(count[i]):
-            origin, goal = rank[i] * slots + source[i] + j, peer[i] * slots + target[i] + j
-            if source[i] >= 0:
-                first_use[origin], last_use[origin] = (
-                    min(first_use[origin], start[i]),
-                    max(last_use[origin], finish[i]),
-                )
-                if version_of[origin] >= 0:
-                    read[version_of[origin]] = k
-            if target[i] >= 0:
-                first_use[goal], last_use[goal] = (
-                    min(first_use[goal], start[i]),
-                    max(last_use[goal], finish[i]),
-                )
-                if kind[i] == COMPUTE:
-                    read_from = data[origin] if source[i] >= 0 else np.uint64(versions + 1)
-                    mixed = (read_from + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(
-                        0x9E3779B97F4A7C15
-                    )
-                    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                    data[goal] = mixed ^ (mixed >> np.uint64(27))
-                elif source[i] >= 0:
-                    data[goal] = data[goal] + data[origin] if reduces[i] else data[origin]
-                if version_of[goal] >= 0:
-                    needed = reduces[i] or read[version_of[goal]] >= 0
-                    end[version_of[goal]] = finish[i] if needed else begin[version_of[goal]]
-                cell_of[versions], value_of[versions], begin[versions] = goal, data[goal], finish[i]
-                version_of[goal] = versions
-                versions += 1
-    return (
-        cell_of[:versions],
-        value_of[:versions],
-        begin[:versions],
-        end[:versions],
-        read[:versions],
-        first_use,
-        last_use,
-    )
+    order, start, finish = moments.order, moments.start, moments.finish
+    arrivals, times, totals = events.arrivals, events.times, levels.totals
+    place: Index = 0
+    steps, arrived, other, time, last, changes = 0, 0, 0, 0.0, 0.0, 0.0
+    _begin(layout, contents, copies, levels)
+    while time < np.inf:
+        opens = steps == 0 or time - last > moments.tolerance
+        step = steps if opens else steps - 1
+        while arrived < len(arrivals) and start[arrivals[arrived]] == time:
+            i = arrivals[arrived]
+            _weigh(operations.peer[i], operations.nbytes[i], step, levels)
+            arrived += 1
+        while other < len(times) and times[other] == time:
+            _weigh(events.rank[other], events.nbytes[other], step, levels)
+            other += 1
+        if place < len(order) and finish[order[place]] == time:
+            place = _finish(place, step, moments, operations, layout, contents, copies, levels)
+        _settle(layout.size, copies, levels)
+        if totals[2] > changes:
+            changes, last, steps = totals[2], time, step + 1
+            if opens:
+                levels.times[step] = time
+            levels.resident[step], levels.live[step] = totals[0], totals[1]
+        time = np.inf
+        if arrived < len(arrivals):
+            time = start[arrivals[arrived]]
+        if other < len(times):
+            time = min(time, times[other])
+        if place < len(order):
+            time = min(time, finish[order[place]])
+    for rank in range(len(levels.held)):
+        levels.peaks[rank] = max(levels.peaks[rank], levels.held[rank])
+    return steps
 
 
-def cover(
-    value: Values, begin: Floats, end: Floats, read: Ints, merged: Floats
-) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Union of the intervals of equal values, sorted by (value, begin): the row that begins each
-    piece, and its end.
+def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -> None:
+    """Let every worker hold its buffer."""
+    slots = len(layout.size)
+    for rank in range(layout.workers):
+        for slot in range(layout.buffer):
+            _weigh(rank, layout.size[slot], 0, levels)
+            if contents.value[rank * slots + slot] >= 0:
+                _gain(contents.value[rank * slots + slot], slot, copies)
 
-    `read` is the number of the last read of a version, in order, `merged[read]` when that read had
-    merged the value elsewhere, or inf where it only copied it: a value of which the last read of
-    all merged it ends there.
-    """
-    rows, until = np.empty(len(value), np.int64), np.empty(len(value))
-    pieces, group = 0, 0
-    while group < len(value):
-        after, last = group, _NONE
-        while after < len(value) and value[after] == value[group]:
-            last = max(last, read[after])
-            after += 1
-        death = merged[last] if last >= 0 else np.inf
-        first = pieces
-        for k in range(group, after):
-            stop = min(end[k], death)
-            if stop <= begin[k]:
-                continue
-            if pieces > first and begin[k] <= until[pieces - 1]:
-                until[pieces - 1] = max(until[pieces - 1], stop)
-            else:
-                rows[pieces], until[pieces] = k, stop
-                pieces += 1
-        group = after
-    return rows[:pieces], until[:pieces]
+
+def _finish(
+    place: Index,
+    step: Index,
+    moments: Moments,
+    operations: Operations,
+    layout: Layout,
+    contents: Contents,
+    copies: Copies,
+    levels: Levels,
+) -> Index:
+    """Finish the operations from `place` on that finish together; returns the place behind."""
+    order, finish = moments.order, moments.finish
+    ranks, peers, reduces = operations.rank, operations.peer, operations.reduces
+    sources, targets, counts = operations.source, operations.target, operations.count
+    slots, memory = len(layout.size), layout.memory
+    version, value, last_read = contents.version, contents.value, contents.last_read
+    written, time = contents.written[0], finish[order[place]]
+    while place < len(order) and finish[order[place]] == time:
+        i = order[place]
+        rank, peer, source, target = ranks[i], peers[i], sources[i], targets[i]
+        if reduces[i] and rank != peer and peer * slots < memory:
+            _weigh(peer, -operations.nbytes[i], step, levels)
+        for j in range(counts[i]):
+            if reduces[i] and source >= 0:
+                merged = value[version[rank * slots + source + j]]
+                if last_read[merged] == place:
+                    _lose(merged, copies.number[merged] + 1, copies)
+            if target >= 0:
+                cell = peer * slots + target + j
+                before, after = value[version[cell]], value[written]
+                version[cell] = written
+                written += 1
+                if cell < memory and before >= 0:
+                    _lose(before, 1, copies)
+                if cell < memory and after >= 0:
+                    _gain(after, target + j, copies)
+        if len(contents.last_use):
+            for j in range(counts[i]):
+                if source >= 0:
+                    _release(rank, source + j, place, step, layout, contents, copies, levels)
+                if target >= 0:
+                    _release(peer, target + j, place, step, layout, contents, copies, levels)
+        place += 1
+    contents.written[0] = written
+    return place
+
+
+def _release(
+    rank: Index,
+    slot: Index,
+    place: Index,
+    step: Index,
+    layout: Layout,
+    contents: Contents,
+    copies: Copies,
+    levels: Levels,
+) -> None:
+    """Give up a cell of scratch after its last use."""
+    cell = rank * len(layout.size) + slot
+    if cell >= layout.memory or (rank < layout.workers and slot < layout.buffer):
+        return
+    spare = cell - layout.buffer * min(rank + 1, layout.workers)
+    if contents.last_use[spare] == place:
+        contents.last_use[spare] = -1
+        _weigh(rank, -layout.size[slot], step, levels)
+        version = int(contents.version[cell])
+        if contents.value[version] >= 0:
+            _lose(contents.value[version], 1, copies)
+
+
+def _weigh(rank: Index, nbytes: float, step: Index, levels: Levels) -> None:
+    """Let a rank hold `nbytes` more, or with rank -1 let that be the bytes of live values."""
+    levels.totals[2] += 1
+    if rank < 0:
+        levels.totals[1] += nbytes
+        return
+    if levels.step[rank] != step:
+        levels.step[rank] = step
+        levels.peaks[rank] = max(levels.peaks[rank], levels.held[rank])
+    levels.held[rank] += nbytes
+    levels.totals[0] += nbytes
+
+
+def _gain(value: Index, slot: Index, copies: Copies) -> None:
+    """Count one copy more of a value that is not dead."""
+    if copies.number[value] < 0:
+        return
+    copies.number[value] += 1
+    if copies.number[value] == 1:
+        if copies.slot[value] <= 0:
+            copies.slot[value] = -1 - slot
+        _change(value, copies.changed)
+
+
+def _lose(value: Index, count: Index, copies: Copies) -> None:
+    """Count fewer copies of a value that is not dead; a value with less than none is dead."""
+    if copies.number[value] < 0:
+        return
+    copies.number[value] -= count
+    if copies.number[value] <= 0:
+        _change(value, copies.changed)
+
+
+def _change(value: Index, changed: Ints) -> None:
+    """Put a value into the list of those that changed."""
+    if changed[value] < 0:
+        changed[value] = changed[-1]
+        changed[-1] = value
+
+
+def _settle(size: Floats, copies: Copies, levels: Levels) -> None:
+    """Count the bytes of the values that live after a moment, and did not before it or the other
+    way round."""
+    number, slot, changed, totals = copies.number, copies.slot, copies.changed, levels.totals
+    value = changed[-1]
+    while value < len(number):
+        following = changed[value]
+        changed[value] = -1
+        if slot[value] < 0 and number[value] > 0:
+            slot[value] = -slot[value]
+            totals[1] += size[slot[value] - 1]
+            totals[2] += 1
+        elif slot[value] > 0 and number[value] <= 0:
+            totals[1] -= size[slot[value] - 1]
+            totals[2] += 1
+            slot[value] = 0
+        value = following
+    changed[-1] = len(number)
