@@ -54,11 +54,12 @@ class Operation(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all processes see: `agreed`, a number that rank 0 told; per rank what it told last; a
-    barrier."""
+    """The memory that all processes share."""
 
     agreed: npt.NDArray[np.float64]
-    told: npt.NDArray[np.float64]
+    """A number that rank 0 decides."""
+    numbers: npt.NDArray[np.float64]
+    """The last number of each rank."""
     barrier: Barrier
 
 
@@ -105,12 +106,12 @@ def agree(shared: Shared, rank: int, decide: Callable[[], float]) -> float:
     return float(shared.agreed[0])
 
 
-def told(shared: Shared, rank: int, number: float) -> npt.NDArray[np.float64]:
-    """What every rank says."""
+def all_numbers(shared: Shared, rank: int, number: float) -> npt.NDArray[np.float64]:
+    """The number of every rank."""
     shared.barrier.wait()
-    shared.told[rank] = number
+    shared.numbers[rank] = number
     shared.barrier.wait()
-    return shared.told.copy()
+    return shared.numbers.copy()
 
 
 def once(timed: Operation, shared: Shared, rank: int) -> float:
@@ -124,7 +125,7 @@ def once(timed: Operation, shared: Shared, rank: int) -> float:
     began = time.monotonic()
     timed.run()
     ended = time.monotonic()
-    return float(told(shared, rank, ended).max() - told(shared, rank, began).max())
+    return float(all_numbers(shared, rank, ended).max() - all_numbers(shared, rank, began).max())
 
 
 def point(name: str, nbytes: int, shared: Shared, rank: int, ranks: int) -> Row:
@@ -151,7 +152,7 @@ def point(name: str, nbytes: int, shared: Shared, rank: int, ranks: int) -> Row:
         },
         "cv": round(_variation(best), 4),
         "repetitions": repetitions,
-        "wrong": int(told(shared, rank, timed.wrong()).sum()),
+        "wrong": int(all_numbers(shared, rank, timed.wrong()).sum()),
     }
 
 
@@ -183,8 +184,8 @@ def measure(
 ) -> Iterator[Row]:
     """The rows of one network. Raises RuntimeError where a rank fails."""
     fork = mp.get_context("fork")
-    agreed, told = (np.frombuffer(fork.RawArray("d", ranks)) for _ in range(2))
-    shared = Shared(agreed, told, fork.Barrier(ranks, timeout=120))
+    agreed, numbers = (np.frombuffer(fork.RawArray("d", ranks)) for _ in range(2))
+    shared = Shared(agreed, numbers, fork.Barrier(ranks, timeout=120))
     heard, rows = fork.Pipe(duplex=False)
     library = f"torch {torch.__version__}"
     known = {

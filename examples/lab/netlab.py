@@ -116,7 +116,7 @@ def _card(rank: int) -> str:
     return f"02:00:00:00:00:{rank:02x}"
 
 
-def _run(*line: str, given: str = "") -> None:
-    done = subprocess.run(line, input=given, capture_output=True, text=True)
+def _run(*line: str, stdin: str = "") -> None:
+    done = subprocess.run(line, input=stdin, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(line)}: {done.stderr.strip()}")

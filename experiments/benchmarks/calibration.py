@@ -86,9 +86,9 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
     columns = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
     rows = [["curves of", "curves", "points", "fit", *columns]]
     worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
-    few = [["from links and two points", "points", "with the links", "without"]]
-    everything = list(groups(folder, families))
-    judged, pairs = list(_judged(everything)), list(_few(folder, everything))
+    pair_rows = [["from links and two points", "points", "with the links", "without"]]
+    all_groups = list(groups(folder, families))
+    judged, pairs = list(_judged(all_groups)), list(_few(folder, all_groups))
     for group in judged:
         counts = (
             str(len(group.points.curves)),
@@ -100,19 +100,19 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
         worst += _worst(group.group.name, group.calibration)
     for pair in pairs:
         shares = (f"{pair.with_links:.1%}", f"{pair.without_links:.1%}")
-        few.append([f"{pair.group.name} {pair.collective}", str(pair.points), *shares])
+        pair_rows.append([f"{pair.group.name} {pair.collective}", str(pair.points), *shares])
     if out is not None:
         calibration_page.write(
             out, [_record(group) for group in judged], [_pair_record(group) for group in pairs]
         )
-    return "\n\n".join(output.align(part) for part in (rows, worst, few) if len(part) > 1)
+    return "\n\n".join(output.align(part) for part in (rows, worst, pair_rows) if len(part) > 1)
 
 
-def _judged(everything: Sequence[Group]) -> Iterator[Judged]:
+def _judged(all_groups: Sequence[Group]) -> Iterator[Judged]:
     """Each group that can be fitted, fitted. A note says which cannot, and why."""
     progress = output.Progress("groups")
-    for done, group in enumerate(everything):
-        progress(done, len(everything))
+    for done, group in enumerate(all_groups):
+        progress(done, len(all_groups))
         try:
             measured, skipped = points(group.curves, group.library)
         except InputError as refused:
@@ -123,7 +123,7 @@ def _judged(everything: Sequence[Group]) -> Iterator[Judged]:
         begin = perf_counter()
         calibration = calibrate(measured, group.library)
         yield Judged(group, measured, calibration, perf_counter() - begin)
-    progress(len(everything), len(everything))
+    progress(len(all_groups), len(all_groups))
 
 
 def _record(judged: Judged) -> output.Record:
@@ -200,10 +200,10 @@ def _own(group: Group, measured: Points, protocol: str) -> float | None:
     return None if np.isnan(errors).all() else float(middle(errors))
 
 
-def _few(folder: Path, everything: Iterable[Group]) -> Iterator[TwoPoints]:
+def _few(folder: Path, all_groups: Iterable[Group]) -> Iterator[TwoPoints]:
     """Errors from links and two points, on machines whose links a family measured."""
     curves = read_all([folder]).curves
-    for group in everything:
+    for group in all_groups:
         links = _links(group, curves)
         for collective in (
             dict.fromkeys(curve.collective for curve in group.curves) if links else ()

@@ -79,10 +79,10 @@ def _summary(errors: Iterable[Row]) -> str:
     for use in dict.fromkeys(row["use"] for row in rows):
         for split in ("sizes", "ranks", "plateau"):
             judged = [r for r in rows if r["use"] == use and r[f"{split}_model"]]
-            both = [r for r in judged if r[f"{split}_line"]]
-            nearer = sum(float(r[f"{split}_model"]) < float(r[f"{split}_line"]) for r in both)
-            middle = (_median(both, f"{split}_{model}") for model in ("model", "line"))
-            lines.append([use, split, str(len(judged)), *middle, f"{nearer} of {len(both)}"])
+            compared = [r for r in judged if r[f"{split}_line"]]
+            nearer = sum(float(r[f"{split}_model"]) < float(r[f"{split}_line"]) for r in compared)
+            middle = (_median(compared, f"{split}_{model}") for model in ("model", "line"))
+            lines.append([use, split, str(len(judged)), *middle, f"{nearer} of {len(compared)}"])
     heads = ("use of the runs", "held out", "groups", "model", "line", "model is nearer")
     return _markdown(heads, lines)
 

@@ -67,9 +67,11 @@ def points(
     fitted_curves: list[Series] = []
     skipped: list[str] = []
     for curve in curves:
-        other = _library(curve)
-        if other is not None and (other.name == NCCL.name) != (library.name == NCCL.name):
-            skipped.append(f"{curve.source}: it is of {other.name}, not {library.name}")
+        curve_library = _library(curve)
+        if curve_library is not None and (curve_library.name == NCCL.name) != (
+            library.name == NCCL.name
+        ):
+            skipped.append(f"{curve.source}: it is of {curve_library.name}, not {library.name}")
             continue
         if curve.streams:
             skipped.append(

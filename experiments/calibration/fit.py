@@ -92,20 +92,20 @@ class Fit:
 def explore(model: Model) -> Fit:
     """Fit all points, simulate at the result, keep the paths of the simulations, and fit again
     until no path is new."""
-    everything = np.ones(len(model.points), dtype=np.bool_)
+    all_points = np.ones(len(model.points), dtype=np.bool_)
     random = np.random.default_rng(1)
     for spread in (*SPREADS, 0.0):
         model.explore(model.start + random.normal(0, spread, len(model.start)) * (spread > 0))
     inner, short, doubt = model.start, 1.0, 0.0
     for _ in range(ROUNDS):
-        inner = _solve(model, everything, inner)
+        inner = _solve(model, all_points, inner)
         short = model.explore(inner, doubt)
         if short < CLOSE and doubt:
             short = model.explore(inner)
         if short < CLOSE:
             break
         doubt = CLOSE
-    return Fit(*_relabelled(model, everything, inner), everything, short)
+    return Fit(*_relabelled(model, all_points, inner), all_points, short)
 
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
@@ -129,11 +129,13 @@ def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[st
     called = _costs(model, keep, inner, together)
     least, algorithms = called / 2, dict[int, tuple[str, ...]]()
     for k in range(max(len(curve.instead) for curve in curves)):
-        other = {c: curve.instead[k] for c, curve in enumerate(curves) if k < len(curve.instead)}
-        costs = _costs(model.taking(other), keep, inner, together)
+        substitutes = {
+            c: curve.instead[k] for c, curve in enumerate(curves) if k < len(curve.instead)
+        }
+        costs = _costs(model.taking(substitutes), keep, inner, together)
         better = {
             c: names
-            for c, names in other.items()
+            for c, names in substitutes.items()
             if called[c] - costs[c] > MISLABELLED and costs[c] < least[c]
         }
         algorithms |= better
@@ -149,7 +151,7 @@ def _together(model: Model) -> Flags:
         (curve.collective, curve.forced, curve.library, curve.instead) if curve.ignored else c
         for c, curve in enumerate(curves)
     ]
-    return np.array([[curve == other for other in labels] for curve in labels])
+    return np.array([[curve == peer for peer in labels] for curve in labels])
 
 
 def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:

@@ -92,16 +92,16 @@ def _baseline(points: Points, fold: Flags) -> Floats:
 
 def _rescaled(points: Points, c: int, fitted: Flags) -> Floats:
     curve = points.curves[c]
-    others = [k for k in np.unique(points.curve[fitted]) if points.curves[k].label == curve.label]
-    if not others:
+    peers = [k for k in np.unique(points.curve[fitted]) if points.curves[k].label == curve.label]
+    if not peers:
         return np.full(len(curve.sizes), np.nan)
-    nearest = max(others, key=lambda k: points.curves[k].ranks)
-    other = points.curves[nearest]
+    nearest = max(peers, key=lambda k: points.curves[k].ranks)
+    reference = points.curves[nearest]
     points_used = fitted & (points.curve == nearest)
     line = affine(points.size[points_used], points.seconds[points_used])
     alpha, slope = line(np.zeros(1))[0], line(np.ones(1))[0] - line(np.zeros(1))[0]
-    steps = _least(_steps, curve) / _least(_steps, other)
-    volume = _least(_bytes, curve) / _least(_bytes, other)
+    steps = _least(_steps, curve) / _least(_steps, reference)
+    volume = _least(_bytes, curve) / _least(_bytes, reference)
     return np.asarray(alpha * steps + slope * volume * curve.sizes)
 
 

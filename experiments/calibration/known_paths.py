@@ -180,7 +180,7 @@ class KnownPaths:
     ) -> Floats:
         """Infinite where the algorithm is not what runs: instead of those that need an element a
         rank, the other."""
-        few = points.size[on_curve] / ELEMENT < points.ranks[on_curve]
+        short = points.size[on_curve] / ELEMENT < points.ranks[on_curve]
         if name in algorithms:
-            return np.where(few & (name in self.library.few), np.inf, 0.0)
-        return np.where(few & (name in self.library.all_of(algorithms)), 0.0, np.inf)
+            return np.where(short & (name in self.library.few), np.inf, 0.0)
+        return np.where(short & (name in self.library.all_of(algorithms)), 0.0, np.inf)

@@ -116,12 +116,14 @@ def _everywhere(ignored: list[Ineffective], obeyed: list[Ineffective]) -> Iterat
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)
         alike = [entry for entry in ignored if entry._replace(ranks=None, nodes=None) == anywhere]
-        others = [
+        exceptions = [
             entry
             for entry in (*ignored, *obeyed)
             if _same_label(entry, label) and entry not in alike
         ]
-        summary = anywhere if len({entry.ranks for entry in alike}) > 1 and not others else label
+        summary = (
+            anywhere if len({entry.ranks for entry in alike}) > 1 and not exceptions else label
+        )
         if summary not in done:
             done.add(summary)
             yield summary

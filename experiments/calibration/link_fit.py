@@ -134,9 +134,9 @@ def solve(design: Floats, wanted: Floats) -> Floats:
     """The x ≥ 0 of two parameters for which `design @ x` is nearest to `wanted`, by least
     squares."""
     design = np.where(design < NEGLIGIBLE, 0.0, design)
-    both = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    if np.all(both >= 0):
-        return np.asarray(both)
+    coefficients = np.linalg.lstsq(design, wanted, rcond=None)[0]
+    if np.all(coefficients >= 0):
+        return np.asarray(coefficients)
     alone = [max(0.0, float(column @ wanted / (column @ column or 1.0))) for column in design.T]
     candidates = np.diag(alone)
     misfit = ((candidates @ design.T - wanted) ** 2).sum(axis=1)

@@ -63,10 +63,15 @@ def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
     }
     choices = []
     for machine, files in names.items():
-        others = [name for other, rest in names.items() if other != machine for name in rest]
+        words_elsewhere = [
+            name
+            for machine_elsewhere, rest in names.items()
+            if machine_elsewhere != machine
+            for name in rest
+        ]
         choices.append(
             sorted(
-                set.intersection(*files).difference(*others),
+                set.intersection(*files).difference(*words_elsewhere),
                 key=lambda word: (word.isdigit(), word),
             )
         )

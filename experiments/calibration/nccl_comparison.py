@@ -148,12 +148,10 @@ def _of_its_own(curve: Series, generation: str) -> Floats:
 def _of_others(points: Points, c: int, generation: str) -> Floats:
     curve = points.curves[c]
     alike = [
-        other
-        for other in points.curves
-        if other.label == curve.label and other.ranks < points.ranks.max()
+        peer
+        for peer in points.curves
+        if peer.label == curve.label and peer.ranks < points.ranks.max()
     ]
     if not alike:
         return np.full(len(curve.sizes), np.nan)
-    return predict(
-        curve, generation, matched(max(alike, key=lambda other: other.ranks), generation)
-    )
+    return predict(curve, generation, matched(max(alike, key=lambda peer: peer.ranks), generation))

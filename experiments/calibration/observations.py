@@ -96,7 +96,7 @@ def series(
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
     chosen = library.algorithms(curve.collective)
-    others = tuple(
+    substitutes = tuple(
         name for name in chosen if library.deviates and name not in algorithms and not ran
     )
     word = forced(curve)
@@ -104,7 +104,7 @@ def series(
     instead: tuple[tuple[str, ...], ...] = tuple(
         (name,) for name in algorithms if ignored and not ran and len(algorithms) > 1
     )
-    instead += (algorithms + others,) if others else ()
+    instead += (algorithms + substitutes,) if substitutes else ()
     nodes = _nodes(curve, curve.ranks)
     protocols = library.told(curve.protocol)
     return Series(
@@ -116,7 +116,7 @@ def series(
         sizes,
         seconds,
         4,
-        others,
+        substitutes,
         protocols,
         word,
         ignored,

@@ -21,14 +21,14 @@ class Outlier(NamedTuple):
     factor: float
 
 
-def outliers(found: Fit) -> Iterator[Outlier]:
+def outliers(fit: Fit) -> Iterator[Outlier]:
     """Curves that are off by FACTOR or more.
 
     Corrections of single numbers of nodes do not count, because they would hide a curve on its own
     number of nodes.
     """
-    model = found.model
+    model = fit.model
     for c, curve in enumerate(model.points.curves):
-        factor = float(np.exp(np.median(found.typical_residuals[model.points.curve == c])))
+        factor = float(np.exp(np.median(fit.typical_residuals[model.points.curve == c])))
         if max(factor, 1 / factor) >= FACTOR:
             yield Outlier(curve, factor)

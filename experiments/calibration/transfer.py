@@ -54,8 +54,8 @@ def linked(library: Library, bandwidth: float) -> Library:
     Its last protocol gets all of that. The other protocols get the share that their flags leave,
     unless they are slower for another reason.
     """
-    *others, last = library.protocols
-    protocols = (*(_slowed(prior, bandwidth) for prior in others), _between(last, 1 / bandwidth))
+    *faster, last = library.protocols
+    protocols = (*(_slowed(prior, bandwidth) for prior in faster), _between(last, 1 / bandwidth))
     return replace(library, protocols=protocols)
 
 
@@ -85,15 +85,15 @@ def transfer(points: Points, library: Library, keep: Flags) -> Floats:
 
     All points are on one number of nodes: the fit does not say how a machine slows down with nodes.
     """
-    few = explore(Model(_at(points, keep), library))
-    return carried(few, Model(points, library))
+    fit = explore(Model(_at(points, keep), library))
+    return carried(fit, Model(points, library))
 
 
-def carried(few: Fit, model: Model) -> Floats:
+def carried(fit: Fit, model: Model) -> Floats:
     """Predictions for the points of `model` by a fit of few points. The other parameters stay at
     their start."""
     values = dict(
-        zip((parameter.name for parameter in few.model.parameters), few.inner, strict=True)
+        zip((parameter.name for parameter in fit.model.parameters), fit.inner, strict=True)
     )
     inner = np.array(
         [values.get(parameter.name, parameter.inner) for parameter in model.parameters]

@@ -102,12 +102,12 @@ def run(choice: Request, out: Path | None, how: str) -> int:
     called = choice.name or (out.stem if out else "profile")
     ignored = label_detection.of_fit(calibration.fit)
     fitted = {curve.name for curve in measured.curves}
-    others = [
+    unfitted = [
         curve
         for curve in chosen_curves(measurements.curves, choice.only, False)
         if curve.source not in fitted
     ]
-    ignored += label_detection.fallen_back(others, chosen, calibration.fit.profile, built)
+    ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
     for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
         output.note(line)
     profile = document(
@@ -132,7 +132,7 @@ def _linked(chosen: Library, choice: Request) -> Library:
             f"--links are of nodes with a port each: leave out --topology {choice.machine.text}"
         )
     measured = read_all(choice.links)
-    for line in (*(f"skipped {one}" for one in measured.skipped), *doubts(measured.curves)):
+    for line in (*(f"skipped {reason}" for reason in measured.skipped), *doubts(measured.curves)):
         output.note(line)
     bandwidth = port(measured.curves)
     output.note(f"links: {format_bandwidth(bandwidth)} out of a node")

@@ -144,8 +144,8 @@ def _render(
         for result in results
     ]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
-    others = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
-    return "\n".join([parted, *others] if results else others).lstrip("\n")
+    summary = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
+    return "\n".join([parted, *summary] if results else summary).lstrip("\n")
 
 
 def _between(differences: Sequence[Difference]) -> Iterator[str]:

@@ -238,12 +238,12 @@ def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTim
         shares += [_mean(nccl_errors[k])] if nccl_errors else []
         algorithm = curve.algorithms[0] if len(curve.algorithms) == 1 else "chosen"
         table.append([Path(curve.name).stem, algorithm, str(curve.ranks), str(len(rows)), *shares])
-    everything = np.concatenate([errors(rows) for _, rows in judged])
-    middle = f"mean {everything.mean():.1%}, median {np.median(everything):.1%}"
+    all_errors = np.concatenate([errors(rows) for _, rows in judged])
+    middle = f"mean {all_errors.mean():.1%}, median {np.median(all_errors):.1%}"
     middle += (
         f"; NCCL's own model: mean {_mean(np.concatenate(nccl_errors))}" if nccl_errors else ""
     )
-    total = f"|predicted / measured - 1| of {len(everything)} points: {middle}"
+    total = f"|predicted / measured - 1| of {len(all_errors)} points: {middle}"
     return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
 
 

@@ -28,11 +28,16 @@ def columns(
     wide: bool,
 ) -> list[Column[SweepRow]]:
     """The columns with widths that hold every row to come. `protocols` are those of the profile."""
-    which = _which(algorithms, ranks, sizes)
+    case_columns = _which(algorithms, ranks, sizes)
     if wide:
-        return [*which, *_times(wide), *_all(algorithms, ranks, sizes), *_verdict(protocols, wide)]
+        return [
+            *case_columns,
+            *_times(wide),
+            *_all(algorithms, ranks, sizes),
+            *_verdict(protocols, wide),
+        ]
     busbw = Column[SweepRow]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
-    narrow = [*which, *_times(wide), busbw, *_verdict(protocols, wide)]
+    narrow = [*case_columns, *_times(wide), busbw, *_verdict(protocols, wide)]
     for heading in DISPENSABLE:
         if width_of(narrow) > WIDEST:
             narrow = [column for column in narrow if column.heading != heading]

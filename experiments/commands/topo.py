@@ -157,8 +157,8 @@ def _text(summary: Facts) -> str:
 
 def _in_network(summary: Facts, kind: str) -> str:
     number = summary.in_network.get(kind, 0)
-    which = "" if number == summary.devices[kind] else f"{number} of them "
-    return f"{which}reduce and multicast" if number else ""
+    subject = "" if number == summary.devices[kind] else f"{number} of them "
+    return f"{subject}reduce and multicast" if number else ""
 
 
 def _links(groups: list[LinkGroup]) -> list[list[str]]:

@@ -105,11 +105,11 @@ def _bump_with_nccl(case: _Case) -> str:
 
 
 def _slow_start_with_nccl(case: _Case) -> str:
-    other = case.unset(
+    hint = case.unset(
         "NCCL_PROTO",
         "; if it stays, small messages take another path: compare NCCL_PROTO=LL with the default",
     )
-    return f"give it more warm-up (-w 50) and fixed clocks (nvidia-smi -lgc){other}"
+    return f"give it more warm-up (-w 50) and fixed clocks (nvidia-smi -lgc){hint}"
 
 
 def _drop_with_nccl(case: _Case) -> str:

@@ -58,7 +58,7 @@ class Envelope(NamedTuple):
         end, latency, per_byte = columns
         place = self.piece(nbytes)
         following = np.minimum(place + (nbytes > end[place]), len(self.pieces) - 1)
-        lines = (latency[which] + per_byte[which] * nbytes for which in (place, following))
+        lines = (latency[segment] + per_byte[segment] * nbytes for segment in (place, following))
         return np.asarray(np.minimum(*lines))
 
 

@@ -64,12 +64,14 @@ def blame(
     complaint = complaints[min(complaints)]
     if not silent:
         return f"all ranks wait for each other {complaint.point}: {complaint.message}"
-    who = (
+    subject = (
         f"rank {silent[0]} does"
         if len(silent) == 1
         else f"ranks {', '.join(map(str, silent[:8]))} do"
     )
-    return f"{who} not answer {complaint.point}: rank {min(complaints)} says {complaint.message}"
+    return (
+        f"{subject} not answer {complaint.point}: rank {min(complaints)} says {complaint.message}"
+    )
 
 
 def _where(rank: int, complaints: Mapping[int, Complaint], points: Mapping[int, str]) -> str:

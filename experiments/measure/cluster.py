@@ -68,7 +68,7 @@ def _report(store: Any, place: Place, complaint: Complaint) -> str:
         with suppress(RuntimeError):
             store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE))
         complaints |= _complaints(store, peers)
-    culprit_known = not all(other.lost for other in complaints.values())
+    culprit_known = not all(peer_complaint.lost for peer_complaint in complaints.values())
     silent = place.rank != min(complaints) or culprit_known
     return "" if silent else blame(place.ranks, complaints, {}, {})
 

@@ -154,8 +154,8 @@ def _algorithm(name: str) -> Algorithm:
     """simctl's algorithm `name`. Raises InputError if it needs servers or switches that reduce."""
     algorithms_by_name = algorithms()
     if name not in algorithms_by_name:
-        others = f"one of {', '.join(PROMISES)}, or of simctl algos"
-        hint = nearest_name(name, [*PROMISES, *algorithms_by_name], others)
+        choices = f"one of {', '.join(PROMISES)}, or of simctl algos"
+        hint = nearest_name(name, [*PROMISES, *algorithms_by_name], choices)
         raise InputError(f"{name[:40]!r} cannot be measured: {hint}")
     if algorithms_by_name[name].servers or schedule_of(name, 2, 2.0**20).switches:
         raise InputError(

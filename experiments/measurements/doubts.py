@@ -22,8 +22,8 @@ def doubts(curves: Iterable[Curve]) -> Iterator[str]:
         wrong = [line for point in points if (line := _doubt(curve, point))]
         if wrong:
             question = "which is impossible: is its time in microseconds?"
-            others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            yield f"{Path(curve.source).name}, row of {wrong[0]}, {question}{others}"
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            yield f"{Path(curve.source).name}, row of {wrong[0]}, {question}{more}"
 
 
 def _doubt(curve: Curve, point: Point) -> str:

@@ -31,14 +31,14 @@ class Contradiction(NamedTuple):
     """How far apart they are: the median over the sizes that they share."""
 
 
-def labels(curve: Curve, other: Curve) -> tuple[str, str]:
+def labels(curve: Curve, reference: Curve) -> tuple[str, str]:
     """What tells two curves apart: the part of their files' names that differs, or the names."""
-    left, right = words(curve), words(other)
+    left, right = words(curve), words(reference)
     if len(left) == len(right):
         pairs = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
         if pairs:
             return "_".join(a for a, _ in pairs), "_".join(b for _, b in pairs)
-    return Path(curve.source).name, Path(other.source).name
+    return Path(curve.source).name, Path(reference.source).name
 
 
 def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterator[Contradiction]:

@@ -268,8 +268,8 @@ def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
     """The first input of the model that is no parameter."""
     inputs = [tensor for tensor in _inputs(layer.forward[0]) if tensor.shape]
     parameters = {gradient.shape for gradient in gradients}
-    others = (tensor for tensor in inputs if tensor.shape not in parameters)
-    return next(others, (inputs or [_Input((), "")])[0])
+    candidates = (tensor for tensor in inputs if tensor.shape not in parameters)
+    return next(candidates, (inputs or [_Input((), "")])[0])
 
 
 def _dtype(gradients: Sequence[Sequence[_Input]]) -> str:

@@ -135,8 +135,12 @@ class TrainedModule:
         Parameters, buffers and inputs do not count.
         """
         hooks = Hooks(self.clock)
-        held = [*self.module.parameters(), *self.module.buffers(), *tensors(self.inputs)]
-        with hooks.on(self.module), hooks.on_saved(held):
+        parameters_and_inputs = [
+            *self.module.parameters(),
+            *self.module.buffers(),
+            *tensors(self.inputs),
+        ]
+        with hooks.on(self.module), hooks.on_saved(parameters_and_inputs):
             self.loss(self.forward())
         return hooks.kept()
 

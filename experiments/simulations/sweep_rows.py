@@ -170,7 +170,7 @@ def judge(case: Case, run: Run) -> SweepRow:
     nbytes, simulated, time = schedule.nbytes_total, timeline.makespan, run.seconds
     fabric = case.fabric(timeline.routed)
     bound = best_bound(case.algorithm.collective, timeline.routed.topology, p, nbytes)
-    held = memory.trace(schedule, timeline)
+    usage = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
     row = SweepRow(
@@ -189,9 +189,9 @@ def judge(case: Case, run: Run) -> SweepRow:
         steps_formula=cost.steps(p),
         volume_B=schedule.volume,
         volume_formula_B=cost.volume(p, nbytes),
-        peak_B=held.peak,
+        peak_B=usage.peak,
         peak_formula_B=cost.peak(p, nbytes),
-        redundant_B=held.peak_redundant,
+        redundant_B=usage.peak_redundant,
         redundant_formula_B=cost.redundant(p, nbytes),
         verdict=Verdict(),
         protocol=run.protocol,

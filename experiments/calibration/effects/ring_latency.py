@@ -25,7 +25,7 @@ class Rings(Effect):
         """The protocol with the factor in each ring."""
         factor = e ** values[self.name] if self.parameters else 1.0
         protocols = tuple(
-            one.slowed(RINGS, factor) if one.name == self.protocol else one
-            for one in profile.protocols
+            protocol.slowed(RINGS, factor) if protocol.name == self.protocol else protocol
+            for protocol in profile.protocols
         )
         return replace(profile, protocols=protocols)

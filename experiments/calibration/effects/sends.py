@@ -30,7 +30,9 @@ class Sends(Effect):
         slower = {kind: e ** values[f"{kind} 1/β of sends"] for kind in self.kinds}
         return replace(
             profile,
-            protocols=tuple(one.slowed(self.algorithms, latency) for one in profile.protocols),
+            protocols=tuple(
+                protocol.slowed(self.algorithms, latency) for protocol in profile.protocols
+            ),
             slower=dict.fromkeys(self.algorithms, slower),
             launches=dict.fromkeys(self.algorithms, profile.launch * launch),
         )

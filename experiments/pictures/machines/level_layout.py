@@ -90,21 +90,21 @@ def _within(sketch: Sketch, near: Neighbours, body: Collection[int]) -> dict[int
     walked = _walk([k for k, place in enumerate(sketch.place) if place >= 0], near, body)
     cpus = {k for k, row in walked.items() if sketch.kinds[k] == "cpu" and row}
     under = [
-        (walked[k], walked[other])
+        (walked[k], walked[device])
         for k in cpus
-        for other in near[k]
-        if other in walked and other not in cpus
+        for device in near[k]
+        if device in walked and device not in cpus
     ]
-    height = max((other for cpu_height, other in under if other < cpu_height), default=0)
+    height = max((row for cpu_row, row in under if row < cpu_row), default=0)
     return walked | dict.fromkeys(cpus, height + 0.5)
 
 
 def neighbours(pairs: Iterable[Pair]) -> Neighbours:
     """The devices next to each."""
     near: Neighbours = defaultdict(list)
-    for device, other in pairs:
-        near[device].append(other)
-        near[other].append(device)
+    for device, neighbour in pairs:
+        near[device].append(neighbour)
+        near[neighbour].append(device)
     return near
 
 
@@ -112,10 +112,10 @@ def _walk(start: list[int], near: Neighbours, allowed: Collection[int]) -> dict[
     """How many links each allowed device is away."""
     away, queue = dict.fromkeys(start, 0), list(start)
     for device in queue:
-        for other in near[device]:
-            if other in allowed and other not in away:
-                away[other] = away[device] + 1
-                queue.append(other)
+        for neighbour in near[device]:
+            if neighbour in allowed and neighbour not in away:
+                away[neighbour] = away[device] + 1
+                queue.append(neighbour)
     return away
 
 
@@ -190,7 +190,7 @@ def _lowest_row(sketch: Sketch, members: Members) -> tuple[Floats, list[float]]:
 
 def _middle(near: list[int], height: int, level: list[int], x: Floats) -> float:
     """The middle of what a device hangs over, or else of all."""
-    under = [x[other] for other in near if level[other] != height and not np.isnan(x[other])]
+    under = [x[peer] for peer in near if level[peer] != height and not np.isnan(x[peer])]
     return float(np.mean(under)) if under else float(np.nanmean(x))
 
 
@@ -223,22 +223,22 @@ def _arcs(pairs: list[Pair], level: list[int], x: Floats, widths: Floats) -> dic
     """The height of every link within a row that is not short and straight; longer ones are
     higher."""
     far = {
-        (device, other): abs(float(x[device] - x[other]))
-        for device, other in pairs
-        if level[device] == level[other]
+        (device, neighbour): abs(float(x[device] - x[neighbour]))
+        for device, neighbour in pairs
+        if level[device] == level[neighbour]
     }
     arcs = {
-        (device, other): length
-        for (device, other), length in far.items()
-        if length < widths[device] + 0.9 or _between(device, other, level, x)
+        (device, neighbour): length
+        for (device, neighbour), length in far.items()
+        if length < widths[device] + 0.9 or _between(device, neighbour, level, x)
     }
     longest = max(arcs.values(), default=1.0)
     highest = min(0.6 + 0.3 * longest, 3.0)
     return {pair: 0.4 + (highest - 0.4) * length / longest for pair, length in arcs.items()}
 
 
-def _between(device: int, other: int, level: list[int], x: Floats) -> bool:
-    left, right = sorted((x[device], x[other]))
+def _between(device: int, neighbour: int, level: list[int], x: Floats) -> bool:
+    left, right = sorted((x[device], x[neighbour]))
     return any(
         row == level[device] and left < place < right
         for row, place in zip(level, x.tolist(), strict=True)
@@ -262,7 +262,7 @@ def _clear(sketch: Sketch, level: Levels, x: Floats, y: Floats, widths: Floats) 
     """Move devices within nodes aside where the links of others would run behind them."""
     for k, number in enumerate(level.of):
         if 0 < number < level.highest and widths[k] == BOX:
-            row = x[[other for other in range(len(x)) if y[other] == y[k] and other != k]]
+            row = x[[peer for peer in range(len(x)) if y[peer] == y[k] and peer != k]]
             passing = np.array(_passing(k, sketch.pairs, x, y))
             free = (
                 at
@@ -288,25 +288,26 @@ def _curves(arcs: dict[Pair, float], level: list[int], x: Floats, y: Floats) -> 
     """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it
     side by side."""
     near, leaves = neighbours(arcs), dict[Pair, float]()
-    for device, others in near.items():
-        order = sorted(others, key=lambda other: (x[other] > x[device], -x[other]))
+    for device, targets in near.items():
+        order = sorted(targets, key=lambda neighbour: (x[neighbour] > x[device], -x[neighbour]))
         leaves |= {
-            (device, other): x[device] + _slot(k, len(order)) for k, other in enumerate(order)
+            (device, neighbour): x[device] + _slot(k, len(order))
+            for k, neighbour in enumerate(order)
         }
     curves = {}
-    for (device, other), height in arcs.items():
+    for (device, neighbour), height in arcs.items():
         start, end, up = (
-            leaves[device, other],
-            leaves[other, device],
+            leaves[device, neighbour],
+            leaves[neighbour, device],
             4 / 3 * (height if level[device] > 0 else -height),
         )
         points = [
             (start, y[device]),
             (start, y[device] + up),
-            (end, y[other] + up),
-            (end, y[other]),
+            (end, y[neighbour] + up),
+            (end, y[neighbour]),
         ]
-        curves[device, other] = np.array(points)
+        curves[device, neighbour] = np.array(points)
     return curves
 
 

@@ -22,9 +22,9 @@ def machine_layout(topology: Topology) -> Layout:
     """Where everything goes. Raises InputError for a plain shape with more than
     :data:`MOST_DEVICES` devices."""
     ranks = _rank_devices(topology)
-    others = len(topology.device_names) - len(ranks)
+    unranked = len(topology.device_names) - len(ranks)
     large = len(topology.device_names) > MOST_DEVICES or topology.links > 2 * MOST_LINKS
-    if topology.node.max() >= 0 or others > 1 or (others and (large or topology.shared_names)):
+    if topology.node.max() >= 0 or unranked > 1 or (unranked and (large or topology.shared_names)):
         drawn, left_out = _some(topology, ranks)
         layout = level_layout(sketch(topology, drawn, ranks))
         return layout._replace(left_out=left_out + layout.left_out)
@@ -52,7 +52,7 @@ def sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
         [topology.device_kinds[device] for device in devices.tolist()],
         topology.node[devices].tolist(),
         _place(devices, ranks),
-        [(first, other) for first, other in np.unique(ends, axis=0).tolist()],
+        [(first, second) for first, second in np.unique(ends, axis=0).tolist()],
     )
 
 
@@ -97,8 +97,8 @@ def _missing(noun: str, every: list[int], chosen: list[int], where: str = "") ->
     gone = sorted(set(every) - set(chosen))
     if not gone:
         return ()
-    which = f"{noun} {gone[0]}" if len(gone) == 1 else f"{noun}s {gone[0]} to {gone[-1]}"
-    return (f"{which} of {len(every)}{where} not drawn",)
+    label = f"{noun} {gone[0]}" if len(gone) == 1 else f"{noun}s {gone[0]} to {gone[-1]}"
+    return (f"{label} of {len(every)}{where} not drawn",)
 
 
 def _distance(topology: Topology, start: Numbers) -> Floats:

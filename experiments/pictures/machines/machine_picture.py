@@ -166,7 +166,7 @@ def _draw_frames(axes: Axes, where: Layout, column: float) -> None:
 def _draw_links(axes: Axes, where: Layout, strokes: list[_Stroke]) -> None:
     """The fastest first, so that thin lines lie on wide ones."""
     for stroke in strokes:
-        paths = [_path(where, (first, other)) for first, other in stroke.pairs.tolist()]
+        paths = [_path(where, (first, second)) for first, second in stroke.pairs.tolist()]
         lines = PathCollection(
             paths, facecolors="none", edgecolors=stroke.colour, linewidths=stroke.width, alpha=0.85
         )
@@ -178,9 +178,9 @@ def _path(where: Layout, pair: tuple[int, int]) -> Path:
     """A curve, or straight; at a bar it ends straight above or below the other end."""
     if pair in where.curves:
         return Path(where.curves[pair], CURVE)
-    first, other = pair
+    first, second = pair
     ends = []
-    for start, end in ((first, other), (other, first)):
+    for start, end in ((first, second), (second, first)):
         reach = (
             max(0.0, where.widths[start] / 2 - 0.4)
             if where.widths[start] > where.widths[end]
@@ -268,9 +268,9 @@ def _device_colours(topology: Topology) -> dict[str, str]:
     return _colours(topology.device_kinds, DEVICES, "Pastel1")
 
 
-def _colours(kinds: Words, colours: dict[str, str], others: str) -> dict[str, str]:
+def _colours(kinds: Words, colours: dict[str, str], palette_name: str) -> dict[str, str]:
     """The colour of every kind; those that are not known get what a map of colours has, in turn."""
-    palette = mpl.colormaps[others]
+    palette = mpl.colormaps[palette_name]
     strange = [kind for kind in kinds.vocabulary if kind not in colours and kinds.are(kind).any()]
     return colours | {
         kind: mpl.colors.to_hex(palette(k % palette.N)) for k, kind in enumerate(strange)

@@ -103,10 +103,10 @@ def _generations(graph: nx.Graph[int]) -> Floats:
 def _cells(pairs: list[Pair], count: int) -> Ints | None:
     """The coordinates of a grid or torus in row-major order, shape (devices, dimensions), if that
     is what it is."""
-    first, other = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     for widths in sorted(_factors(count), key=len)[1:]:
         cells = np.stack(np.unravel_index(np.arange(count), widths), axis=1)
-        distance = np.abs(cells[first] - cells[other])
+        distance = np.abs(cells[first] - cells[second])
         steps = (distance == 1) | (distance == np.array(widths) - 1)
         if ((distance > 0).sum(axis=1) == 1).all() and steps[distance > 0].all():
             return cells.astype(np.int32)
@@ -142,13 +142,13 @@ def _flat(cells: Ints) -> Floats:
 def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
     """The links that would run behind another device go round it."""
     curves = {}
-    for first, other in pairs:
-        start, along = places[first], places[other] - places[first]
+    for first, second in pairs:
+        start, along = places[first], places[second] - places[first]
         share = (places - start) @ along / (along @ along)
         away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
         if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
             aside = BOW * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
-            curves[first, other] = start + np.array(
+            curves[first, second] = start + np.array(
                 [0 * along, 0.1 * along + aside, 0.9 * along + aside, along]
             )
     return curves

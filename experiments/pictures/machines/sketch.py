@@ -63,9 +63,9 @@ class Sketch(NamedTuple):
             [self.nodes[k] for k in devices],
             [self.place[k] for k in devices],
             [
-                (number[first], number[other])
-                for first, other in self.pairs
-                if first in number and other in number
+                (number[first], number[second])
+                for first, second in self.pairs
+                if first in number and second in number
             ],
         )
 

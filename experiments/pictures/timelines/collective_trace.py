@@ -36,8 +36,8 @@ def collective_trace(timeline: Timeline, parameters: dict[str, object]) -> str:
         _slices(timeline, 1, merges(timeline)),
         _phases(timeline, phases),
     ]
-    held = memory.trace(timeline.schedule, timeline)
-    return to_file(Trace(timeline, slices, phases, TRACKS, held), parameters, "take fewer ranks")
+    usage = memory.trace(timeline.schedule, timeline)
+    return to_file(Trace(timeline, slices, phases, TRACKS, usage), parameters, "take fewer ranks")
 
 
 def _slices(timeline: Timeline, track: int, boxes: Boxes) -> Slices:

@@ -196,8 +196,8 @@ def _name_ranks(axes: Axes, chart: Chart) -> None:
 def _handles(chart: Chart) -> list[Patch]:
     """The legend: the kinds in their colours, of many only some, and the meaning of white."""
     kinds = list(chart.colours)
-    some = np.linspace(0, len(kinds) - 1, min(len(kinds), LEGEND), dtype=int).tolist()
-    handles = [Patch(facecolor=chart.colours[kinds[k]], label=kinds[k]) for k in some]
+    picks = np.linspace(0, len(kinds) - 1, min(len(kinds), LEGEND), dtype=int).tolist()
+    handles = [Patch(facecolor=chart.colours[kinds[k]], label=kinds[k]) for k in picks]
     if len(kinds) > LEGEND:
         handles.append(Patch(facecolor="none", label=f"... {len(kinds)} in all"))
     return [*handles, Patch(facecolor="white", edgecolor=GREY, label=chart.idle)]

@@ -53,11 +53,11 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
         for name in names
         if kind_of(name) == word and times[word] == 1
     }
-    others = [name for name in names if name not in chosen]
-    if len(others) > len(SPARE):
-        shades = colormaps["turbo"](np.linspace(0.05, 0.95, len(others)))
-        return chosen | dict(zip(others, map(to_hex, shades), strict=True))
-    for name in sorted(others):
+    unnamed = [name for name in names if name not in chosen]
+    if len(unnamed) > len(SPARE):
+        shades = colormaps["turbo"](np.linspace(0.05, 0.95, len(unnamed)))
+        return chosen | dict(zip(unnamed, map(to_hex, shades), strict=True))
+    for name in sorted(unnamed):
         first = crc32(name.encode()) % len(SPARE)
         turn = SPARE[first:] + SPARE[:first]
         chosen[name] = next(colour for colour in turn if colour not in chosen.values())

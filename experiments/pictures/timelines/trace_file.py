@@ -141,11 +141,11 @@ def _counters(memory: Memory, ranks: int) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in range(ranks):
         times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
-        for time, held in zip(
+        for time, level in zip(
             microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
         ):
             ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
-            yield f'{{{ids}, "args": {{"bytes": {held:.0f}}}}}'
+            yield f'{{{ids}, "args": {{"bytes": {level:.0f}}}}}'
 
 
 def _earliest(every: Sends, room: int) -> tuple[Sends, str]:
@@ -191,8 +191,8 @@ def _tracks(trace: Trace, slices: Slices) -> tuple[Integers, list[str]]:
     number alone.
     """
     schedule = trace.timeline.schedule
-    _, both = np.unique(np.stack((slices.rank, slices.track)), axis=1, return_inverse=True)
-    band = bands(both, slices.start, slices.end)
+    _, place = np.unique(np.stack((slices.rank, slices.track)), axis=1, return_inverse=True)
+    band = bands(place, slices.start, slices.end)
     keys, number = np.unique(
         np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True
     )
@@ -261,10 +261,10 @@ def _spans(
     return spans
 
 
-def _arrow_end(which: str, number: int, rank: int, track: int, time: int) -> _ArrowEnd:
+def _arrow_end(phase: str, number: int, rank: int, track: int, time: int) -> _ArrowEnd:
     ids = f'"id": {number}, "pid": {rank}, "tid": {track}, "ts": {microseconds(np.array(time))}'
     return _ArrowEnd(
-        time, f'{{"ph": "{which}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}'
+        time, f'{{"ph": "{phase}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}'
     )
 
 

@@ -34,9 +34,9 @@ class Boxes(NamedTuple):
         """Some of them."""
         return Boxes._make(column[chosen] for column in self)
 
-    def joined(self, others: Boxes) -> Boxes:
+    def joined(self, boxes: Boxes) -> Boxes:
         """These and the others."""
-        columns: Iterable[tuple[Any, Any]] = zip(self, others, strict=True)
+        columns: Iterable[tuple[Any, Any]] = zip(self, boxes, strict=True)
         return Boxes._make(np.concatenate(pair) for pair in columns)
 
 
@@ -183,7 +183,10 @@ def gaps(plan: Plan, timeline: Timeline) -> Gaps:
 def _awaited(timeline: Timeline, operations: Ints) -> Ints:
     """The predecessor of each operation that finished last."""
     before = [timeline.schedule.predecessors(operation) for operation in operations.tolist()]
-    return np.array([some[np.argmax(timeline.finish[some])] for some in before], dtype=np.int32)
+    return np.array(
+        [candidates[np.argmax(timeline.finish[candidates])] for candidates in before],
+        dtype=np.int32,
+    )
 
 
 def sends(timeline: Timeline) -> Sends:

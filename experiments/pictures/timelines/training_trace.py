@@ -101,8 +101,8 @@ def _bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
     """
     sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
     slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
-    held = sums[slot + schedule.count[boxes.first]] - sums[slot]
-    nbytes = np.where(entered, held, schedule.nbytes[boxes.first])
+    buffer_bytes = sums[slot + schedule.count[boxes.first]] - sums[slot]
+    nbytes = np.where(entered, buffer_bytes, schedule.nbytes[boxes.first])
     known = np.where(entered, slot >= 0, boxes.first == boxes.last)
     return [
         round(size) if is_known else None

@@ -186,10 +186,10 @@ def _algbw_fits(name: str, rows: Sequence[PrintedRow]) -> bool:
 def _place_fits(name: str, rows: Sequence[PrintedRow]) -> bool:
     """All-to-all and send-receive are never checked in place, the others always if they are out of
     place."""
-    both = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]
-    if not both:
+    pairs = [row.cells for row in rows if len(row.cells) == 2 and row.cells[0].wrong != "N/A"]
+    if not pairs:
         return True
-    checked = any(cells[1].wrong != "N/A" for cells in both)
+    checked = any(cells[1].wrong != "N/A" for cells in pairs)
     return checked != (name in _NEVER_IN_PLACE)
 
 

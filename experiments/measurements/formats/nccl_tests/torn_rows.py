@@ -118,7 +118,9 @@ def _proven(
         (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
     )
     distinct = all(
-        not agrees(int(other), cell, per_second) for other in neighbours for cell in row.cells
+        not agrees(int(neighbour), cell, per_second)
+        for neighbour in neighbours
+        for cell in row.cells
     )
     next_size = step is not None and later is not None and step.follows(row.size, later.size)
     return row_agrees(row, per_second) and (distinct or next_size)

@@ -166,6 +166,6 @@ def is_infinite(text: str) -> bool:
     OSU prints such a value after it has divided by a time of 0.
     """
     size, *values = text.split() or [""]
-    others = [value for value in values if not _INFINITE.fullmatch(value)]
-    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, others))
-    return is_row and len(others) < len(values)
+    finite = [value for value in values if not _INFINITE.fullmatch(value)]
+    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, finite))
+    return is_row and len(finite) < len(values)
