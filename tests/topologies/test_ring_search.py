@@ -1,6 +1,7 @@
 """Rings are permutations whose bandwidth is what their routes say, at best known optima, at worst
 the rank order."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,15 @@ from topologies.topology_builder import TopologyBuilder
 NO_SLOWER = 1 - 2e-3
 """A search that is faster by less than 0.1% does not pay."""
 SMALL = [name for name in MACHINES if name != "nvl72"]
+EXHAUSTIVE = ("nvl72", "hgx_h200", "b200", "alps")
+"""The largest machine, and those with the wires of hgx_h100 and mn5_acc, of other speeds."""
+
+
+def every_machine(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Machines, of which some are left to the exhaustive tests."""
+    exhaustive = pytest.mark.exhaustive
+    cases = [pytest.param(name, marks=[exhaustive] * (name in EXHAUSTIVE)) for name in names]
+    return pytest.mark.parametrize("name", cases)
 
 
 def recounted(topology: Topology, orders: npt.NDArray[np.int32]) -> float:
@@ -109,13 +119,7 @@ def test_as_many_channels_as_are_asked_for(name: str, channels: int) -> None:
     assert len(check(topology, topology.ranks, channels).orders) == channels
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in SMALL else pytest.mark.exhaustive)
-        for name in MACHINES
-    ],
-)
+@every_machine(MACHINES)
 def test_without_asking_there_are_no_more_than_pay(name: str) -> None:
     """Fewer channels of the same search are slower, and there are at most 16."""
     topology = cluster(name, 2)
@@ -236,7 +240,7 @@ def test_three_ranks_have_two_directions(name: str) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", SMALL)
+@every_machine(SMALL)
 def test_nodes_in_part(name: str, nodes: int) -> None:
     """One rank alone on the last node, or all but one there."""
     topology = cluster(name, 3)
