@@ -80,33 +80,40 @@ class CrowdingPart(Part):
 
 
 class Estimated(Part, allow_inf_nan=True):
-    """A fitted parameter, its 95% interval, none if it says nothing, and why the data do not
-    identify it, if they do not."""
+    """A fitted parameter."""
 
     value: float
     low: float | None = None
+    """The lower end of the 95% interval, None if the interval says nothing."""
     high: float | None = None
+    """The upper end of the interval."""
     unit: Word
     open: Annotated[str, Field(max_length=200)] = ""
+    """Why the data do not identify the parameter; empty if they do."""
 
 
 class Error(Part, allow_inf_nan=True):
-    """Mean (of plateaus: median) |predicted / measured - 1| of `points` that the fit has not seen:
-    of the model, of the model with its discrepancy, and of one α and one β a curve."""
+    """Mean |predicted / measured - 1| of points that the fit has not seen; the median for
+    plateaus."""
 
     points: Annotated[int, Field(ge=0)]
+    """The number of points."""
     model: float | None
+    """The error of the model."""
     discrepancy: float | None
+    """The error of the model with its discrepancy."""
     baseline: float | None
+    """The error of one α and one β for each curve."""
 
 
 class Calibrated(Part):
-    """A profile in a file. `sources` say what was measured, `errors` are those on unseen sizes,
-    ranks and plateaus."""
+    """A profile in a file. Fields without a docstring are those of `Profile`."""
 
     profile: Word
+    """The name of the profile."""
     machine: Word
     library: Word
+    """The library whose runs were measured."""
     launch: Seconds
     protocols: Annotated[dict[Word, dict[Word, LinkPart]], Field(min_length=1, max_length=MOST)]
     factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
@@ -120,9 +127,13 @@ class Calibrated(Part):
     paced: bool = False
     ineffective: Labels = Field([])
     estimates: dict[Word, Estimated] = Field({})
+    """The fitted parameters by name."""
     errors: dict[Word, Error] = Field({})
+    """The errors on unseen sizes, ranks and plateaus."""
     sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
+    """What was measured."""
     made: dict[Word, Annotated[str, Field(max_length=2000)]] = Field({})
+    """How the profile was made: versions, command, checksums of files."""
 
     def simulated(self) -> Profile:
         """What a simulation takes."""
