@@ -25,17 +25,23 @@ LENGTHS = (8.0, 64.0, 512.0)
 
 
 class Likeness(NamedTuple):
-    """Standard deviations of log residuals: of what a curve, an algorithm, a number of ranks and
-    all share, and of noise; and factors in size and in ranks over which they forget each other by
-    1/e."""
+    """How alike log residuals of different points are: standard deviations, and distances in
+    factors."""
 
     curve: float = 0.15
+    """The standard deviation of what the points of a curve share."""
     algorithm: float = 0.15
+    """That of what an algorithm shares."""
     ranks: float = 0.1
+    """That of what a number of ranks shares."""
     all: float = 0.1
+    """That of what all points share."""
     noise: float = 0.05
+    """That of noise."""
     size: float = 64.0
+    """The factor in size over which a likeness falls to 1/e."""
     more: float = 4.0
+    """The factor in ranks over which it does."""
 
 
 USUAL = Likeness()

@@ -25,13 +25,16 @@ SMALLEST = 1e-12
 
 
 class Fit(NamedTuple):
-    """α in seconds and β in bytes/s, each with its 95% interval (low, high). An interval is nan if
-    there are too few data."""
+    """The fitted links. Intervals are (low, high) at 95%, and nan if there are too few data."""
 
     latency: float
+    """α in seconds."""
     latency_interval: Interval
+    """The interval of α."""
     bandwidth: float
+    """β in bytes/s."""
     bandwidth_interval: Interval
+    """The interval of β."""
 
     @property
     def notes(self) -> list[str]:
@@ -75,13 +78,16 @@ def fit_links(
 
 
 class _Point(NamedTuple):
-    """Where a fit stands: x = (α, 1/β), the counts of both, shape (sizes, 2), the simulated times,
-    and the sum of squared relative errors."""
+    """A point of the fit."""
 
     x: Floats
+    """The parameters (α, 1/β)."""
     counts: Floats
+    """How often each size counts them, shape (sizes, 2)."""
     times: Floats
+    """The simulated time of each size."""
     error: float
+    """The sum of squared relative errors."""
 
     @property
     def fixed(self) -> Floats:

@@ -24,11 +24,7 @@ Key = tuple[str, str, int, int, str, str, str]
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A line of the CSV. A time is that of the slowest rank, in microseconds.
-
-    `time_us` is their median, `cv` their standard deviation over their mean. `wrong` counts the
-    wrong elements of all ranks and all repetitions, warm-up included.
-    """
+    """A line of the CSV. Times are those of the slowest rank, in microseconds."""
 
     collective: str
     algorithm: str
@@ -38,12 +34,15 @@ class ResultRow:
     size_bytes: int
     in_place: int
     time_us: float
+    """The median of the repetitions."""
     min_us: float
     p90_us: float
     mean_us: float
     cv: float
+    """The standard deviation of the repetitions over their mean."""
     repetitions: int
     wrong: int
+    """Wrong elements of all ranks and all repetitions, warm-up included."""
     backend: str
     device: str
     dtype: str
@@ -53,7 +52,7 @@ class ResultRow:
 
     @property
     def key(self) -> Key:
-        """What tells rows apart: a second row with this key is not needed."""
+        """The fields that identify a row: a second row with this key is not needed."""
         size = self.collective, self.algorithm, self.ranks, self.size_bytes
         return *size, self.backend, self.device.partition(" ")[0], self.dtype
 

@@ -32,34 +32,34 @@ PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
 class Segment(NamedTuple):
     """A piece of the critical path.
 
-    The `amount` is 1 for a latency or gap, bytes for a serialisation, reduction or copy, and
-    seconds for a computation. `where` is the link of a latency, the medium of a gap or
-    serialisation, and else the rank. The `waiter` is the operation that waited in a queue for this
-    operation, else the operation itself. The segment is `contended` if the two have different
-    ranks.
-
     Under fair sharing there are no queues. A transfer waits for the bytes that share its links, as
     many as its slowest medium carries meanwhile. Such a segment is contended for the share of these
     bytes that other ranks sent.
     """
 
     part: Part
+    """The part of the path."""
     seconds: float
+    """The time that the segment takes."""
     operation: int
+    """The operation that takes it."""
     where: int
+    """The link of a latency, the medium of a gap or serialisation, and else the rank."""
     amount: float
+    """1 for a latency or gap, seconds for a computation, and else bytes."""
     waiter: int
+    """The operation that waited in a queue for `operation`, else `operation`."""
     contended: bool
+    """Whether the two operations have different ranks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """A critical path as columns: a row for each segment, from the last finish back to the start.
-
-    `part` is a place in SEGMENT_PARTS. Iteration gives segments.
-    """
+    """A critical path as columns of segments, from the last finish back to the start. Iteration
+    gives segments."""
 
     part: Flags
+    """The part of each segment, as a place in SEGMENT_PARTS."""
     seconds: Floats
     operation: Ints
     where: Ints
@@ -99,17 +99,19 @@ class Path:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivities:
-    """One-sided derivatives of the makespan by the parameters.
-
-    They are seconds per second of each link's α and each medium's g, bytes of each medium's 1/β,
-    and bytes of each rank's γ and copy. They are exact while the order of service does not change.
-    """
+    """One-sided derivatives of the makespan. They are exact while the order of service does not
+    change."""
 
     latency: Floats
+    """The derivative by the α of each link."""
     gap: Floats
+    """The derivative by the g of each medium."""
     inverse_bandwidth: Floats
+    """Bytes: the derivative by the 1/β of each medium."""
     reduction: Floats
+    """Bytes: the derivative by the γ of each rank."""
     copy: Floats
+    """Bytes: the derivative by the seconds of a copied byte at each rank."""
 
 
 def trace_back(timeline: Timeline, last: int | None = None) -> Path:

@@ -13,16 +13,16 @@ from simulator.schedules.timeline import Timeline
 
 
 class Wait(NamedTuple):
-    """The `seconds` that messages of rank `waiter` wait on `where`, a medium or the merging of a
-    rank.
-
-    `behind` are the ranks of the messages in front, the longest wait first.
-    """
+    """A wait of messages of one rank behind messages of other ranks."""
 
     where: str
+    """The medium, or the merging of a rank."""
     waiter: int
+    """The rank that waits."""
     behind: tuple[int, ...]
+    """The ranks of the messages in front, the longest wait first."""
     seconds: float
+    """The time of the wait."""
 
 
 def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:

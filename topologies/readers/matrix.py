@@ -37,20 +37,22 @@ _SEEMS = re.compile(r"\bGPU\d{1,4}[ \t\xa0|`*]+(?:X|NV[1-9]\d?|PIX|PXB|PHB|NODE|
 
 
 class Matrix(NamedTuple):
-    """n devices; `level`, `nvlinks` and `lines` have shape (n, n).
-
-    `lines` holds the line of each cell, 0 where the row is missing and the cell is mirrored;
-    `affinity` says for each device what it has in common with others of its CPU, None where the
-    file does not.
-    """
+    """A matrix of n devices."""
 
     file: str
+    """The name of the file."""
     columns: tuple[str, ...]
+    """The labels of the columns."""
     names: tuple[str, ...]
+    """The names of the devices."""
     level: Ints
+    """How far apart two devices are, shape (n, n): a value of LEVELS, or UNSAID."""
     nvlinks: Ints
+    """The number of NVLinks between two devices, shape (n, n)."""
     lines: Ints
+    """The line of each cell, shape (n, n); 0 if the row is missing and the cell is mirrored."""
     affinity: tuple[str | None, ...]
+    """What each device shares with others of its CPU; None if the file does not say."""
 
     @property
     def gpus(self) -> list[int]:

@@ -37,21 +37,29 @@ _FRAMES = str.maketrans(dict.fromkeys("|│┃`*", " "))
 
 @dataclass
 class Row:
-    """The words of a row below the columns, their lines, and what else it says."""
+    """A row of the matrix, which may go on over several lines."""
 
     line: int
+    """The line where the row begins."""
     words: list[str] = field(default_factory=list)
+    """The word of each cell."""
     lines: list[int] = field(default_factory=list)
+    """The line of each cell."""
     rest: list[str] = field(default_factory=list)
+    """The other words, such as affinities."""
 
 
 class Heading(NamedTuple):
-    """The columns, where the affinities stand and which they are, and the first line below."""
+    """The names above the first row."""
 
     columns: tuple[str, ...]
+    """The labels of the columns of devices."""
     affinity_first: bool
+    """Whether the affinities stand before the devices."""
     affinities: tuple[str, ...]
+    """The names of the columns of affinities."""
     end: int
+    """The first line below the heading."""
 
 
 def lines_of(text: str) -> list[str]:

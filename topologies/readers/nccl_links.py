@@ -37,13 +37,16 @@ class _Pair:
 
 @dataclass
 class Nvlinks:
-    """Links by the names of GPUs: to each other, and in bytes/s to NVSwitches, to their CPU by
-    NVLink, and by C2C."""
+    """Links by the names of GPUs. Bandwidths are in bytes/s."""
 
     pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict)
+    """Links between two GPUs."""
     switched: dict[str, float] = field(default_factory=dict)
+    """The bandwidth of each GPU to NVSwitches."""
     to_cpu: dict[str, float] = field(default_factory=dict)
+    """The bandwidth of each GPU to its CPU by NVLink."""
     c2c: dict[str, float] = field(default_factory=dict)
+    """The bandwidth of each GPU to its CPU by C2C."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why each kind of link was taken."""
     dangling: int = 0
@@ -51,12 +54,12 @@ class Nvlinks:
     own: dict[str, _Pair] = field(default_factory=dict)
     """Links of GPUs to themselves."""
     turned: list[str] = field(default_factory=list)
-    """What was made of links of GPUs to themselves."""
+    """Notes on links of GPUs to themselves that were taken for other links."""
     doubtful: list[str] = field(default_factory=list)
     """Links to a bus id that several GPUs have."""
 
     def lead_to_cpu(self, gpu: str) -> bool:
-        """Whether a GPU has links to its CPU besides PCIe."""
+        """Whether a GPU has other links to its CPU than PCIe."""
         return gpu in self.to_cpu or gpu in self.c2c
 
     def notes(self) -> Iterator[str]:

@@ -40,23 +40,29 @@ class Cpu(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A device: a <pci>, or a <nic> that stands in a <cpu>. `above` is where it is plugged in."""
+    """A device: a <pci>, or a <nic> in a <cpu>."""
 
     name: str
+    """The name in the topology."""
     kind: str
+    """The kind of device."""
     host: int
+    """The number of the host."""
     element: Element
+    """The element of the file."""
     above: str
+    """The name of the device that it is plugged into."""
     cpu: str
+    """The name of its CPU."""
 
     @property
     def gpu(self) -> Element | None:
-        """The <gpu> in it, if there is one."""
+        """Its <gpu>, if it has one."""
         return next(iter(self.element.within("gpu")), None)
 
     @property
     def nets(self) -> list[Element]:
-        """The <net>s in it."""
+        """Its <net>s."""
         nics = [self.element] if self.element.tag == "nic" else self.element.within("nic")
         return [net for nic in nics for net in nic.within("net")]
 
@@ -71,7 +77,7 @@ class Port(NamedTuple):
 
 @dataclass
 class Parts:
-    """All parts, in the order of the file. A file may describe several hosts: names then begin with
+    """All parts, in the order of the file. If a file describes several hosts, names begin with
     "node0."."""
 
     hosts: list[str] = field(default_factory=list)
@@ -84,10 +90,9 @@ class Parts:
     described: bool = False
     """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
     classless: bool = False
-    """Whether no <pci> says what it is, so that all that nothing is plugged into are taken for
-    GPUs."""
+    """Whether no <pci> has a class. Then each <pci> without a device below it counts as a GPU."""
     repeated: dict[str, list[str]] = field(default_factory=dict)
-    """What the file gives twice though there is one of it: sentences by the sort of it."""
+    """Notes on things that the file has twice though only one exists, by their sort."""
     doubtful: set[tuple[int, str]] = field(default_factory=set)
     """The bus ids that several devices have."""
 
@@ -97,7 +102,7 @@ class Parts:
         return [part for part in self.devices if part.kind == "gpu"]
 
     def notes(self) -> Iterator[str]:
-        """What is given twice: the first of each sort, and how many more there are."""
+        """The first note of each sort, with the number of further notes."""
         for lines in self.repeated.values():
             yield from first_of(lines)
 
@@ -135,7 +140,7 @@ def survey(root: Element) -> Parts:
 
 
 def _checked(root: Element) -> Iterator[Element]:
-    """The elements that are known, each where it belongs."""
+    """The known elements. Raises InputError if one is in the wrong place."""
     waiting = [root]
     while waiting:
         element = waiting.pop()
@@ -292,8 +297,8 @@ def class_of(element: Element, attribute: str) -> str:
 
 
 def _kind(pci: Element, parts: Parts) -> str:
-    """What a <pci> is. Where the file has <gpu>s, other displays (those of a console) are no
-    GPUs."""
+    """The kind of a <pci>. In a file with <gpu>s, other displays, such as that of a console, are
+    not GPUs."""
     inner, pci_class = {child.tag for child in pci.children}, class_of(pci, "class")
     if "gpu" in inner:
         return "gpu"

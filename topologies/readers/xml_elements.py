@@ -20,20 +20,25 @@ elements."""
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """An element, where it stands and what it holds, with its attributes as they are written."""
+    """An XML element."""
 
     file: str
+    """The name of the file."""
     tag: str
+    """The tag."""
     line: int
+    """The line where it begins."""
     attributes: dict[str, str]
+    """The attributes, as the file writes them."""
     children: list[Element] = field(default_factory=list)
+    """The elements directly inside, in order."""
 
     def within(self, tag: str) -> list[Element]:
-        """The elements of a tag that stand directly in this one."""
+        """The children with a tag."""
         return [child for child in self.children if child.tag == tag]
 
     def mistake(self, attribute: str, right: str) -> InputError:
-        """The error to raise about an attribute, saying what would be right."""
+        """The error for an attribute, with the value that would be right."""
         value = self.attributes.get(attribute)
         problem = "is missing" if value is None else f"is {_shown(value)}"
         return InputError(

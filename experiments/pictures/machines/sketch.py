@@ -26,36 +26,43 @@ class Frame(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Device `devices[k]` has its centre at `places[k]`, shape (devices, 2), and is `widths[k]`
-    wide, in columns.
-
-    Links go straight, or by `curves`: from two places in `devices` to the four points of a Bézier
-    curve. `dots` are where devices are left out, `left_out` says which. With `rows` links between
-    rows run from top to bottom.
-    """
+    """Places of the devices to draw. Lengths are in columns."""
 
     devices: Numbers
+    """The number of each device in the topology."""
     places: Floats
+    """The centre of each device, shape (devices, 2)."""
     widths: Floats
+    """The width of each device."""
     curves: Mapping[Pair, Floats] = {}
+    """The curved links: from two places in `devices` to the four points of a Bézier curve. Others
+    are straight."""
     frames: tuple[Frame, ...] = ()
+    """The boxes round nodes."""
     dots: tuple[tuple[float, float], ...] = ()
+    """Where devices are left out."""
     left_out: tuple[str, ...] = ()
+    """Which devices are left out."""
     rows: bool = False
+    """Whether links between rows run from top to bottom."""
 
 
 class Sketch(NamedTuple):
-    """What is drawn, by numbers of its own: `pairs` of them have a link; `place` counts the devices
-    of the lowest row, drawn or not, and is -1 for others."""
+    """The devices to draw. They have numbers of their own, from 0 on."""
 
     devices: Numbers
+    """The number of each device in the topology."""
     kinds: list[str]
+    """The kind of each device."""
     nodes: list[int]
+    """The node of each device."""
     place: list[int]
+    """The place of each device in the lowest row, drawn or not; -1 in other rows."""
     pairs: list[Pair]
+    """The pairs of devices with a link."""
 
     def only(self, devices: list[int]) -> Sketch:
-        """A part of it."""
+        """The part of the sketch with some devices."""
         number = {old: new for new, old in enumerate(devices)}
         return Sketch(
             self.devices[devices],

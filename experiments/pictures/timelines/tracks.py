@@ -19,45 +19,58 @@ Integers = npt.NDArray[np.integer]
 
 
 class Boxes(NamedTuple):
-    """What is on `lane` of `rank` from `start` to `end` (seconds), one row each: from the start of
-    operation `first` to the finish of `last`. `phase` indexes the phases of the schedule."""
+    """Bars of a timeline, a row for each."""
 
     rank: Ints
+    """The rank."""
     lane: Ints
+    """Its lane."""
     start: Floats
+    """When the box begins, in seconds."""
     end: Floats
+    """When it ends, in seconds."""
     phase: Ints
+    """The phase, as a place in the phases of the schedule."""
     first: Ints
+    """The operation that starts with the box."""
     last: Ints
+    """The operation that finishes with it."""
 
     def take(self, chosen: Integers | npt.NDArray[np.bool_]) -> Boxes:
-        """Some of them."""
+        """Some of the boxes."""
         return Boxes._make(column[chosen] for column in self)
 
     def joined(self, boxes: Boxes) -> Boxes:
-        """These and the others."""
+        """These boxes and others."""
         columns: Iterable[tuple[Any, Any]] = zip(self, boxes, strict=True)
         return Boxes._make(np.concatenate(pair) for pair in columns)
 
 
 class Gaps(NamedTuple):
-    """When the lane of `rank` was idle (seconds), one row each, until operation `awaited` finished;
-    -1 in a drain."""
+    """When a lane was idle, a row for each gap."""
 
     rank: Ints
+    """The rank."""
     start: Floats
+    """When the gap begins, in seconds."""
     end: Floats
+    """When it ends, in seconds."""
     awaited: Ints
+    """The operation whose finish ends the gap; -1 in a drain."""
 
 
 class Sends(NamedTuple):
-    """When a transfer held a medium of its first link (seconds), one row a transfer between two
+    """When a transfer held a medium of its first link, a row for each transfer between two
     ranks."""
 
     operation: Ints
+    """The transfer."""
     medium: Ints
+    """The medium."""
     start: Floats
+    """Since when, in seconds."""
     end: Floats
+    """Until when, in seconds."""
 
 
 def kind_of(phase: str) -> str:

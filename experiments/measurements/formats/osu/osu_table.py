@@ -62,34 +62,43 @@ PROGRAMS = {
 
 
 class Title(NamedTuple):
-    """A title: which library ("MPI", "NCCL"), which accelerator ("CUDA", ...), which benchmark and
-    version."""
+    """The title of a benchmark."""
 
     library: str
+    """The library, like "MPI" or "NCCL"."""
     device: str
+    """The accelerator, like "CUDA"."""
     name: str
+    """The benchmark."""
     version: str
+    """The version of the benchmarks."""
 
 
 class OsuRow(NamedTuple):
-    """One row: its line, its size in bytes as printed, its values by column, and whether the result
-    was right."""
+    """A row of a table."""
 
     line: int
+    """The line in the file."""
     size: int
+    """The size in bytes, as printed."""
     values: dict[str, float]
+    """The values by column."""
     right: bool | None
+    """Whether the result was right; None if nobody checked."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The columns of a table, where the first value ends, and what a launcher puts before each
-    line."""
+    """The header of a table."""
 
     line: int
+    """The line in the file."""
     columns: tuple[str, ...]
+    """The names of the columns."""
     ends: tuple[int, ...]
+    """Where each column of values ends in its line."""
     prefix: re.Pattern[str]
+    """A launcher's prefix before each line."""
 
     def strip(self, text: str) -> str:
         """`text` without the launcher's prefix that the header had too."""
