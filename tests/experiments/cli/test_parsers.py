@@ -81,3 +81,35 @@ def calls() -> Iterator[str]:
 
 def test_each_option_is_parsed_once() -> None:
     assert Counter(calls()) == {place: len(options.split("; ")) for place, options in CALLS.items()}
+
+
+TEXTS = {
+    "calibrate": "family library name only",
+    "diagnose": "family",
+    "judge": "compare family only",
+    "measure": "parameters",
+    "profile_model": "device dtype optimizer target",
+    "run": "parameters",
+    "sweep": "parameters",
+    "train": "parameters swept",
+}
+"""The fields of requests that hold text, by command: names, and the options as the user writes
+them. No machine, size or number of ranks is among them."""
+
+
+def texts() -> Iterator[tuple[str, set[str]]]:
+    for path in sorted((ROOT / "experiments" / "commands").glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and node.name == "Request":
+                fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+                names = {
+                    ast.unparse(field.target)
+                    for field in fields
+                    if "str" in ast.unparse(field.annotation)
+                }
+                if names:
+                    yield path.stem, names
+
+
+def test_requests_have_values_and_text_only_for_names() -> None:
+    assert {name: set(fields.split()) for name, fields in TEXTS.items()} == dict(texts())
