@@ -102,10 +102,8 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
         return f"{text!r} is misspelt: write {number}{prefix.upper()}i{unit}"
     if right := _respelt(text, units):
         return f"{text!r} is not {noun}: {right}"
-    return (
-        f"{text!r} is not {noun}: its unit is {match!r}, one of {', '.join(units)} is right, "
-        f"like {example}"
-    )
+    right = " or ".join(list(units)[:2])
+    return f"{text!r} is not {noun}: its unit is {match!r}, write it in {right}, like {example}"
 
 
 def _respelt(text: str, units: dict[str, float]) -> str:

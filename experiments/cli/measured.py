@@ -18,7 +18,7 @@ from experiments.cli.completion import (
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.cli.measuring_options import MeasuringOptions
-from experiments.cli.options import EngineName, Engines, Format, Output, ProfileName
+from experiments.cli.options import EngineName, Engines, Format, Output, Plot, ProfileName
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def judge(
             help="NCCL's own model beside the profile: nccl, or nccl:GPUs like nccl:hopper."
         ),
     ] = None,
-    plot: CurvePlot = None,
+    plot: Plot = None,
     format: Output = Format.table,
 ) -> None:
     """Compare a calibrated profile with measured runs.

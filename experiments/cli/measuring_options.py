@@ -47,7 +47,7 @@ Device = Annotated[
 ]
 Dtype = Annotated[str, typer.Option(help="float32, float64, float16, bfloat16, int32 or int64.")]
 Repetitions = Annotated[int, typer.Option(help="At most this many repetitions of each point.")]
-Warmup = Annotated[int, typer.Option(help="Repetitions before them that do not count.")]
+Warmup = Annotated[int, typer.Option(help="Repetitions that run first and do not count.")]
 Budget = Annotated[
     str, typer.Option(help="Time for the repetitions of a point; there are 3 at least.")
 ]

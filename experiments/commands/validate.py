@@ -57,9 +57,7 @@ def run(request: Request, plot: Path | None, how: str) -> int:
         for curve, algorithm in _pair(measurements, request.algorithm, request.log)
     ]
     if not results:
-        raise InputError(
-            f"{str(request.log)!r}: no curve to simulate: choose an algorithm for it with --algo"
-        )
+        raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
     if plot:
         _draw(results, plot)
     for line in measurements.skipped:
@@ -116,6 +114,13 @@ def _pair(
             )
         else:
             yield curve, algorithm
+
+
+def _no_curve(chosen: Algorithm | None) -> str:
+    """Why no curve is simulated, and what to type instead."""
+    if chosen is None:
+        return "no curve to simulate: choose an algorithm for it with --algo"
+    return f"no curve to simulate by {chosen.name}: choose another algorithm, or leave out --algo"
 
 
 def _default(collective: str) -> Algorithm | None:

@@ -25,7 +25,12 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "size without a unit": (("sweep", "--size", "64"), "'64' has no unit"),
     "size with half a unit": (("sweep", "--size", "64M"), "64MB or 64MiB"),
     "size misspelt": (("sweep", "--size", "64mib"), "write 64MiB"),
-    "size in seconds": (("sweep", "--size", "64s"), "'64s'"),
+    "size in seconds": (("sweep", "--size", "64s"), "its unit is 's', write it in B, like 64MiB"),
+    "latency in bits": (("sweep", "--latency", "5b"), "write it in s, like 25us"),
+    "bandwidth in meters": (
+        ("sweep", "--bandwidth", "5m"),
+        "write it in B/s or bit/s, like 50GB/s",
+    ),
     "size zero": (("sweep", "--size", "0B"), "not positive"),
     "size empty": (("sweep", "--size", ""), "''"),
     "nan": (("sweep", "--bandwidth", "nan"), "'nan' is not finite"),
@@ -47,7 +52,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (
         ("validate", str(LOG), "--algo", "ring_all_gather"),
-        "no curve",
+        "no curve to simulate by ring_all_gather: choose another algorithm",
     ),
     "too many ranks": (("run", "--p", "1000000"), "at most 131072"),
     "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
