@@ -87,8 +87,8 @@ class Ineffective(NamedTuple):
         stored = self.ranks, self.nodes, self.library or None
         facts = ranks, nodes, library or None
         same = all(
-            value is None or other is None or value == other
-            for value, other in zip(stored, facts, strict=True)
+            value is None or fact is None or value == fact
+            for value, fact in zip(stored, facts, strict=True)
         )
         return same and (label.lower(), collective) == (self.label.lower(), self.collective)
 
@@ -203,11 +203,11 @@ class Profile:
     ) -> LinkCosts:
         """What links of `kinds` cost in `jobs`, by each of `protocols`."""
         shape = jobs.nodes.shape
-        ones, pacers = np.ones((2, *shape)), self._pacers(kinds)
+        unit_factors, pacers = np.ones((2, *shape)), self._pacers(kinds)
         costs: list[Floats | float] = []
         for kind in kinds:
             crowding = self.crowding.get(kind)
-            longer, slower = ones if crowding is None else crowding.slower(jobs.nodes)
+            longer, slower = unit_factors if crowding is None else crowding.slower(jobs.nodes)
             factors = {name: row.get(kind, 1.0) for name, row in self.slower.items()}
             slower = slower * jobs.by_algorithm(factors, 1.0)
             sharing = self._sharing(pacers[kind], jobs)

@@ -75,11 +75,11 @@ def components(topology: Topology, links: Flags) -> Ints:
     >>> components(line(4, bandwidth=1e9), np.array([True, True, False, False, True, True]))
     array([0, 0, 1, 1], dtype=int32)
     """
-    source, other = topology.source[links], topology.target[links]
+    source, target = topology.source[links], topology.target[links]
     label = np.arange(len(topology.device_names))
     while True:
         lower = label.copy()
-        for start, end in ((source, other), (other, source)):
+        for start, end in ((source, target), (target, source)):
             np.minimum.at(lower, label[start], label[end])
         lower = lower[lower]
         if np.array_equal(lower, label):
@@ -129,7 +129,7 @@ def tree_cuts(topology: Topology) -> Flags:
         neighbours[target].add(source)
     order, parent = [0], {0: 0}
     for device in order:
-        beyond = [other for other in sorted(neighbours[device]) if other not in parent]
+        beyond = [neighbour for neighbour in sorted(neighbours[device]) if neighbour not in parent]
         parent |= dict.fromkeys(beyond, device)
         order += beyond
     if len(order) < devices or sum(map(len, neighbours)) != 2 * (devices - 1):
@@ -211,8 +211,8 @@ def _least(topology: Topology, halves: Iterable[Flags]) -> float:
     sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
     flows = (
         max_flow(topology, *ends).bandwidth
-        for first, other in sides
-        for ends in ((first, other), (other, first))
+        for members, complement in sides
+        for ends in ((members, complement), (complement, members))
     )
     return min(flows, default=np.inf)
 

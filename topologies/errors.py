@@ -9,7 +9,7 @@ class InputError(ValueError):
     2."""
 
 
-def nearest_name(name: str, known: Iterable[str], others: str) -> str:
+def nearest_name(name: str, known: Iterable[str], choices: str) -> str:
     """What to type instead of an unknown name: the nearest known one, if any, and `others`.
 
     >>> nearest_name("rnig", ["ring"], "simctl algos lists them")
@@ -18,7 +18,7 @@ def nearest_name(name: str, known: Iterable[str], others: str) -> str:
     'simctl algos lists them'
     """
     hint = did_you_mean(name, known)
-    return f"{hint}({others})" if hint else others
+    return f"{hint}({choices})" if hint else choices
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

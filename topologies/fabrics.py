@@ -190,8 +190,8 @@ def join_dragonfly(
     names = (f"group{group}.router{place}" for group in range(groups) for place in range(per_group))
     table = _switches(builder, equipment, names).reshape(groups, per_group)
     _to_ports(builder, equipment, flat, table.ravel()[router])
-    first, other = np.triu_indices(per_group, 1)
-    _between(builder, equipment, table[:, first], table[:, other], cables=whole("trunk", trunk))
+    first, second = np.triu_indices(per_group, 1)
+    _between(builder, equipment, table[:, first], table[:, second], cables=whole("trunk", trunk))
     ends, together = np.unique(_gateways(table, between), axis=1, return_counts=True)
     latency = equipment.global_latency
     outer = equipment if latency is None else replace(equipment, switch_latency=latency)
@@ -258,10 +258,10 @@ def _gateways(table: Ints, cables: int) -> Ints:
     """The routers at both ends of every cable between two groups, shape (2, cables)."""
     groups, routers = table.shape
     pair, cable = np.triu_indices(groups, 1), np.arange(cables)[:, None]
-    apart = pair[1] - pair[0]
+    distance = pair[1] - pair[0]
     places = [
         ((offset - 1) * cables + cable) * routers // (cables * max(1, groups - 1))
-        for offset in (apart, groups - apart)
+        for offset in (distance, groups - distance)
     ]
     return np.stack(
         [np.ravel(table[group, place]) for group, place in zip(pair, places, strict=True)]
@@ -280,14 +280,14 @@ def _between(
     builder: TopologyBuilder,
     equipment: Equipment,
     ends: Ints,
-    others: Ints,
+    targets: Ints,
     *,
     cables: npt.ArrayLike = 1,
 ) -> None:
     """Links between switches, each of some cables. A cable is as fast as a port."""
     link = replace(equipment.link, latency=equipment.switch_latency)
     kind, assumed = equipment.kind, equipment.assumed
-    builder.wire(ends, others, link, cables=cables, kind=kind, assumed=assumed)
+    builder.wire(ends, targets, link, cables=cables, kind=kind, assumed=assumed)
 
 
 def _to_spines(

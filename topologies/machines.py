@@ -49,8 +49,8 @@ def dgx1(*, nics: Ports = None) -> Topology:
         "dgx1", gpus=8, nics=_count(nics, 4), sockets=2, switches=4, pcie="pcie3", socket="qpi"
     )
     for links, pairs in DGX1_PAIRS.items():
-        for first, other in pairs:
-            _nvlink(builder, gpus[first], gpus[other], "nvlink2", links)
+        for first, second in pairs:
+            _nvlink(builder, gpus[first], gpus[second], "nvlink2", links)
     builder.notes.append(
         "NVLinks: nvidia-smi topo -m of a DGX-1 (microsoft/msccl-tools tests/test_topologies.py)"
     )
@@ -98,8 +98,8 @@ def mi300x(*, nics: Ports = None) -> Topology:
     builder, gpus = _host(
         "mi300x", gpus=8, nics=_count(nics, 8), sockets=2, switches=8, pcie="pcie5", socket="fabric"
     )
-    for first, other in combinations(gpus, 2):
-        _nvlink(builder, first, other, "xgmi3", 1)
+    for first, second in combinations(gpus, 2):
+        _nvlink(builder, first, second, "xgmi3", 1)
     return builder.build(gpus)
 
 
@@ -153,8 +153,8 @@ def alps(*, nics: Ports = None) -> Topology:
     for gpu, cpu in zip(gpus, cpus, strict=True):
         builder.device(gpu, node=0)
         _link(builder, gpu, cpu, "c2c")
-    for first, other in combinations(cpus, 2):
-        builder.connect(first, other, Link(100e9, 0.5e-6), kind="c2c")
+    for first, second in combinations(cpus, 2):
+        builder.connect(first, second, Link(100e9, 0.5e-6), kind="c2c")
     builder.notes.append("between CPUs: 100 GB/s, recalled: Fusco et al. 2024; α as PCIe")
     _nics(builder, _count(nics, 4), cpus, "pcie5")
     return _meshed(builder, gpus, "nvlink4", 6).build(gpus)
@@ -214,8 +214,8 @@ def _host(
     on the CPUs."""
     builder = TopologyBuilder(name, paths="rail")
     cpus = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(sockets)]
-    for first, other in combinations(cpus, 2):
-        _link(builder, first, other, socket)
+    for first, second in combinations(cpus, 2):
+        _link(builder, first, second, socket)
     roots = [builder.device(f"pcie{k}", "pcie switch", node=0) for k in range(switches)]
     for number, root in enumerate(roots):
         _link(builder, root, cpus[number * sockets // switches], pcie)
@@ -234,19 +234,19 @@ def _nics(builder: TopologyBuilder, count: int, hosts: list[str], pcie: str) -> 
         _link(builder, f"nic{number}", hosts[number * len(hosts) // count], pcie)
 
 
-def _link(builder: TopologyBuilder, first: str, other: str, name: str) -> None:
+def _link(builder: TopologyBuilder, first: str, second: str, name: str) -> None:
     kind = link_kind(name)
-    builder.connect(first, other, kind.link, kind=kind.kind)
+    builder.connect(first, second, kind.link, kind=kind.kind)
     _note(builder, name)
 
 
 def _nvlink(
-    builder: TopologyBuilder, first: str, other: str, name: str, links: int, hops: int = 1
+    builder: TopologyBuilder, first: str, second: str, name: str, links: int, hops: int = 1
 ) -> None:
     """`links` links as one; through a switch each of the `hops` takes its part of the latency."""
     kind = link_kind(name)
     link = Link(links * kind.link.bandwidth, kind.link.latency / hops)
-    builder.connect(first, other, link, kind=kind.kind)
+    builder.connect(first, second, link, kind=kind.kind)
     _note(builder, name)
 
 
@@ -257,8 +257,8 @@ def _note(builder: TopologyBuilder, name: str) -> None:
 
 
 def _meshed(builder: TopologyBuilder, gpus: list[str], name: str, links: int) -> TopologyBuilder:
-    for first, other in combinations(gpus, 2):
-        _nvlink(builder, first, other, name, links)
+    for first, second in combinations(gpus, 2):
+        _nvlink(builder, first, second, name, links)
     return builder
 
 

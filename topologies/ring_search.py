@@ -181,12 +181,16 @@ def _edges(
     through = (inside, patterns[:, :-1], patterns[:, 1:])
     if next_node is None:
         return [through, (inside, patterns[:, -1:], patterns[:, :1])]
-    other = patterns[patterns < len(next_node)].reshape(len(patterns), -1)
+    next_patterns = patterns[patterns < len(next_node)].reshape(len(patterns), -1)
     return [
         through,
-        (_legs(topology, node, next_node, channel), patterns[:, -1:], other[:, :1]),
-        (_legs(topology, next_node, next_node, channel), other[:, :-1], other[:, 1:]),
-        (_legs(topology, next_node, node, channel), other[:, -1:], patterns[:, :1]),
+        (_legs(topology, node, next_node, channel), patterns[:, -1:], next_patterns[:, :1]),
+        (
+            _legs(topology, next_node, next_node, channel),
+            next_patterns[:, :-1],
+            next_patterns[:, 1:],
+        ),
+        (_legs(topology, next_node, node, channel), next_patterns[:, -1:], patterns[:, :1]),
     ]
 
 

@@ -179,9 +179,9 @@ class TopologyBuilder:
         row = {"source": pairs.ravel(), "target": pairs[:, ::-1].ravel()}
         for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
             _extend(self._links[column], value, 2 * count)
-        both = np.repeat(bandwidth, 2) if len(bandwidth) > 1 else bandwidth
+        both_directions = np.repeat(bandwidth, 2) if len(bandwidth) > 1 else bandwidth
         figures: dict[str, npt.ArrayLike] = {
-            "bandwidth": both,
+            "bandwidth": both_directions,
             "latency": link.latency,
             "gap": link.gap,
         }

@@ -60,7 +60,7 @@ class Library:
             dict.fromkeys(self.few.get(name, name) if elements < ranks else name for name in names)
         )
 
-    def told(self, protocol: str) -> tuple[str, ...]:
+    def forced_protocols(self, protocol: str) -> tuple[str, ...]:
         """The protocols that a library told to use one may use; none if it is not known here."""
         return tuple(
             prior.name

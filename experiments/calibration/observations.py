@@ -106,7 +106,7 @@ def series(
     )
     instead += (algorithms + substitutes,) if substitutes else ()
     nodes = _nodes(curve, curve.ranks)
-    protocols = library.told(curve.protocol)
+    protocols = library.forced_protocols(curve.protocol)
     return Series(
         curve.source,
         curve.collective,

@@ -66,7 +66,7 @@ class Diagnosis:
         return any(finding.alarm for finding in self.findings)
 
     @property
-    def few(self) -> bool:
+    def too_short(self) -> bool:
         """Whether there are too few points to judge."""
         return len(self.samples.size) < FEWEST
 
@@ -75,7 +75,7 @@ class Diagnosis:
         """An alarm counts even if the curve has too few points for more."""
         if self.abnormal:
             return Verdict.ABNORMAL
-        return Verdict.TOO_FEW if self.few else Verdict.HEALTHY
+        return Verdict.TOO_FEW if self.too_short else Verdict.HEALTHY
 
     @property
     def busbw(self) -> Floats:
@@ -208,7 +208,7 @@ def _against_machine(
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
-    if diagnosis.few:
+    if diagnosis.too_short:
         return
     samples, pieces = diagnosis.samples, diagnosis.envelope.pieces
     if float(pieces[0].share(samples.size[0])) < 1 - MOSTLY:

@@ -246,6 +246,6 @@ class Unmeasured(InputError):
         self.failures = failures
 
 
-def nothing(message: str, failures: Sequence[Failure]) -> InputError:
+def no_rows(message: str, failures: Sequence[Failure]) -> InputError:
     """The error of a file without a usable row."""
     return Unmeasured(message, tuple(failures)) if failures else InputError(message)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.measurements.curve import Failure, Measurements, Unmeasured, nothing
+from experiments.measurements.curve import Failure, Measurements, Unmeasured, no_rows
 from experiments.measurements.formats.nccl_tests import json_reader, log_reader
 from experiments.measurements.formats.osu import osu_reader
 from experiments.measurements.formats.runs_csv import csv_reader
@@ -40,7 +40,7 @@ def _both(text: str, source: str) -> Measurements:
             refusals.append(str(error))
             failures += error.failures if isinstance(error, Unmeasured) else ()
     if not parts:
-        raise nothing("; ".join(refusals), failures)
+        raise no_rows("; ".join(refusals), failures)
     curves = tuple(curve for part in parts for curve in part.curves)
     skipped = (*(line for part in parts for line in part.skipped), *refusals)
     failures += [failure for part in parts for failure in part.failures]

@@ -326,9 +326,9 @@ def _cut_in_half(task: Task) -> Iterator[Limit]:
     """The bytes that the first half of the workers and the second must send each other."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
-    first, other = task.devices[later == 0], task.devices[later == 1]
-    for nbytes, ends in ((need.leave[0], (first, other)), (need.enter[0], (other, first))):
-        yield _cut(task, len(first), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
+    half, rest = task.devices[later == 0], task.devices[later == 1]
+    for nbytes, ends in ((need.leave[0], (half, rest)), (need.enter[0], (rest, half))):
+        yield _cut(task, len(half), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
 
 
 def _links(task: Task) -> Iterator[Limit]:

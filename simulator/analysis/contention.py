@@ -97,14 +97,19 @@ def contended_share(timeline: Timeline) -> Floats:
     alone = occupancy.nbytes * crossings[place]
     by_all = _bytes_meanwhile(occupancy, medium)
     by_sender = _bytes_meanwhile(occupancy, medium * timeline.schedule.ranks + sender)
-    same, other = (
+    same_rank, other_ranks = (
         np.bincount(
             occupancy.operation, np.where(nbytes > ROUNDING * by_all, nbytes, 0.0), operations
         )
         for nbytes in (by_sender - alone, by_all - by_sender)
     )
     return np.asarray(
-        np.divide(other, same + other, out=np.zeros(operations), where=same + other > 0)
+        np.divide(
+            other_ranks,
+            same_rank + other_ranks,
+            out=np.zeros(operations),
+            where=same_rank + other_ranks > 0,
+        )
     )
 
 

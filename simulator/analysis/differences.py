@@ -33,12 +33,12 @@ def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
         for k in np.flatnonzero(used):
             higher = values.copy()
             higher[k] += step * timeline.makespan / used[k]
-            other = run(
+            result = run(
                 changed(higher),
                 sharing=timeline.sharing,
                 store_and_forward=timeline.store_and_forward,
             )
-            slope[k] = (other.makespan - timeline.makespan) / (higher[k] - values[k])
+            slope[k] = (result.makespan - timeline.makespan) / (higher[k] - values[k])
         return slope
 
     def latency(higher: Floats) -> Routed:

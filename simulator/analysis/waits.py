@@ -74,5 +74,6 @@ def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
     mine = uses.medium[rows] == medium
     by_rank = np.bincount(rank[uses.operation[rows[mine]]], nbytes[mine])
     return medium, {
-        other: float(by_rank[other] / by_rank.sum()) for other in np.flatnonzero(by_rank).tolist()
+        sharer: float(by_rank[sharer] / by_rank.sum())
+        for sharer in np.flatnonzero(by_rank).tolist()
     }

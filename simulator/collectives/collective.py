@@ -89,8 +89,8 @@ class Algorithm:
 
     def _check(self, ranks: int) -> None:
         if not self.defined(ranks):
-            less = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
-            hint = f": take {less}, or another algorithm" if less else ""
+            smaller = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
+            hint = f": take {smaller}, or another algorithm" if smaller else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
 
 

@@ -74,11 +74,11 @@ def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedul
     ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
     reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)
     ring.phase("gather")
-    others = np.arange(1, ranks)
+    senders = np.arange(1, ranks)
     ready = ring.signal(
-        0, others, after=[sent[rank] for sent in reduced for rank in (0, 1 % ranks)]
+        0, senders, after=[sent[rank] for sent in reduced for rank in (0, 1 % ranks)]
     )
-    ring.copy(others, 0, slot=others * segments, count=segments, after=ready[:, None])
+    ring.copy(senders, 0, slot=senders * segments, count=segments, after=ready[:, None])
     return ring.build()
 
 

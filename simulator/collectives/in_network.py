@@ -148,14 +148,14 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
     """The devices that reduce and multicast: switches between nodes, or within."""
     chosen = topology.in_network & ((topology.node < 0) == network)
     if not chosen.any():
-        name, which = (
+        name, switches = (
             ("sharp", "switches between nodes") if network else ("nvls", "switches in a node")
         )
         hint = (
             "two nodes or more with sharp=yes" if network else "hgx_h100, hgx_h200, b200 or nvl72"
         )
         raise InputError(
-            f"{name} needs {which} that reduce, and topology {topology.name!r} has none: take "
+            f"{name} needs {switches} that reduce, and topology {topology.name!r} has none: take "
             f"{hint}"
         )
     return np.flatnonzero(chosen).astype(np.int32)

@@ -34,10 +34,10 @@ def naive_serial_all_reduce(ranks: int, nbytes: float) -> Schedule:
     barrier: Ints = np.zeros(0, dtype=np.int32)
     for root in range(ranks):
         naive.phase(f"root {root}")
-        others = np.delete(np.arange(ranks), root)
+        peers = np.delete(np.arange(ranks), root)
         root_copy = naive.copy(root, root, slot=0, target=1, after=barrier)
         barrier = naive.reduce(
-            np.roll(others, -root), root, slot=0, target=1, after=np.union1d(barrier, root_copy)
+            np.roll(peers, -root), root, slot=0, target=1, after=np.union1d(barrier, root_copy)
         )
     naive.phase("result")
     naive.copy(np.arange(ranks), np.arange(ranks), slot=1, target=0)

@@ -42,11 +42,11 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     """
     if (exact := _exact(algorithm, ranks)) is not None:
         return exact
-    (few, small), (many, large) = _counted(algorithm)
-    power = log2(large / small) / log2(many / few)
+    (small_ranks, small), (large_ranks, large) = _counted(algorithm)
+    power = log2(large / small) / log2(large_ranks / small_ranks)
     if abs(power - round(power)) < NEAR:
-        return float(large * (ranks / many) ** round(power))
-    return large * ranks * log2(ranks) / (many * log2(many))
+        return float(large * (ranks / large_ranks) ** round(power))
+    return large * ranks * log2(ranks) / (large_ranks * log2(large_ranks))
 
 
 def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bound]:
@@ -69,13 +69,13 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
 
 def _exact(algorithm: Algorithm, ranks: int) -> float | None:
     """The number of operations, or None where no formula is known."""
-    others = ranks - 1.0
-    pairs = ranks * others
+    peers = ranks - 1.0
+    pairs = ranks * peers
     known = {
         "ring": 2 * pairs,
         "gloo_ring": 8 * pairs,
         "ring_all_gather": pairs,
-        "tree": 2 * others,
+        "tree": 2 * peers,
     }
     return known.get(algorithm.name)
 

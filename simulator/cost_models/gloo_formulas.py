@@ -25,12 +25,12 @@ def _gloo_broadcast(fabric: Fabric, p: int, nbytes: float) -> float:
     """Rank c hears it after one latency for every 1 of its binary digits, and one sending for every
     digit."""
     send, hops = fabric.send(nbytes), range(1, log2_ceil(p) + 1)
-    ones = [max(c.bit_count() for c in range(1 << h >> 1, min(1 << h, p))) for h in hops]
-    sends = ones if fabric.ports == "peer" else hops
+    most_bits = [max(c.bit_count() for c in range(1 << h >> 1, min(1 << h, p))) for h in hops]
+    sends = most_bits if fabric.ports == "peer" else hops
     return (
         fabric.gap
         + fabric.latency
-        + max(a * fabric.latency + n * send for a, n in zip(ones, sends, strict=True))
+        + max(a * fabric.latency + n * send for a, n in zip(most_bits, sends, strict=True))
     )
 
 

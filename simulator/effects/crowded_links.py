@@ -62,8 +62,8 @@ class Crowding(NamedTuple):
         return np.asarray((np.asarray(per_node) / self.per_node) ** self.shared)
 
 
-def alike(nodes: Floats, others: Floats) -> Floats:
+def alike(nodes: Floats, reference_nodes: Floats) -> Floats:
     """The share of a correction that two numbers of nodes have in common: 1 for the same number,
     1/e for a factor ALIKE. The shape is that of `nodes`, then that of `others`."""
-    distance = np.log(nodes)[..., None] - np.log(others)
+    distance = np.log(nodes)[..., None] - np.log(reference_nodes)
     return np.asarray(np.exp(-np.abs(distance) / np.log(ALIKE)))

@@ -226,7 +226,7 @@ def flow(
 # What the path is read from.
 
 
-def held(network: Network, medium: Index, nbytes: float) -> float:
+def hold_time(network: Network, medium: Index, nbytes: float) -> float:
     """How long a transfer holds a medium."""
     return network.gap[medium] + nbytes / network.bandwidth[medium]
 
@@ -235,7 +235,7 @@ def longest(network: Network, link: Index, nbytes: float) -> Index:
     """Of the media on a link: the one that a transfer holds longest."""
     slowest = network.media[network.indptr[link]]
     for k in range(network.indptr[link], network.indptr[link + 1]):
-        if held(network, network.media[k], nbytes) > held(network, slowest, nbytes):
+        if hold_time(network, network.media[k], nbytes) > hold_time(network, slowest, nbytes):
             slowest = network.media[k]
     return slowest
 
@@ -250,7 +250,7 @@ def last_hop(
     for at in range(begin, end):
         link = routes.links[at]
         narrowest = longest(network, link, nbytes)
-        passed = start[routes.nodes[i] + at - begin] + held(network, narrowest, nbytes)
+        passed = start[routes.nodes[i] + at - begin] + hold_time(network, narrowest, nbytes)
         if passed > arrival:
             slowest, medium, arrival = at, narrowest, passed
         arrival += network.latency[link]
@@ -277,7 +277,7 @@ def shared(
         for n in range(network.indptr[other], network.indptr[other + 1]):
             m = network.media[k]
             if m == network.media[n]:
-                off = abs(busy[0] + held(network, m, nbytes) - busy[1])
+                off = abs(busy[0] + hold_time(network, m, nbytes) - busy[1])
                 if (off, m) < (nearest, medium):
                     medium, nearest = m, off
     return medium
@@ -314,5 +314,7 @@ def ready_at(
     if hop == end - begin:
         return last_hop(routes, network, times.start, nbytes, i)[2]
     link, before = routes.links[begin + hop - 1], times.start[routes.nodes[i] + hop - 1]
-    entered = held(network, longest(network, link, nbytes), nbytes) if store_and_forward else 0.0
+    entered = (
+        hold_time(network, longest(network, link, nbytes), nbytes) if store_and_forward else 0.0
+    )
     return before + entered + network.latency[link]

@@ -120,8 +120,8 @@ class Schedule:
         Steps are in their order. `node` is the node of every rank, shape (ranks,). Transfers are of
         one step if equally many must precede them.
         """
-        apart = node[self.rank] != node[self.peer]
-        chosen = np.flatnonzero(self.remote & apart & (self.nbytes > beyond))
+        between_nodes = node[self.rank] != node[self.peer]
+        chosen = np.flatnonzero(self.remote & between_nodes & (self.nbytes > beyond))
         if not len(chosen):
             return np.zeros(0)
         chain = kernel(dependencies.chain, len(self))(

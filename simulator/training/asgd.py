@@ -184,7 +184,7 @@ class _Servers:
     def cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
         """Pull, forward, backward, push and update. In a failure the workers are away after their
         forward."""
-        builder, none = self.builder(), np.zeros(0, dtype=np.int32)
+        builder, empty = self.builder(), np.zeros(0, dtype=np.int32)
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         server = self.first + share
         builder.phase("pull")
@@ -199,7 +199,7 @@ class _Servers:
                 workers, failure.timeout + failure.restart, after=columns(forward)
             )
             requests = self.ask(builder, worker, share, np.tile(back, self.shares))
-            return _Cycle(workers, builder.build(), pulled, forward, requests, none, none)
+            return _Cycle(workers, builder.build(), pulled, forward, requests, empty, empty)
         builder.phase("backward")
         backward = builder.compute(
             workers,

@@ -129,14 +129,14 @@ def layout(buckets: Sequence[Schedule], extra: dict[str, Schedule]) -> Layout:
         shares = (bucket.shares * (bucket.nbytes_total / nbytes)).tolist()
         regions.append(Region(bucket, len(buffer), behind(shares[bucket.buffer :])))
         buffer.extend(shares[: bucket.buffer])
-    others: dict[str, Region] = {}
+    extra_regions: dict[str, Region] = {}
     for name, collective in extra.items():
         slot = behind((collective.shares * (collective.nbytes_total / nbytes)).tolist())
-        others[name] = Region(collective, slot, slot + collective.buffer)
+        extra_regions[name] = Region(collective, slot, slot + collective.buffer)
     return Layout(
         nbytes,
         [float(share) for share in np.array(buffer) / np.sum(buffer)],
         scratch,
         regions,
-        others,
+        extra_regions,
     )

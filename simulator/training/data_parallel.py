@@ -181,9 +181,9 @@ class _Steps:
         forward and restart."""
         trainer = self.trainer
         inputs = self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
-        others = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
+        peers = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
-            "scatter inputs", others if self.options.scatter else [], self.model.inputs
+            "scatter inputs", peers if self.options.scatter else [], self.model.inputs
         )
         self._forward(inputs, trainer.collective("replicate", self.replicate, batch))
         if attempt.fails:
@@ -191,10 +191,10 @@ class _Steps:
             self.start = self._tail
             trainer.end(lost=True)
             return
-        nbytes = len(others) * self.model.outputs
+        nbytes = len(peers) * self.model.outputs
         self._outputs.append((int(self._tail[0]), nbytes))
-        self._gather(others)
-        self._backward(self._scatter("scatter gradients", others, self.model.outputs))
+        self._gather(peers)
+        self._backward(self._scatter("scatter gradients", peers, self.model.outputs))
         self._outputs.append((int(self._tail[0]), -nbytes))
         arrived = self._moment("reduce gradients", self._tail)
         self._update(trainer.collective("reduce gradients", self.reduce, arrived))
@@ -222,28 +222,28 @@ class _Steps:
             self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers)
         )
 
-    def _scatter(self, phase: str, others: list[int], nbytes: float) -> Ints:
+    def _scatter(self, phase: str, targets: list[int], nbytes: float) -> Ints:
         """The first sends `nbytes` to each of `others`; returns with what each has them, and the
         first has sent all."""
         self.builder.phase(phase)
         arrival = self.start.copy()
-        for target in others:
+        for target in targets:
             arrival[[0, target]] = self._copy(0, target, nbytes, arrival[:1])
         return arrival
 
-    def _gather(self, others: list[int]) -> None:
+    def _gather(self, sources: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
         self.builder.phase("gather")
         last = self._tail[:1]
-        for source in others:
+        for source in sources:
             last = self._copy(source, 0, self.model.outputs, np.append(last, self._tail[source]))
         self.start = np.repeat(last, len(self.workers))
 
     def _copy(self, source: int, target: int, nbytes: float, after: Ints) -> Ints:
         sent = self.builder.signal(source, target, nbytes=nbytes, after=after)
-        both = np.repeat(sent, 2)
-        self.trainer.span(np.array([source, target]), COMMUNICATION, both, both)
+        both_ends = np.repeat(sent, 2)
+        self.trainer.span(np.array([source, target]), COMMUNICATION, both_ends, both_ends)
         return sent
 
     def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:
@@ -283,5 +283,5 @@ def _described(replicate: Schedule, chains: int) -> tuple[str, ...]:
     if replicate.ranks == 1:
         return ("one device: nothing to replicate",)
     chunks = replicate.buffer // chains
-    many, ways = f"{chunks} chunk{'s'[: chunks - 1]}", f"{chains} chain{'s'[: chains - 1]}"
-    return (f"a replica is {format_bytes(replicate.nbytes_total)}: {many}, down {ways}",)
+    chunk_count, ways = f"{chunks} chunk{'s'[: chunks - 1]}", f"{chains} chain{'s'[: chains - 1]}"
+    return (f"a replica is {format_bytes(replicate.nbytes_total)}: {chunk_count}, down {ways}",)

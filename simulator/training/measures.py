@@ -145,9 +145,9 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
         span = plan.spans.rank == rank
         computing = union(start[tasks], finish[tasks])
         talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
-        busy, both = _length(computing), _length(computing) + _length(talking)
-        either = _length(union(*np.concatenate((computing, talking), axis=1)))
-        result[:, rank] = busy, either - busy, both - either
+        busy, total = _length(computing), _length(computing) + _length(talking)
+        covered = _length(union(*np.concatenate((computing, talking), axis=1)))
+        result[:, rank] = busy, covered - busy, total - covered
     result[result < ROUNDING * timeline.makespan] = 0.0
     return result[0], result[1], result[2]
 

@@ -142,15 +142,15 @@ class Model:
                 f"model {self.name} registers layers {self.registration}: each of them once"
             )
 
-    def _check_ranks(self, whose: str, **times: tuple[float, ...]) -> None:
+    def _check_ranks(self, owner: str, **times: tuple[float, ...]) -> None:
         for quantity, values in times.items():
             if len(values) != self.ranks:
                 raise InputError(
-                    f"{whose} has {quantity} of {len(values)} ranks, and the first layer of "
+                    f"{owner} has {quantity} of {len(values)} ranks, and the first layer of "
                     f"{self.ranks}"
                 )
             for rank, seconds in enumerate(values):
-                _check(f"{whose}, rank {rank},", quantity, seconds)
+                _check(f"{owner}, rank {rank},", quantity, seconds)
 
     @property
     def ranks(self) -> int:
@@ -226,6 +226,6 @@ def _each(mean: float, values: tuple[float, ...], ranks: int) -> Floats:
     return np.array(values[:ranks], dtype=np.float64)
 
 
-def _check(whose: str, quantity: str, value: float) -> None:
+def _check(owner: str, quantity: str, value: float) -> None:
     if not 0 <= value < inf:
-        raise InputError(f"{whose} has {quantity} = {value}: it is 0 or more")
+        raise InputError(f"{owner} has {quantity} = {value}: it is 0 or more")

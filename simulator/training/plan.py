@@ -135,5 +135,5 @@ class Plan:
 
 def no_spans() -> Spans:
     """No communication at all."""
-    none = np.zeros(0, dtype=np.int32)
-    return Spans(none, none, none, none)
+    empty = np.zeros(0, dtype=np.int32)
+    return Spans(empty, empty, empty, empty)

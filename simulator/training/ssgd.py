@@ -264,12 +264,12 @@ class _Steps:
         return np.full(len(self.workers), operation, dtype=np.int32)
 
     def _forward(self, attempt: Attempt) -> None:
-        first, *others = self.model.layers
+        first, *later_layers = self.model.layers
         done = self.trainer.forward(first, self.batch, self.arrivals.pop(0, None))
         self.batch = (
             self._scatter(attempt, done) if self.options.pipelined and not attempt.fails else None
         )
-        for number, layer in enumerate(others, 1):
+        for number, layer in enumerate(later_layers, 1):
             self.trainer.forward(layer, self.arrivals.pop(number, None))
 
     def _backward(self, slower: Floats) -> list[_Exchanged]:

@@ -29,10 +29,10 @@ def read(path: Path) -> Topology:
 
 def _text(path: Path) -> str:
     try:
-        there = path.exists() and not path.is_dir()
+        exists = path.exists() and not path.is_dir()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
-    if not there:
+    if not exists:
         raise InputError(
             f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list"
         )

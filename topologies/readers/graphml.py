@@ -182,16 +182,17 @@ def _repeated(items: Iterable[Item]) -> Item | None:
 def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> list[Content]:
     """The edges by their number where they have one, else as in the file."""
     usual, links = graph.graph.get("edge_default", {}), []
-    for first, other in edges:
-        data = usual | graph.edges[first, other]
+    for first, second in edges:
+        data = usual | graph.edges[first, second]
         link = {
             "from": names[first],
-            "to": names[other],
+            "to": names[second],
             **_picked(data, _EDGE),
             "both": not graph.is_directed(),
         }
         number = _whole(
-            data.get("link_number", len(edges)), f"{name}, edge {_arrow(first, other)}, link_number"
+            data.get("link_number", len(edges)),
+            f"{name}, edge {_arrow(first, second)}, link_number",
         )
         links.append((number, link if "bandwidth" in link else _assumed(link, name)))
     return [link for _, link in sorted(links, key=itemgetter(0))]
@@ -257,8 +258,8 @@ def _with_unit(value: Any, unit: str | None) -> Any:
     return "inf" if value == inf and unit == "B/s" else f"{value!r}{unit}"
 
 
-def _arrow(first: str, other: str) -> str:
-    return shown(f"{first}->{other}")
+def _arrow(first: str, second: str) -> str:
+    return shown(f"{first}->{second}")
 
 
 def _ranks_of(topology: Topology) -> dict[str, list[int]]:

@@ -60,8 +60,8 @@ def plug(
 
 def join_sockets(builder: TopologyBuilder, cpus: Sequence[str], socket: LinkKind) -> None:
     """A link between every two CPUs."""
-    for first, other in combinations(cpus, 2):
-        builder.connect(first, other, socket.link, kind=socket.kind, assumed=True)
+    for first, second in combinations(cpus, 2):
+        builder.connect(first, second, socket.link, kind=socket.kind, assumed=True)
 
 
 def join_by_nvswitch(

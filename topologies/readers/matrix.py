@@ -64,7 +64,7 @@ class Matrix(NamedTuple):
         row, column = (row, column) if self.lines[row, column] else (column, row)
         return f"line {self.lines[row, column]}, column {self.columns[column]}"
 
-    def said(self, row: int, column: int) -> str:
+    def text(self, row: int, column: int) -> str:
         """The text of a cell."""
         if self.nvlinks[row, column]:
             return f"NV{self.nvlinks[row, column]}"
@@ -119,15 +119,15 @@ def _check_cells(matrix: Matrix) -> None:
     level, nvlinks = matrix.level, matrix.nvlinks
     for row, column in np.argwhere((level != level.T) | (nvlinks != nvlinks.T)):
         cells = (
-            f"{matrix.said(*ends)} at {matrix.place(*ends)}"
+            f"{matrix.text(*ends)} at {matrix.place(*ends)}"
             for ends in ((row, column), (column, row))
         )
         raise InputError(f"{matrix.file}: {', but '.join(cells)}: the two are one link")
-    others = np.setdiff1d(np.arange(len(level)), matrix.gpus)
-    for row, place in np.argwhere(nvlinks[:, others] > 0):
-        cell = matrix.place(row, others[place])
+    nics = np.setdiff1d(np.arange(len(level)), matrix.gpus)
+    for row, place in np.argwhere(nvlinks[:, nics] > 0):
+        cell = matrix.place(row, nics[place])
         raise InputError(
-            f"{matrix.file} {cell}: {matrix.said(row, others[place])}: NVLinks join GPUs only"
+            f"{matrix.file} {cell}: {matrix.text(row, nics[place])}: NVLinks join GPUs only"
         )
 
 

@@ -117,10 +117,10 @@ def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
         word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)
     ]
     start = next((number for number, word in enumerate(words) if GPU.fullmatch(word)), len(words))
-    others = (
+    foreign = (
         number for number in range(start, len(words)) if _is_other(words[number : number + 2])
     )
-    columns = tuple(words[start : next(others, len(words))])
+    columns = tuple(words[start : next(foreign, len(words))])
     _check_columns(columns, f"{file} line {top + 1}")
     affinities = tuple(word for word, after in pairwise(words) if after == "Affinity")
     return Heading(columns, "Affinity" in words[:start], affinities, end)

@@ -73,8 +73,8 @@ class Mistakes:
         if not self._number:
             return
         location, message = self._first
-        others = self._number - 1
-        more = f" (and {others} more mistake{'s' * (others > 1)})" if others else ""
+        unshown = self._number - 1
+        more = f" (and {unshown} more mistake{'s' * (unshown > 1)})" if unshown else ""
         raise InputError(f"{place(location)}: {message}{more}")
 
     def _checked(

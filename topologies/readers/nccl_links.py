@@ -97,31 +97,31 @@ def nvlinks_of(parts: Parts, nvlink: str | None) -> Nvlinks:
         for part in parts.gpus
         if (part.host, busid_of(part.element, "busid")) in parts.doubtful
     }
-    for (gpu_name, other), pair in list(links.pairs.items()):
-        back = links.pairs.get((other, gpu_name))
+    for (gpu_name, peer), pair in list(links.pairs.items()):
+        back = links.pairs.get((peer, gpu_name))
         if back is not None and back.count == pair.count:
             continue
-        if doubtful & {gpu_name, other}:
-            del links.pairs[gpu_name, other]
+        if doubtful & {gpu_name, peer}:
+            del links.pairs[gpu_name, peer]
             links.doubtful.append(
-                f"links from {gpu_name} to {other}, of which several GPUs have the bus id, are "
+                f"links from {gpu_name} to {peer}, of which several GPUs have the bus id, are "
                 f"left out"
             )
         else:
             listed = f"{back.count} (line {back.element.line})" if back else "none"
             raise pair.element.mistake(
-                "count", f"{pair.count} to {other} in all, which has {listed} back"
+                "count", f"{pair.count} to {peer} in all, which has {listed} back"
             )
     return links
 
 
 def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
     """Adds the links to GPUs and CPUs that are there already, and an NVSwitch."""
-    for (first, other), pair in links.pairs.items():
-        if first < other:
+    for (first, second), pair in links.pairs.items():
+        if first < second:
             kind = LINKS[pair.kind]
             link = replace(kind.link, bandwidth=pair.count * kind.link.bandwidth)
-            builder.connect(first, other, link, kind=kind.kind, assumed=True)
+            builder.connect(first, second, link, kind=kind.kind, assumed=True)
     if links.switched:
         latest = max(name for name in links.reasons if name.startswith("nvlink"))
         join_by_nvswitch(
@@ -142,7 +142,9 @@ def _turn_own(links: Nvlinks) -> None:
     there is just one."""
     for name, self_links in links.own.items():
         lonely = [
-            gpu for (gpu, other) in links.pairs if other == name and (name, gpu) not in links.pairs
+            gpu
+            for (gpu, target) in links.pairs
+            if target == name and (name, gpu) not in links.pairs
         ]
         alike = [gpu for gpu in lonely if links.pairs[gpu, name].count == self_links.count]
         text = f"{name} has {self_links.count} links to itself"

@@ -125,7 +125,7 @@ def _check_nested(matrix: Matrix) -> None:
         together = number[:, None] == number
         for row, column in np.argwhere(together & (matrix.level > level) & (matrix.level < UNSAID)):
             raise InputError(
-                f"{matrix.file} {matrix.place(row, column)}: {matrix.said(row, column)}, but by "
+                f"{matrix.file} {matrix.place(row, column)}: {matrix.text(row, column)}, but by "
                 f"way of others it is "
                 f"{level_named(level)}: what two devices are to a third they are to each other "
                 f"at most"
@@ -156,8 +156,8 @@ def _fitting(
     matrix: Matrix, members: Ints, key: str | None, groups: list[Ints], keys: list[str | None]
 ) -> Iterator[int]:
     """The CPUs to which devices may also belong."""
-    for place, (group, other) in enumerate(zip(groups, keys, strict=True)):
-        alike = key is None or other is None or key == other
+    for place, (group, group_key) in enumerate(zip(groups, keys, strict=True)):
+        alike = key is None or group_key is None or key == group_key
         if alike and not (matrix.level[np.ix_(members, group)] == SYS).any():
             yield place
 
@@ -240,17 +240,17 @@ def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: st
             join_by_nvswitch(builder, f"nvswitch{switches or ''}", width, nvlink)
             switches += 1
             continue
-        for first, other in _pairs(members, links):
-            link = replace(kind.link, bandwidth=float(links[first, other]) * kind.link.bandwidth)
-            builder.connect(names[first], names[other], link, kind=kind.kind, assumed=True)
+        for first, second in _pairs(members, links):
+            link = replace(kind.link, bandwidth=float(links[first, second]) * kind.link.bandwidth)
+            builder.connect(names[first], names[second], link, kind=kind.kind, assumed=True)
 
 
 def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:
     return (
-        (int(first), int(other))
+        (int(first), int(second))
         for first in members
-        for other in members
-        if first < other and links[first, other]
+        for second in members
+        if first < second and links[first, second]
     )
 
 

@@ -31,8 +31,10 @@ def read_document(content: object, place: Place) -> Topology:
     }
     for link in document.links:
         crossed = [media[name] for name in link.media]
-        for one, other in link.ends():
-            builder.link(one, other, link.link, kind=link.kind, media=crossed, assumed=link.assumed)
+        for source, target in link.ends():
+            builder.link(
+                source, target, link.link, kind=link.kind, media=crossed, assumed=link.assumed
+            )
     return builder.build(document.placement())
 
 

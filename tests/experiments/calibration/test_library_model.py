@@ -119,7 +119,7 @@ def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):
-        protocols = NCCL.told(protocol)
+        protocols = NCCL.forced_protocols(protocol)
         series = Series(
             "x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=protocols
         )

@@ -72,9 +72,9 @@ def test_routes_are_what_the_matrix_says(path: Path) -> None:
     assert set(machine.node.tolist()) == {0}
     for row, column in combinations(range(len(matrix.names)), 2):
         ends = matrix.names[row], matrix.names[column]
-        assert agrees(matrix.said(row, column), *crossed(machine, *ends)), (
+        assert agrees(matrix.text(row, column), *crossed(machine, *ends)), (
             ends,
-            matrix.said(row, column),
+            matrix.text(row, column),
         )
 
 
@@ -82,7 +82,7 @@ def test_routes_are_what_the_matrix_says(path: Path) -> None:
 def test_real_matrices_have_phb_cross_exactly_one_cpu(path: Path) -> None:
     matrix, machine = parse(path.read_text(), path.name), read_matrix(path.read_text(), path.name)
     for row, column in combinations(range(len(matrix.names)), 2):
-        if matrix.said(row, column) == "PHB":
+        if matrix.text(row, column) == "PHB":
             assert crossed(machine, matrix.names[row], matrix.names[column])[0]["cpu"] == 1
 
 

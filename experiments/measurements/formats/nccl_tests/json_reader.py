@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from experiments.measurements.curve import DIED, Curve, Failure, Measurements, nothing
+from experiments.measurements.curve import DIED, Curve, Failure, Measurements, no_rows
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
 from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.measurements.formats.nccl_tests.participants import Device, programs, whole_list
@@ -70,7 +70,7 @@ def parse_json(text: str, source: str) -> Measurements:
             failures.append(Failure(DIED, where, "a test has no results"))
         lines += [document.cut] if document.cut else []
     if not measured:
-        raise nothing(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
+        raise no_rows(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
     network, log = network_of(text), source if len(documents) > 1 else ""
     curves = tuple(replace(curve, network=network, log=log) for curve in measured)
     return Measurements(curves, tuple(lines), tuple(failures))

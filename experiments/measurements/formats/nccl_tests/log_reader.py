@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.measurements.curve import Curve, Failure, Measurements, nothing, tally
+from experiments.measurements.curve import Curve, Failure, Measurements, no_rows, tally
 from experiments.measurements.formats.nccl_tests.dead_tests import alone, died
 from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest, Sections, cut
 from experiments.measurements.formats.nccl_tests.processes import processes
@@ -54,7 +54,7 @@ def _job(text: str, source: str) -> Measurements:
         bare = run.header is not None and run.header.line in skipped["bare"]
         failures += died(run, curves, source, bare=bare, last=run is sections.runs[-1])
     if not job_curves:
-        raise nothing(_reason(sections, source, skipped_lines(skipped)), failures)
+        raise no_rows(_reason(sections, source, skipped_lines(skipped)), failures)
     return Measurements(tuple(job_curves), skipped_lines(skipped), tuple(failures))
 
 
@@ -77,7 +77,7 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
     measured = [replace(curve, alone=True) for job in jobs for curve in job.curves]
     failure = alone(source, count, max((curve.ranks or 1 for curve in measured), default=1))
     if not measured:
-        raise nothing("; ".join(dict.fromkeys(refusals)), (failure,))
+        raise no_rows("; ".join(dict.fromkeys(refusals)), (failure,))
     skipped = dict.fromkeys([line for job in jobs for line in job.skipped] + refusals)
     if count > len(parts):
         skipped[f"all processes after the first {len(parts)}: not read"] = None

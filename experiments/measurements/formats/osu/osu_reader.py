@@ -14,7 +14,7 @@ from experiments.measurements.curve import (
     Failure,
     Measurements,
     Point,
-    nothing,
+    no_rows,
     tally,
 )
 from experiments.measurements.formats.log_settings import LIBRARY, settings
@@ -124,7 +124,7 @@ def parse_osu(text: str, source: str) -> Measurements:
         message = (
             f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(lines) or 'no title'}"
         )
-        raise nothing(message, failures)
+        raise no_rows(message, failures)
     network, names = (
         network_of(text),
         sorted({name for name, value, _ in settings(text) if value and name != LIBRARY}),
