@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from topologies.errors import InputError, did_you_mean
+from topologies.errors import InputError, nearest_name
 from topologies.topology import Ints, Topology
 
 
@@ -44,8 +44,6 @@ def _of_rank(topology: Topology, rank: int) -> Ints:
 def _named(topology: Topology, name: str) -> Ints:
     names = list(topology.medium_names)
     if name not in names:
-        hint = did_you_mean(name, names)
-        raise InputError(
-            f"slow link {name[:80]!r}: there is none of that name: {hint}(or give a rank, like 3)"
-        )
+        hint = nearest_name(name, names, f"name a link like {names[0]!r}, or a rank like 3")
+        raise InputError(f"slow link {name[:80]!r}: no such link: {hint}")
     return np.array([names.index(name)], dtype=np.int32)

@@ -177,7 +177,9 @@ def _nothing(
         if (path / INDEX).is_file()
         for entry in entries(path / INDEX).values()
     }
-    return (
-        f"no curve of family {family!r} in {where}: expected one of "
-        f"{', '.join(sorted(families)) or 'no family there'}"
+    right = (
+        f"expected one of {', '.join(sorted(families))}"
+        if families
+        else "the files name no family: leave out --family"
     )
+    return f"no curve of family {family!r} in {where}: {right}"

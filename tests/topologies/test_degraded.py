@@ -35,8 +35,8 @@ def test_the_machine_itself_is_left_as_it_was() -> None:
     [
         (4, 0.5, "no such rank, they run from 0 to 3"),
         (-1, 0.5, "no such rank"),
-        ("gpu1->swich", 0.5, "did you mean 'gpu1->switch'"),
-        ("", 0.5, "none of that name"),
+        ("gpu1->swich", 0.5, r"no such link: did you mean 'gpu1->switch'\? \(name a link"),
+        ("", 0.5, "no such link: name a link like 'gpu0->switch', or a rank like 3$"),
         (1, 0.0, "a factor above 0"),
         (1, float("inf"), "a factor above 0"),
     ],

@@ -69,6 +69,12 @@ def test_a_folder_without_an_index_is_its_files(tmp_path: Path) -> None:
     assert measurements.skipped[0].endswith("b_ar_p4.csv: 1 row of size or time 0: line 3")
 
 
+def test_a_family_of_files_without_families_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.csv").write_text("size_bytes,time_us\n8,20.5\n")
+    with pytest.raises(InputError, match=r"the files name no family: leave out --family$"):
+        read_all([tmp_path], "F0")
+
+
 def test_curves_of_no_family_are_counted(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.csv"
     alone.write_text(PLAIN)
