@@ -44,6 +44,7 @@ def _of_rank(topology: Topology, rank: int) -> Ints:
 def _named(topology: Topology, name: str) -> Ints:
     names = list(topology.medium_names)
     if name not in names:
-        hint = nearest_name(name, names, f"name a link like {names[0]!r}, or a rank like 3")
+        example = names[0] if names else "gpu0->switch"
+        hint = nearest_name(name, names, f"name a link like {example!r}, or a rank like 3")
         raise InputError(f"slow link {name[:80]!r}: no such link: {hint}")
     return np.array([names.index(name)], dtype=np.int32)

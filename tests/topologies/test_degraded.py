@@ -6,6 +6,7 @@ import pytest
 from topologies.catalogue import find
 from topologies.degraded import slowed
 from topologies.errors import InputError
+from topologies.topology_builder import TopologyBuilder
 
 STAR = find("star").with_links(bandwidth=8.0).build(4)
 
@@ -28,6 +29,13 @@ def test_all_links_of_a_rank_have() -> None:
 def test_the_machine_itself_is_left_as_it_was() -> None:
     slowed(STAR, 2, 0.5)
     assert set(STAR.medium_bandwidth.tolist()) == {8.0}
+
+
+def test_a_machine_without_links_has_none_to_slow() -> None:
+    builder = TopologyBuilder("single")
+    builder.device("gpu0")
+    with pytest.raises(InputError, match="no such link: name a link like 'gpu0->switch'"):
+        slowed(builder.build(["gpu0"]), "x", 0.5)
 
 
 @pytest.mark.parametrize(
