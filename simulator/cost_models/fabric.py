@@ -1,5 +1,4 @@
-"""What a formula knows of a machine: a latency, a gap, a bandwidth, and how messages share
-ports."""
+"""The machine in a formula: a latency, a gap, a bandwidth, and how messages share ports."""
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ class Groups(NamedTuple):
 
 
 def observe(routed: Routed) -> Fabric:
-    """The fabric of a schedule on its topology, by its route of the least latency and highest
-    bandwidth."""
+    """The fabric of a schedule on its topology. Its link is the route of the least latency. Of
+    several such routes it is the fastest."""
     hops, links = np.diff(routed.route_indptr[1:]), routed.route_links
     if not len(links):
         return Fabric(bandwidth=np.inf, reduction=0.0, ports="blocking", uniform=False)

@@ -1,4 +1,4 @@
-"""Gloo's own operations."""
+"""Formulas of gloo's operations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _gloo_pass(fabric: Fabric, p: int, nbytes: float) -> float:
 
 
 def _gloo_direct(fabric: Fabric, p: int, nbytes: float) -> float:
-    """A chunk straight to each or from each, all at once, after as many ready signals."""
+    """A chunk straight to each rank or from each, all at once, after as many ready signals."""
     return fabric.gap + fabric.latency + pairwise(fabric, p, nbytes)
 
 
 def _gloo_broadcast(fabric: Fabric, p: int, nbytes: float) -> float:
-    """Rank c hears it after one latency for every 1 of its binary digits, and one sending for every
-    digit."""
+    """Rank c receives the data after one latency for every 1 of its binary digits, and one send for
+    every digit."""
     send, hops = fabric.send(nbytes), range(1, log2_ceil(p) + 1)
     most_bits = [max(c.bit_count() for c in range(1 << h >> 1, min(1 << h, p))) for h in hops]
     sends = most_bits if fabric.ports == "peer" else hops

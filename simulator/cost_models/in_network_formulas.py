@@ -1,4 +1,4 @@
-"""Switches that reduce and multicast."""
+"""Formulas of switches that reduce and multicast."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from simulator.cost_models.cost_model import CostModel
 
 
 def sharp(pieces: int, leaves: int = 1) -> CostModel:
-    """All workers push into one switch, which multicasts the sum, in `pieces`; or into several
-    `leaves` below one."""
+    """All workers push pieces into a switch, which multicasts the sum. With several `leaves`, these
+    pass the pieces to one switch above them."""
     below = leaves if leaves > 1 else 0
     return CostModel(
         latex=r"2\alpha + (m+1)\left(g + \frac{V}{m\beta}\right)",
@@ -27,8 +27,8 @@ def sharp(pieces: int, leaves: int = 1) -> CostModel:
 
 
 def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
-    """Every chunk is reduced on its way through the switch to its owner, all-reduced among the
-    owners of all groups, and multicast by the switch, in `pieces`."""
+    """The switch reduces every chunk on its way to the owner. The owners of all groups all-reduce
+    it. The switch then multicasts it. All of this is done in `pieces`."""
     across = 2 * groups if in_network else 2 * (groups - 1)
     return CostModel(
         latex=r"6\alpha + \left(1 + \frac{1}{p}\right)\frac{V}{\beta}",

@@ -1,9 +1,9 @@
-"""NCCL's own model of the time of a collective, by which its tuner chooses algorithm and protocol.
+"""NCCL's own model of the time of a collective. Its tuner chooses algorithm and protocol by it.
 
 Source: src/graph/tuning.cc of NVIDIA/nccl, constants and formulas as of June 2026, after v2.30.7-1.
-A time is a latency plus bytes over a bandwidth; nothing is simulated and, but for the bandwidths of
-links, nothing depends on the machine. Ring and Tree only: NVLS, CollNet and PAT have bandwidths
-from searches of their own. The tree is balanced or split.
+A time is a latency plus bytes over a bandwidth. Nothing is simulated, and only the bandwidths of
+links depend on the machine. The model has Ring and Tree only: NVLS, CollNet and PAT have bandwidths
+from separate searches. The tree is balanced or split.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ STEP = {
 }
 """us of a step over a kind of link, by protocol."""
 OVERHEAD = {"intel": 1.0, "amd": 2.0}
-"""us that a ring's step inside a node takes at least in a job over several, by CPU; three times for
-Simple."""
+"""The least us of a ring's step inside a node, in a job over several nodes, by CPU. For Simple it
+is three times as long."""
 LL_MOST = {
     "volta": (39.0, 39.0, 20.4),
     "ampere": (87.7, 22.5, 19.0),
     "hopper": (141.0, 45.0, 35.0),
     "blackwell": (282.0, 90.0, 70.0),
 }
-"""GB/s of LL at most, on 1, 2 and more nodes; on several it is volta's row with Intel's CPUs,
-ampere's with AMD's."""
+"""The most GB/s of LL on 1, 2 and more nodes. On several nodes NCCL takes volta's row with Intel's
+CPUs, and ampere's with AMD's."""
 MOST = {
     ("ring", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7,) * 3, (40.0,) * 3),
     ("tree", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
@@ -53,7 +53,7 @@ MOST = {
         (70.0, 42.8, 24.0),
     ),
 }
-"""GB/s of a channel at most: a row a generation, on 1, 2 and more nodes."""
+"""The most GB/s of a channel on 1, 2 and more nodes: a row for each generation."""
 CORRECTION = {
     "LL": (
         1,
@@ -101,15 +101,16 @@ CORRECTION = {
         0.9,
     ),
 }
-"""What a tree reaches of its bandwidth, from 64 B on, for each doubling."""
+"""The share of its bandwidth that a tree reaches, from 64 B on, for each doubling of the size."""
 
 
 @dataclass(frozen=True)
 class Channels:
-    """What NCCL's search of the machine tells its tuner. Raises InputError for a wrong value."""
+    """The input of NCCL's tuner from its search of the machine. Raises InputError for a wrong
+    value."""
 
     generation: str
-    """Of the GPUs: one of `GENERATIONS`."""
+    """The generation of the GPUs: one of `GENERATIONS`."""
     node: float
     """Bytes/s of a channel inside nodes."""
     network: float
@@ -168,7 +169,7 @@ class Job:
 
 
 class Choice(NamedTuple):
-    """What NCCL chooses."""
+    """The choice of NCCL."""
 
     seconds: float
     """The time that NCCL predicts."""
@@ -193,10 +194,11 @@ def choice(
     algorithms: Sequence[str] = ALGORITHMS,
     protocols: Sequence[str] = PROTOCOLS,
 ) -> Choice:
-    """The fastest of what is enabled: trees only for all_reduce, LL128 only over NVLink; of equals
-    the first.
+    """The fastest enabled algorithm and protocol, and the first of equals.
 
-    Raises InputError if nothing is enabled."""
+    Trees are enabled only for all_reduce, and LL128 only over NVLink. Raises InputError if nothing
+    is enabled.
+    """
     enabled = [how for how in product(algorithms, protocols) if _enabled(job, *how)]
     choices = [Choice(seconds(job, *how, nbytes), *how) for how in enabled]
     if not choices:
@@ -209,8 +211,9 @@ def choice(
 def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
     """Seconds of a collective of `nbytes`, counted as nccl-tests does (V of the whole buffer).
 
-    Raises InputError for an unknown algorithm or protocol, a tree that is no all_reduce, or bytes
-    below 0."""
+    Raises InputError for an unknown algorithm or protocol, for a tree of another collective than
+    all_reduce, or for bytes below 0.
+    """
     _one_of(
         "algorithm", algorithm, ALGORITHMS if job.collective == "all_reduce" else ALGORITHMS[:1]
     )
@@ -255,15 +258,15 @@ def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
 
 
 def _between(job: Job, algorithm: str, protocol: str) -> float:
-    """us of a step between nodes; a rank alone on its node pays what trees do, and Simple the NIC's
-    latency twice."""
+    """us of a step between nodes. If ranks are alone on their nodes, a ring's step takes as long as
+    a tree's. Simple pays the NIC's latency twice."""
     kind = "tree" if job.per_node == 1 else algorithm
     nic = job.channels.nic / US * (2 if protocol == "Simple" else 1)
     return STEP["network"][kind][PROTOCOLS.index(protocol)] + nic
 
 
 def _one_way(job: Job, protocol: str) -> float:
-    """us of a pipeline from or to a root: one step if channels are alike, else all."""
+    """us of a pipeline from or to a root: one step if channels are alike, else all steps."""
     kind = "ring" if job.channels.alike or protocol != "Simple" else "tree"
     step = STEP["network" if job.nodes > 1 else job.channels.inside][kind][
         PROTOCOLS.index(protocol)
@@ -282,8 +285,8 @@ def _correction(algorithm: str, protocol: str, nbytes: float) -> float:
 
 
 def _plateau(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
-    """What a ring of Simple over several nodes pays more in latency once a channel's part of a rank
-    is 64 bytes."""
+    """The factor on the latency of a ring of Simple over several nodes, if a channel's part of a
+    rank is at least 64 bytes."""
     if (job.collective, algorithm, protocol) != ("all_reduce", "ring", "Simple") or job.nodes == 1:
         return 1.0
     if nbytes / (job.channels.count * job.ranks) < 64:

@@ -1,4 +1,4 @@
-"""Rings and chains: everyone sends to a neighbour."""
+"""Formulas of rings and chains: every rank sends to a neighbour."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ SHIFT = CostModel(
 
 
 def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
-    """The form of one ring for several that together hand on `bandwidth` bytes/s; one alone is what
-    `base` says."""
+    """The formula of several rings that together pass on `bandwidth` bytes/s. For a single ring it
+    is `base`."""
     if channels == 1:
         return base
     return replace(
@@ -95,7 +95,7 @@ def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
 
 
 def chain_broadcast(pieces: int) -> CostModel:
-    """From rank to rank, in `pieces`."""
+    """The data pass from rank to rank, in `pieces`."""
     return CostModel(
         latex=r"(p-1)\alpha + (p+m-2)\left(g + \frac{V}{m\beta}\right)",
         assumes=f"{RING_ASSUMES}; V in m = {pieces} pieces",
@@ -111,7 +111,7 @@ def chain_broadcast(pieces: int) -> CostModel:
 
 
 def chain_reduce(pieces: int) -> CostModel:
-    """As :func:`chain_broadcast`, the other way round, with a merge at every rank."""
+    """The reverse of :func:`chain_broadcast`, with a merge at every rank."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
         send, merge = fabric.send(nbytes / pieces), nbytes / pieces * fabric.reduction

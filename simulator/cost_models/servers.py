@@ -1,4 +1,5 @@
-"""All at once, or by one that serves all: naive, parameter servers, pairwise exchange."""
+"""Formulas of exchanges in which all ranks send at once, or one rank serves all: naive, parameter
+servers, pairwise."""
 
 from __future__ import annotations
 

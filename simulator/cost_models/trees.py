@@ -1,4 +1,4 @@
-"""Binomial trees, recursive doubling and halving, and two trees at once."""
+"""Formulas of binomial trees, recursive doubling and halving, binary trees, and double trees."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _halving_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
 
 
 def _doubled(p: int) -> int:
-    """Chunks on the longest way through log2 q exchanges, in each of which the lower ranks stand
-    for more."""
+    """Chunks on the longest way through log2 q exchanges. The lowest p - q ranks have the chunks of
+    two ranks."""
     return sum(
         (1 << level) + min(1 << level, p - (1 << log2_floor(p))) for level in range(log2_floor(p))
     )
@@ -149,8 +149,8 @@ RECURSIVE_HALVING_REDUCE_SCATTER = replace(
 
 
 def binary_tree_broadcast(pieces: int) -> CostModel:
-    """Down a tree in which rank r has children 2r + 1 and 2r + 2, in `pieces`: each to one child,
-    then to the other."""
+    """V goes in `pieces` down a tree in which rank r has children 2r + 1 and 2r + 2. Each piece
+    goes to one child, then to the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
         send, second = fabric.send(nbytes / pieces), 1 if fabric.ports == "peer" else 2
@@ -175,8 +175,8 @@ def binary_tree_broadcast(pieces: int) -> CostModel:
 
 
 def _turns(p: int, second: int) -> list[tuple[int, int]]:
-    """How many sends bring a piece down to each rank but 0, a `second` child after so many, and how
-    deep it is."""
+    """For each rank but 0, the sends until it has a piece, and its depth. A second child has it
+    after `second` sends of its parent."""
     arrivals = [(0, 0)]
     for rank in range(1, p):
         turns, depth = arrivals[(rank - 1) // 2]
@@ -185,8 +185,10 @@ def _turns(p: int, second: int) -> list[tuple[int, int]]:
 
 
 def binary_tree_reduce(pieces: int) -> CostModel:
-    """As :func:`binary_tree_broadcast`, the other way round, with merges hidden; children share
-    their parent's port in an order that no formula here says."""
+    """The reverse of :func:`binary_tree_broadcast`, with merges hidden.
+
+    No formula here tells in which order children share the port of their parent.
+    """
     return replace(
         binary_tree_broadcast(pieces),
         peak=lambda p, nbytes: nbytes + min(2, p - 1) * nbytes / pieces,
@@ -209,8 +211,11 @@ def binary_tree_all_reduce(pieces: int) -> CostModel:
 
 
 def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> CostModel:
-    """Half of V through each of two binary trees, in `pieces` each; `depth` is ⌈log2 p⌉ unless
-    nodes are chains. Of several `channels` each has two trees for its share."""
+    """Half of V through each of two binary trees, in `pieces` each.
+
+    `depth` is ⌈log2 p⌉, unless nodes are chains. Each of the `channels` has two trees for its
+    share.
+    """
 
     def steps(p: int) -> int:
         return 2 * (log2_ceil(p) if depth is None else depth)
