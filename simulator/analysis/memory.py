@@ -46,7 +46,7 @@ class Memory:
     changes: Callable[[], Changes]
 
     @cached_property
-    def held(self) -> Changes:
+    def holdings(self) -> Changes:
         """What each rank holds from when on, rank by rank."""
         changes = self.changes()
         chosen = np.isfinite(changes.times)
@@ -55,8 +55,8 @@ class Memory:
 
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
-        mine = slice(*np.searchsorted(self.held.rank, [rank, rank + 1]))
-        return self.held.times[mine], self.held.nbytes[mine]
+        mine = slice(*np.searchsorted(self.holdings.rank, [rank, rank + 1]))
+        return self.holdings.times[mine], self.holdings.nbytes[mine]
 
     @property
     def peak(self) -> float:
@@ -81,7 +81,10 @@ class Scratch(NamedTuple):
 
 
 def trace(
-    schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None
+    schedule: Schedule,
+    timeline: Timeline,
+    holdings: Changes | None = None,
+    live: Changes | None = None,
 ) -> Memory:
     """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
 
@@ -93,8 +96,8 @@ def trace(
 
     Redundant is the resident memory less the bytes of distinct live values. Equal values count
     once. A copy lives until it is overwritten, or until it has been added elsewhere and is not read
-    again. Data in a switch count as neither. `held` is added to the resident memory, and `live` to
-    the distinct live values.
+    again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
+    to the distinct live values.
     """
     order = np.argsort(timeline.finish, kind="stable").astype(np.int32)
     moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
@@ -107,12 +110,12 @@ def trace(
     known = int(values.known[0])
     del values
     scratch = _scratch(moments, layout, contents)
-    events = _events(timeline, layout, joined(_first_uses(scratch), held), live)
+    events = _events(timeline, layout, joined(_first_uses(scratch), holdings), live)
     levels = Levels.blank(schedule.ranks, len(order) + len(events.arrivals) + len(events.times) + 1)
     outputs = (contents.restarted(), Copies.none(known), events, levels)
     steps = _run(follow, is_compiled, inputs, outputs)
     times, resident, distinct = (column[:steps].copy() for column in levels[-3:])
-    changes = partial(_residence, timeline, layout, scratch, held)
+    changes = partial(_residence, timeline, layout, scratch, holdings)
     return Memory(times, resident, resident - distinct, levels.peaks, changes)
 
 
@@ -195,19 +198,19 @@ def _inboxes(timeline: Timeline, layout: Layout) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _events(timeline: Timeline, layout: Layout, held: Changes, live: Changes | None) -> Events:
+def _events(timeline: Timeline, layout: Layout, holdings: Changes, live: Changes | None) -> Events:
     """The events beside finishes, in order of time."""
     inboxes = _inboxes(timeline, layout)
     arrivals = inboxes[np.argsort(timeline.start[inboxes], kind="stable")]
     if live is not None:
-        held = joined(held, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
-    order = np.argsort(held.times, kind="stable")
-    order = order[np.isfinite(held.times[order])]
-    return Events(arrivals, held.times[order], held.nbytes[order], held.rank[order])
+        holdings = joined(holdings, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
+    order = np.argsort(holdings.times, kind="stable")
+    order = order[np.isfinite(holdings.times[order])]
+    return Events(arrivals, holdings.times[order], holdings.nbytes[order], holdings.rank[order])
 
 
 def _residence(
-    timeline: Timeline, layout: Layout, scratch: Scratch, held: Changes | None
+    timeline: Timeline, layout: Layout, scratch: Scratch, holdings: Changes | None
 ) -> Changes:
     """What appears at ranks and vanishes."""
     schedule, inbox = timeline.schedule, _inboxes(timeline, layout)
@@ -225,7 +228,7 @@ def _residence(
     vanish = Changes(
         np.concatenate((scratch.last, timeline.finish[inbox])), -appear.nbytes, appear.rank
     )
-    return joined(joined(buffers, joined(appear, vanish)), held)
+    return joined(joined(buffers, joined(appear, vanish)), holdings)
 
 
 def _levels(rank: Ints, step: npt.NDArray[np.int64], change: Floats, times: Floats) -> Changes:

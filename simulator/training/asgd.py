@@ -20,7 +20,7 @@ from simulator.training.model import CPU_MEMORY, Model
 from simulator.training.plan import (
     COMMUNICATION,
     RESTART,
-    Held,
+    Holdings,
     Plan,
     Setting,
     Spans,
@@ -228,14 +228,14 @@ class _Servers:
         builder.phase("pull")
         return builder.signal(worker, self.first + share, after=columns(after))
 
-    def held(self) -> Held:
+    def holdings(self) -> Holdings:
         """Memory outside of slots: the buffers of workers, and the optimizer state at the
         servers."""
         ranks, state = self.setting.ranks, self.model.parameters * self.model.state
         nbytes = np.zeros(ranks + self.options.servers(ranks))
         nbytes[:ranks] = self.model.buffers
         nbytes[self.first : self.first + self.shares] += state / self.shares
-        return Held(nbytes, state + self.model.buffers)
+        return Holdings(nbytes, state + self.model.buffers)
 
     def words(self) -> tuple[str, ...]:
         """How long an update takes and why, and to what staleness refers."""
@@ -292,7 +292,7 @@ class _Run:
             samples=np.array(self.samples, dtype=np.int32),
             spans=Spans(*map(np.concatenate, zip(*self.spans, strict=True))),
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
-            held=self.servers.held(),
+            holdings=self.servers.holdings(),
             words=self.servers.words(),
         )
 

@@ -19,7 +19,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting, Stored
+from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting, Stored
 from simulator.training.size import MOST_OPERATIONS, Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
@@ -134,12 +134,12 @@ class DataParallel(Strategy):
             steps.step(attempt)
         lanes = ("compute", "communication", "interpreter")
         state = model.parameters * model.state
-        holdings = Held(
+        holdings = Holdings(
             np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
         )
         words = _described(replicate, len(chains))
         return steps.trainer.plan(
-            setting.topology, lanes, held=holdings, stored=steps.stored(), words=words
+            setting.topology, lanes, holdings=holdings, stored=steps.stored(), words=words
         )
 
     def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:

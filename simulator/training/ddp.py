@@ -24,7 +24,7 @@ from simulator.training.communicator import (
 )
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
-from simulator.training.plan import COMMUNICATION, Held, Plan, Setting
+from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting
 from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
@@ -127,9 +127,9 @@ class DDP(Strategy):
             "host",
         )
         words = (_described(buckets), *communicator.words)
-        holdings = self._held(model, setting.ranks)
+        holdings = self._holdings(model, setting.ranks)
         return steps.trainer.plan(
-            communicator.topology, lanes, held=holdings, words=words, slowdown=self.slowdown
+            communicator.topology, lanes, holdings=holdings, words=words, slowdown=self.slowdown
         )
 
     def size(self, model: Model, setting: Setting, large: float) -> Size:
@@ -161,14 +161,14 @@ class DDP(Strategy):
         """The bytes to send for `nbytes` bytes of gradients."""
         return nbytes / 2 if self.compress else nbytes
 
-    def _held(self, model: Model, ranks: int) -> Held:
+    def _holdings(self, model: Model, ranks: int) -> Holdings:
         """A replica at every worker. With compression a worker also holds the whole gradients. It
         holds copies of the gradients outside of the buckets, unless the gradients are views of the
         buckets."""
         replica = model.parameters * (1 + model.state) + model.buffers
         gradients = model.gradients * self.compress
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
-        return Held(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
+        return Holdings(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
     def _first(self, model: Model) -> list[Bucket]:
         """The buckets of the first iteration: a single bucket, unless buckets are never rebuilt."""

@@ -9,13 +9,13 @@ from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE, RESTART, Held, Plan
+from simulator.training.plan import COMPUTE, RESTART, Holdings, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
     """As :func:`simulator.analysis.memory.trace`, with what is in no slot.
 
-    - What `plan.held` says, by default parameters, buffers and optimizer state of every worker:
+    - What `plan.holdings` says, by default parameters, buffers and optimizer state of every worker:
       distinct once.
     - Activations, from the end of a layer's forward to the end of its backward, and what
       `plan.stored` says: all of
@@ -24,7 +24,7 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
     redundant.
     """
-    holdings = plan.held or _replicas(plan)
+    holdings = plan.holdings or _replicas(plan)
     copies = Changes(
         np.zeros(len(holdings.ranks)),
         holdings.ranks,
@@ -35,10 +35,10 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
 
 
-def _replicas(plan: Plan) -> Held:
+def _replicas(plan: Plan) -> Holdings:
     """Parameters, buffers and optimizer state of every worker."""
     replica = plan.model.parameters * (1 + plan.model.state) + plan.model.buffers
-    return Held(np.full(plan.workers, replica), replica)
+    return Holdings(np.full(plan.workers, replica), replica)
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:

@@ -67,7 +67,7 @@ class Spans(NamedTuple):
     """The operation with whose finish the communication ends."""
 
 
-class Held(NamedTuple):
+class Holdings(NamedTuple):
     """Bytes outside of slots that are held all the time."""
 
     ranks: Floats
@@ -119,7 +119,7 @@ class Plan:
     spans: Spans
     updates: Updates | None = None
     """The updates, if the strategy applies them in no fixed order."""
-    held: Held | None = None
+    holdings: Holdings | None = None
     """None: every worker holds parameters, buffers and optimizer state."""
     stored: Stored | None = None
     words: tuple[str, ...] = ()

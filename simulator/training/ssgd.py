@@ -17,7 +17,7 @@ from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.conditions import Attempt
 from simulator.training.model import CPU_MEMORY, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Held, Plan, Setting
+from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer, columns
@@ -151,7 +151,7 @@ class SSGD(Strategy):
             steps.step(number, attempt)
         lanes, words = ("compute", "communication"), (_described(model, units, places),)
         return steps.trainer.plan(
-            setting.topology, lanes, held=_held(model, setting.ranks, places), words=words
+            setting.topology, lanes, holdings=_holdings(model, setting.ranks, places), words=words
         )
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
@@ -354,14 +354,14 @@ class _Steps:
         self.trainer.span(server[serves], COMMUNICATION, first[serves], last[serves])
 
 
-def _held(model: Model, workers: int, places: _Places) -> Held:
+def _holdings(model: Model, workers: int, places: _Places) -> Holdings:
     """Memory outside of slots: copies of the parameters at the workers (servers have them in
     slots), buffers, and the optimizer state at the servers."""
     nbytes, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
     nbytes[:workers] = model.parameters + model.buffers
     nbytes[places.hosts[places.hosts < workers]] -= model.parameters * share
     nbytes[places.hosts] += model.parameters * model.state * share
-    return Held(nbytes, model.parameters * model.state + model.buffers)
+    return Holdings(nbytes, model.parameters * model.state + model.buffers)
 
 
 def _described(model: Model, units: list[Unit], places: _Places) -> str:

@@ -24,11 +24,14 @@ class Intervals(NamedTuple):
     resident: Floats
     redundant: Floats
     peaks: Floats
-    held: Changes
+    holdings: Changes
 
 
 def trace_intervals(
-    schedule: Schedule, timeline: Timeline, held: Changes | None = None, live: Changes | None = None
+    schedule: Schedule,
+    timeline: Timeline,
+    holdings: Changes | None = None,
+    live: Changes | None = None,
 ) -> Intervals:
     """As :func:`simulator.analysis.memory.trace`."""
     start, finish = timeline.start, timeline.finish
@@ -48,7 +51,9 @@ def trace_intervals(
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
     end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
     values = _live(size[cell % schedule.slots], value, begin, end, read, merged)
-    return _steps(schedule.ranks, timeline.makespan, joined(resident, held), joined(values, live))
+    return _steps(
+        schedule.ranks, timeline.makespan, joined(resident, holdings), joined(values, live)
+    )
 
 
 def _residence(
@@ -82,9 +87,9 @@ def _live(
     return Changes(times, np.concatenate((size, -size)), np.zeros(len(times), np.int32))
 
 
-def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Intervals:
+def _steps(ranks: int, makespan: float, holdings: Changes, live: Changes) -> Intervals:
     """Sum the events; times closer than rounding are one."""
-    times = np.unique(np.concatenate((held[0], live[0])))
+    times = np.unique(np.concatenate((holdings[0], live[0])))
     times = times[np.isfinite(times)]
     distinct = (
         np.concatenate(([True], np.diff(times) > 1e-12 * makespan))
@@ -102,7 +107,7 @@ def _steps(ranks: int, makespan: float, held: Changes, live: Changes) -> Interva
         total = np.cumsum(np.bincount(step, change, len(times_of_steps)))
         return total.astype(np.float64), _levels(rank, step, change, times_of_steps)
 
-    resident, levels = accumulate(held)
+    resident, levels = accumulate(holdings)
     peaks = np.zeros(ranks)
     np.maximum.at(peaks, levels.rank, levels.nbytes)
     return Intervals(times_of_steps, resident, resident - accumulate(live)[0], peaks, levels)

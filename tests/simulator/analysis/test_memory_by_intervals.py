@@ -46,9 +46,9 @@ def check(timeline: Timeline, held: Changes | None = None, live: Changes | None 
     assert usage.resident == pytest.approx(expected.resident, rel=1e-12, abs=rounding)
     assert usage.redundant == pytest.approx(expected.redundant, rel=1e-12, abs=rounding)
     assert usage.peaks == pytest.approx(expected.peaks, rel=1e-12, abs=rounding)
-    assert usage.held.times.tolist() == expected.held.times.tolist()
-    assert usage.held.rank.tolist() == expected.held.rank.tolist()
-    assert usage.held.nbytes == pytest.approx(expected.held.nbytes, rel=1e-12, abs=rounding)
+    assert usage.holdings.times.tolist() == expected.holdings.times.tolist()
+    assert usage.holdings.rank.tolist() == expected.holdings.rank.tolist()
+    assert usage.holdings.nbytes == pytest.approx(expected.holdings.nbytes, rel=1e-12, abs=rounding)
 
 
 def reducing(topology: Topology) -> Topology:
