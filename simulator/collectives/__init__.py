@@ -1,7 +1,7 @@
 """The algorithms by name.
 
-Every file of this package that declares `ALGORITHMS` is found by itself: a new algorithm needs no
-entry anywhere else. The files are imported when an algorithm is first asked for.
+The package finds every file in it that declares `ALGORITHMS`: a new algorithm needs no entry
+anywhere else. The files are imported when the caller first asks for an algorithm.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ FIRST = ("ring", "rings", "gloo")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
 default for measurements of that collective."""
 UNCOMPUTED = ("barrier",)
-"""Collectives that exist, without an algorithm here."""
+"""Collectives without an algorithm here."""
 
 
 @cache
@@ -58,7 +58,7 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
 
 
 def _plain(name: str) -> str:
-    """All spellings of a collective's name alike: "all-reduce", "AllReduce"."""
+    """One spelling for all spellings of a collective's name: "all-reduce", "AllReduce"."""
     return name.lower().replace("_", "").replace("-", "")
 
 

@@ -1,4 +1,4 @@
-"""All-to-all by pairs: rank r sends block d to rank d, all of them posted at once."""
+"""All-to-all by pairs: rank r sends block d to rank d, with all sends posted at once."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
-    """Peers in the order r+1, r+2, ...; blocks land in scratch and are put in place when all is
-    sent."""
+    """Peers in the order r+1, r+2, ... Blocks arrive in scratch. A rank copies them to their places
+    when it has sent everything."""
     pairs = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="exchange")
     rank = np.arange(ranks)
     for turn in range(1, ranks):

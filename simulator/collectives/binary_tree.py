@@ -1,5 +1,4 @@
-"""Binary tree: V in pieces that follow one another, every rank with two children: rank r has 2r + 1
-and 2r + 2."""
+"""Binary tree: V in pieces that follow one another. Rank r has the children 2r + 1 and 2r + 2."""
 
 import numpy as np
 
@@ -13,7 +12,7 @@ PIECES = 32
 
 
 def binary_tree_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """A rank passes each piece on to one child, then to the other, as soon as it has it.
+    """As soon as a rank has a piece, it passes the piece on to one child, then to the other.
 
     >>> binary_tree_broadcast(4, 4096.0).sent().tolist()
     [8192.0, 4096.0, 0.0, 0.0]
@@ -31,8 +30,8 @@ def binary_tree_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Sc
 
 
 def binary_tree_all_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """A reduce, and when rank 0 has all of it a broadcast: what Open MPI calls nonoverlapping, of
-    long messages."""
+    """A reduce, then a broadcast when rank 0 has everything. Open MPI calls this nonoverlapping and
+    uses it for long messages."""
     tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
     _broadcast(tree, after=_reduce(tree))
     return tree.build()

@@ -1,4 +1,4 @@
-"""Chain: the ranks in a row, rank 0 at one end of it, V in pieces that follow one another."""
+"""Chain: the ranks in a row with rank 0 at one end. V goes in pieces that follow one another."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ PIECES = 64
 
 
 def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """Rank r passes each piece on to rank r + 1 as soon as it has it: NCCL's ring, when it
-    broadcasts.
+    """Rank r passes each piece on to rank r + 1 as soon as it has it. NCCL broadcasts so and calls
+    it Ring.
 
     >>> chain_broadcast(4, 4096.0).sent().tolist()
     [4096.0, 4096.0, 4096.0, 0.0]
@@ -24,7 +24,8 @@ def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Sched
 
 
 def chain_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
-    """Rank r adds its own to each piece on its way from rank r + 1 to rank r - 1."""
+    """Rank r adds its data to each piece that comes from rank r + 1, and passes it on to rank r -
+    1."""
     chain = ScheduleBuilder(ranks, nbytes, slots=pieces, phase="reduce")
     for rank in range(ranks - 1, 0, -1):
         chain.reduce(rank, rank - 1, slot=np.arange(pieces))

@@ -11,9 +11,9 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """Among q = 2^⌊log2 p⌋ ranks; the others fold in before and out after.
+    """Among q = 2^⌊log2 p⌋ ranks. The others fold in before and out after.
 
-    Both sides wait for each other, as in MPI's blocking sendrecv: an exchange begins when both have
+    Both sides wait for each other, as in MPI's blocking sendrecv. An exchange begins when both have
     finished the exchange before.
     """
     rounds = log2_floor(ranks)
@@ -36,11 +36,10 @@ def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges of half of what is left; off powers of two some ranks fold in before and out
-    after, in pairs.
+    """log2 q exchanges, each of half of the rest. Off powers of two some ranks fold in before and
+    out after, in pairs.
 
-    An exchange begins when both have ended the one before, with what they sent and what they
-    received.
+    An exchange begins when both ranks have ended their last exchange, with both directions.
 
     >>> recursive_halving_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
@@ -64,7 +63,7 @@ def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
 
 
 def _half(rank: np.ndarray, level: int) -> np.ndarray:
-    """The first slot of the 2^level that `rank` is left with."""
+    """The first of the 2^level slots that are left to `rank`."""
     return rank >> level << level
 
 

@@ -23,11 +23,11 @@ Ranks = npt.NDArray[np.integer]
 def sharp_all_reduce(
     ranks: int, nbytes: float, leaves: Ranks | None = None, *, pieces: int = SHARP_PIECES
 ) -> Schedule:
-    """Every worker pushes V, in pieces, into its switch; the switch at the top sends each sum back
+    """Every worker pushes V, in pieces, into its switch. The switch at the top sends each sum back
     down.
 
-    `leaves[r]` is the number of worker r's switch, 0, 1, ...; where there are several, one more
-    joins them. By default all are on one.
+    `leaves[r]` is the number of worker r's switch, 0, 1, ... If there are several, one more switch
+    joins them. The default is one switch for all.
 
     >>> sharp_all_reduce(4, 4096.0).volume
     32768.0
@@ -57,13 +57,13 @@ def nvls_all_reduce(
     above: bool = False,
     pieces: int = NVLS_PIECES,
 ) -> Schedule:
-    """Worker c of a group owns chunk c of V: its switch reduces what the group holds of it on the
-    way to it; the owners of all groups all-reduce it, round a ring or in one further switch each;
-    and their switches multicast it.
+    """Worker c of a group owns chunk c of V. Its switch reduces the chunk of the group on the way
+    to the owner. The owners of all groups all-reduce it, round a ring or in one further switch for
+    each chunk. Then their switches multicast it.
 
-    `groups[g]` lists the workers on switch g, shape (groups, workers of a group); by default all
-    are on one. A worker pushes its part of the next of the `pieces` when it has got its own of the
-    one before.
+    `groups[g]` lists the workers on switch g, shape (groups, workers of a group). The default is
+    one group of all. A worker pushes its part of the next of the `pieces` when it has the result of
+    the piece before.
     """
     group = np.arange(ranks)[None, :] if groups is None else groups
     number, size = group.shape
@@ -102,7 +102,7 @@ def _across_rings(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
 
 
 def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
-    """The owners of each chunk push it into the switch of their rail and get the sum back."""
+    """The owners of each chunk push it into the switch of their rail, and receive the sum."""
     nvls.phase("between groups")
     number, size = group.shape
     above = nvls.workers + number + np.arange(size)[None, :]
@@ -111,7 +111,7 @@ def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
 
 
 def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """Every worker's nearest network switch that reduces, and one that joins these."""
+    """Every worker's nearest network switch that reduces, and one switch that joins these."""
     switches = _reducing(topology, network=True)
     latency = _latencies(topology, switches, ranks)
     used, leaves = np.unique(_nearest(topology, latency), return_inverse=True)
@@ -124,8 +124,11 @@ def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
 
 
 def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """Groups of workers by the NVSwitch that they share; between groups, one reducing network
-    switch for the owners of each chunk where there is one, else rings."""
+    """Groups of workers by the NVSwitch that they share.
+
+    Between groups, the owners of each chunk share a reducing network switch if there is one for
+    each chunk. Otherwise they form rings.
+    """
     switches = _reducing(topology, network=False)
     latency = _latencies(topology, switches, ranks)
     used, group = np.unique(latency.argmin(axis=1), return_inverse=True)
@@ -174,15 +177,15 @@ def _latencies(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np
 
 
 def _nearest(topology: Topology, latency: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """The number of the nearest switch of each worker; of several that of its rail, as its NIC is
-    chosen."""
+    """The number of the nearest switch of each worker. Of several it is that of the worker's rail,
+    by which its NIC is chosen."""
     equal = latency == latency.min(axis=1, keepdims=True)
     place = rails(topology)[: len(latency)] % equal.sum(axis=1)
     return np.asarray((np.cumsum(equal, axis=1) > place[:, None]).argmax(axis=1))
 
 
 def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> np.int32:
-    """The reducing switch nearest to all those used, and none of them."""
+    """The reducing switch that is nearest to all switches in use, and is none of them."""
     machine = replace(topology, placement=switches)
     latency = distances(machine, used.astype(np.int32)).max(axis=0)
     latency[used] = np.inf
@@ -194,8 +197,8 @@ def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> 
 
 
 def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None:
-    """For every chunk the one reducing network switch that is nearest to all its owners, if there
-    is one for each."""
+    """For every chunk the reducing network switch that is nearest to all its owners. None if a
+    chunk has no such switch."""
     if not (topology.in_network & (topology.node < 0)).any():
         return None
     switches = _reducing(topology, network=True)

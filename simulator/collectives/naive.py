@@ -10,11 +10,11 @@ from topologies.topology import Ints
 
 
 def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Schedule:
-    """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all that it sent
-    has arrived.
+    """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all its messages
+    have arrived.
 
-    If not staggered, every rank sends to rank 0 first. For p > 2 that takes (2p - 3)V/β instead of
-    (p - 1)V/β.
+    If not `staggered`, every rank sends to rank 0 first. For p > 2 that takes (2p - 3)V/β instead
+    of (p - 1)V/β.
     """
     naive = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, phase="exchange")
     rank = np.arange(ranks)

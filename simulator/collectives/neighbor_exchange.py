@@ -1,5 +1,5 @@
-"""Neighbour exchange: an all-gather of p/2 steps, in which every rank turns to its two neighbours
-by turns."""
+"""Neighbour exchange: an all-gather of p/2 steps. Every rank exchanges with its two neighbours in
+turn."""
 
 import numpy as np
 

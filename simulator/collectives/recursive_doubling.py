@@ -1,4 +1,4 @@
-"""Recursive doubling: in round k everyone exchanges all it has with the rank 2^k away."""
+"""Recursive doubling: in round k every rank exchanges all its data with the rank 2^k away."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from topologies.topology import Ints
 
 
 def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks
-    fold in and out.
+    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch, where they are merged. The other
+    ranks fold in and out.
 
     Both sides wait for each other, as in MPI's blocking sendrecv: no rank sends to a rank that is
     still folding.
@@ -32,11 +32,10 @@ def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as
+    """log2 q exchanges of 1, 2, 4, ... chunks. Off powers of two some ranks fold in and out, as
     :func:`chunks` says.
 
-    An exchange begins when both have ended the one before, with what they sent and what they
-    received.
+    An exchange begins when both ranks have ended their last exchange, with both directions.
 
     >>> recursive_doubling_all_gather(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
@@ -61,10 +60,10 @@ def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
 
 
 def chunks(ranks: int) -> Ints:
-    """The first chunk of each of q = 2^⌊log2 p⌋ ranks, which is the rank's number, and p after
-    them; shape (q + 1,).
+    """The first chunk of each of q = 2^⌊log2 p⌋ ranks, by the number of its rank, and p at the end;
+    shape (q + 1,).
 
-    Off powers of two the first p - q of them have two chunks: their own, and that of the rank which
+    Off powers of two the first p - q of them have two chunks: their own, and that of the rank that
     folds into them.
 
     >>> chunks(6).tolist()

@@ -9,7 +9,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
 def shift_send_recv(ranks: int, nbytes: float) -> Schedule:
-    """One step round the ring; what arrives lands in scratch and replaces what was sent."""
+    """One step round the ring. The data arrive in scratch and then replace the buffer."""
     shift = ScheduleBuilder(ranks, nbytes, scratch=1, phase="send")
     rank = np.arange(ranks)
     shift.copy(rank, (rank + 1) % ranks, slot=0, target=1)

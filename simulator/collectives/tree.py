@@ -1,7 +1,7 @@
 """Binomial tree: reduce and broadcast in ⌈log2 p⌉ rounds of the whole vector.
 
-Off powers of two the ranks above q = 2^⌊log2 p⌋ fold into the highest below it, whose way to the
-root is longest.
+Off powers of two the ranks above q = 2^⌊log2 p⌋ fold into the highest ranks below q, whose way to
+the root is longest.
 """
 
 import numpy as np

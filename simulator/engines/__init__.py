@@ -13,9 +13,9 @@ from topologies.topology import Topology
 Engine = Literal["auto", "reference", "compiled"]
 
 REFERENCE_COST = 8
-"""An operation in the reference engine takes as long as about this many in an uncompiled kernel."""
+"""An operation in the reference engine takes as long as so many in an uncompiled kernel."""
 FEW = 12
-"""So many flows at a time make an operation twice as dear in the reference engine."""
+"""So many flows at a time make an operation in the reference engine twice as slow."""
 
 
 def simulate(
@@ -28,11 +28,13 @@ def simulate(
 ) -> Timeline:
     """Simulate every operation of `schedule` on `topology`.
 
-    A medium serves transfers one after the other ("fifo"), cut-through or store-and-forward, or
-    together at max-min fair rates ("fair"). "auto" takes the reference while a process has little
-    to do and the compiled engine from then on: they agree to the bit, or under fair sharing to
-    1e-9. Raises InputError if a rank has no device or no route, or if the times are too long to
-    count (:func:`simulator.engines.overflow.check_times`).
+    With "fifo" a medium serves transfers one after the other, cut-through or store-and-forward.
+    With "fair" it serves them together at max-min fair rates. The engine "auto" is the reference
+    while a process has little to do, and the compiled engine from then on. They agree to the bit,
+    or under fair sharing to 1e-9.
+
+    Raises InputError if a rank has no device or no route, or if the times are too long to count
+    (:func:`simulator.engines.overflow.check_times`).
     """
     _check(engine, sharing, store_and_forward)
     return run(
@@ -47,8 +49,7 @@ def run(
     sharing: Sharing = "fifo",
     store_and_forward: bool = False,
 ) -> Timeline:
-    """Simulate a schedule whose routes are found. Raises InputError if its times are too long to
-    count."""
+    """Simulate a schedule with routes. Raises InputError if its times are too long to count."""
     check_times(routed)
     if engine == "compiled" or (
         engine == "auto" and _compile.pays(_work(routed.schedule, sharing))
@@ -80,7 +81,7 @@ def _check(engine: str, sharing: str, store_and_forward: bool) -> None:
 
 
 def _work(schedule: Schedule, sharing: str) -> int:
-    """What the reference engine costs, in operations of an uncompiled kernel."""
+    """The cost of the reference engine, in operations of an uncompiled kernel."""
     together = len(schedule) // max(1, schedule.steps) if sharing == "fair" else 0
     return REFERENCE_COST * len(schedule) * (FEW + together) // FEW
 

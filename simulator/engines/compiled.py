@@ -1,8 +1,7 @@
-"""The rules of time as compiled loops over the columns: the same results as the reference.
+"""The rules of time as compiled loops over the columns, with the same results as the reference.
 
-To the bit where first come is first served, since all is the same arithmetic in the same order.
-Under fair sharing the bytes of a flow are added up in another order, and times agree to about 1e-12
-of themselves.
+Under fifo they agree to the bit, because all arithmetic is the same, in the same order. Under fair
+sharing the bytes of a flow are added in another order, and times agree to a relative 1e-12.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Max-min fair sharing as SimPy processes: the definition of what it means, as `reference` is of
-the rest."""
+"""Max-min fair sharing as SimPy processes. This defines fair sharing, as `reference` defines the
+other rules."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ COARSE = 2.0**9 + 1
 
 
 def instant(time: float) -> float:
-    """A time to 44 bits (Veltkamp's split): what ends together does so in spite of rounding."""
+    """A time to 44 bits (Veltkamp's split), so that rounding does not separate flows that end
+    together."""
     wide = time * COARSE
     return wide - (wide - time)
 
 
 def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[float]:
-    """Rates of flows, in bytes/s, from the media that each crosses: no flow can have more unless
-    one that has no more gets less.
+    """Rates of flows in bytes/s, from the media that each flow crosses. No flow can have more
+    unless a flow gets less that has no more.
 
-    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the rates of all grow
-    together; where a medium is full, its flows keep what they have.
+    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): the rates of all flows grow
+    together. When a medium is full, its flows keep their rates.
 
     >>> max_min_rates([[0, 1], [0], [1]], np.array([1.0, 3.0]))
     [0.5, 0.5, 2.5]
@@ -61,7 +62,8 @@ class Flow:
 
 
 class FairMachine(Machine):
-    """A transfer is a flow: it has its whole route at once, together with others."""
+    """A machine in which a transfer is a flow: it holds its whole route at once, and shares it with
+    others."""
 
     sharing: Sharing = "fair"
 
@@ -94,7 +96,7 @@ class FairMachine(Machine):
             self.changed.succeed()
 
     def network(self) -> Process:
-        """Give the flows their rates after every change, once nothing else happens at that time."""
+        """Compute new rates after every change, when nothing else happens at that time."""
         after_all_nodes = len(self.start)
         while True:
             yield self.changed

@@ -1,4 +1,4 @@
-"""Times that no engine can count: refused before anything runs."""
+"""Refuses schedules whose times no engine can count, before anything runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 LONGEST = 1e300
-"""Seconds that all operations of a schedule may take together, one after the other."""
+"""The most seconds that all operations of a schedule may take, one after the other."""
 
 
 def check_times(routed: Routed) -> None:
-    """Raises InputError, naming the longest operation, when the operations take more than `LONGEST`
-    s in all.
+    """Raise InputError if all operations take more than `LONGEST` seconds. The message names the
+    longest operation.
 
-    No run takes longer than its operations one after the other, so below that no time overflows.
+    No run takes longer than its operations one after the other. So below the limit no time
+    overflows.
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         if _at_most(routed) <= LONGEST:
@@ -35,7 +36,8 @@ def check_times(routed: Routed) -> None:
 
 
 def _at_most(routed: Routed) -> float:
-    """No less than the sum of `_seconds`, from sums over routes: many operations share one."""
+    """An upper limit of the sum of `_seconds`, from sums over routes: many operations share a
+    route."""
     schedule, routes = routed.schedule, len(routed.route_indptr) - 1
     fixed, per_byte = _by_route(routed)
     moved = np.bincount(routed.route, schedule.nbytes, routes)
@@ -60,8 +62,7 @@ def _seconds(routed: Routed) -> Floats:
 
 
 def _by_route(routed: Routed) -> tuple[Floats, Floats]:
-    """Seconds a message and seconds a byte of every route, over all links and media that it
-    crosses."""
+    """Seconds a message and seconds a byte of every route, over all its links and media."""
     topology, routes = routed.topology, len(routed.route_indptr) - 1
     if not topology.links:
         return np.zeros(routes), np.zeros(routes)

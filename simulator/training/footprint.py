@@ -1,5 +1,5 @@
-"""The memory of training: parameters, optimizer state, activations, and what the communication
-holds, over time."""
+"""The memory of training over time: parameters, optimizer state, activations, and buffers of the
+communication."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _replicas(plan: Plan) -> Holdings:
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
-    """Bytes that a forward leaves and its backward, or the restart after it, lets go; without a
-    layer's name, all."""
+    """Bytes that a forward leaves and that its backward, or the restart after it, releases; without
+    a layer's name, of all layers."""
     schedule = timeline.schedule
     nbytes = np.array([_kept(plan, phase) for phase in schedule.phases] or [0.0])[schedule.phase]
     computed = (

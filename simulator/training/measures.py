@@ -14,7 +14,7 @@ from simulator.training.plan import COMPUTE, RESTART, Plan
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-12
-"""Of the makespan: what is shorter is the rounding of a difference."""
+"""A share of the makespan: shorter times are rounding errors of differences."""
 
 
 class Window(NamedTuple):
@@ -87,9 +87,12 @@ def measure(plan: Plan, timeline: Timeline) -> Measures:
 
 
 def window(plan: Plan, timeline: Timeline) -> Window:
-    """The whole run. Where shared parameters are updated in no fixed order, it is the run up to the
-    end of the first worker that has made all of its updates: after that comes a drain that a long
-    run does not have. Then p updates are a step, p being the number of workers."""
+    """The part of the run to measure: the whole run if the order of updates is fixed.
+
+    Otherwise it ends with the first worker that has made all of its updates. After that comes a
+    drain, which a long run does not have. Then p updates are a step, where p is the number of
+    workers.
+    """
     if plan.updates is None or not len(plan.updates.worker):
         last = int(np.argmax(timeline.finish))
         return Window(
@@ -167,8 +170,8 @@ def _length(intervals: Floats) -> float:
 
 
 def _staleness(plan: Plan, timeline: Timeline) -> Ints:
-    """For each update, in the order of `plan.updates`: the updates applied since what its worker
-    read."""
+    """For each update, in the order of `plan.updates`: the updates applied since its worker read
+    the parameters."""
     if plan.updates is None:
         return np.zeros(0, dtype=np.int32)
     served, pulled = plan.updates.served, plan.updates.pulled

@@ -1,4 +1,4 @@
-"""What is trained, as a training step sees it: layers with times, bytes and gradients."""
+"""A model as a training step needs it: layers with times, bytes and gradients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-"""Bytes an element; tf32 is fp32 in memory."""
+"""Bytes of an element. tf32 is fp32 in memory."""
 CPU_MEMORY = 204.8e9
-"""Bytes/s of the memory of a CPU where nobody says: eight channels of DDR4-3200 (JEDEC
+"""The default memory bandwidth of a CPU in bytes/s: eight channels of DDR4-3200 (JEDEC
 JESD79-4)."""
 
 
@@ -181,7 +181,7 @@ class Model:
 
     @property
     def compute(self) -> float:
-        """Seconds of a step that nothing holds up: forward, backward, optimizer."""
+        """Seconds of a step without waiting: forward, backward, optimizer."""
         return self.forward + self.backward + self.optimizer
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A training run laid out as a schedule, and what its operations mean."""
+"""A training run as a schedule, and the meaning of its operations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Simulates a plan: once, or until computations that communication slows down have found their
-lengths."""
+"""Simulates a plan: once, or several times until the lengths of computations that communication
+slows down no longer change."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ TOLERANCE = 1e-9
 
 
 def train(plan: Plan, simulate: Simulate) -> Timeline:
-    """The timeline of `plan`. Where its `slowdown` is s, a computation of t seconds is done when
-    the time during which its rank did not communicate, and 1 / (1 + s) of the time during which it
-    did, add up to t."""
+    """The timeline of `plan`.
+
+    With a `slowdown` s, communication slows down the computations of its rank: a second counts as 1
+    / (1 + s) seconds while the rank communicates. A computation of t seconds ends when its seconds
+    add up to t.
+    """
     timeline = simulate(plan.schedule, plan.topology)
     if not plan.slowdown:
         return timeline

@@ -1,4 +1,4 @@
-"""How many operations a run has: refused if they are too many, before any is built."""
+"""Estimates the operations of a run, and refuses too many before any is built."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from topologies.errors import InputError
 
 MOST_OPERATIONS = 2**24
-"""Of a run, which hold about 5 GB."""
+"""The most operations of a run. They take about 5 GB."""
 
 
 class Size(NamedTuple):
