@@ -109,8 +109,8 @@ print(len(plan.schedule), built - begin, simulated - built, end - simulated, pea
 
 
 def engine() -> None:
-    """Ring all-reduce, schedule built and simulated: the compiled engine warm, the reference beside
-    it."""
+    """Ring all-reduce, schedule built and simulated: the compiled engine warm, and the
+    reference."""
     rows = [
         [
             "engine",
@@ -190,7 +190,7 @@ def steps() -> None:
 
 
 def commands() -> None:
-    """Whole processes with compiled code cached, beside an interpreter that does nothing."""
+    """Whole processes with compiled code cached, and an interpreter that does nothing."""
     lines: dict[str, Sequence[str]] = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "simctl --help": [SIMCTL, "--help"],
@@ -204,7 +204,7 @@ def commands() -> None:
 
 
 def crossover() -> None:
-    """Where loading compiled code begins to pay: whole sweeps, forced each way."""
+    """From when on it pays to load compiled code: whole sweeps, forced each way."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
     script = (
         "import sys\nfrom topologies import _compile\n_compile.CROSSOVER = {}\nfrom "

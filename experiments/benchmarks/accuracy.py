@@ -1,5 +1,5 @@
-"""How far one α and one β a curve carry: unseen sizes of every curve in a folder with an index.csv,
-by family."""
+"""The accuracy of one α and one β for each curve: errors on unseen sizes of every curve in a folder
+with an index.csv, by family."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def table(folder: Path) -> str:
 
 
 def accuracies(folder: Path) -> Iterator[Accuracy]:
-    """Every curve with enough sizes and an algorithm to simulate; the others are named on
-    stderr."""
+    """Every curve with enough sizes and an algorithm to simulate. Notes on stderr name the
+    others."""
     cases = list(csv.DictReader((folder / "index.csv").read_text().splitlines()))
     progress = output.Progress("curves")
     for done, case in enumerate(cases):

@@ -1,7 +1,7 @@
-"""Errors of fits on what they have not seen, by family of curves.
+"""Errors of fits on unseen points, by family of curves.
 
-A family is what its index says: curves measured on one machine. Curves are fitted jointly, by
-library; forced algorithms, where there are some, apart from what libraries chose.
+A family is a series of an index: curves of one machine. Curves of one library are fitted jointly.
+Curves with forced algorithms are fitted separately from curves of the library's choice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GPU = re.compile(r"\b[ABHV]\d{2,3}\b")
 
 
 class Group(NamedTuple):
-    """Curves that are fitted together, and what they are called."""
+    """Curves that are fitted together, and their name."""
 
     name: str
     library: Library
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
     seconds: float
 
     def errors(self) -> dict[str, tuple[float | None, ...]]:
-        """By what was left out: the errors of `JUDGED`."""
+        """The errors of `JUDGED`, by what was left out."""
         errors = {fold.protocol: error(fold) for fold in self.calibration.held_out}
         return {
             name: (fold.model, fold.discrepancy, fold.baseline, _own(self.group, self.points, name))
@@ -79,10 +79,14 @@ class TwoPoints(NamedTuple):
 
 
 def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -> str:
-    """A row a group: seconds of the fit, mean errors on unseen sizes and ranks, the median on
-    plateaus, each of the model, of the model with its discrepancy, of one α and one β a curve, and
-    of NCCL's own model, of which nothing is fitted but the bandwidth of links, to the largest size
-    that is kept. Then the worst points. `out` is a folder for the csv files of the results page."""
+    """A row for each group, then the worst points. `out` is a folder for the csv files of the
+    results page.
+
+    A row has the seconds of the fit, the mean errors on unseen sizes and ranks, and the median
+    error on plateaus. Each error has four values: of the model, of the model with its discrepancy,
+    of one α and one β a curve, and of NCCL's own model. In NCCL's own model only the bandwidth of
+    links is fitted, to the largest size that is kept.
+    """
     columns = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
     rows = [["curves of", "curves", "points", "fit", *columns]]
     worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
@@ -109,7 +113,7 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
 
 
 def _judged(all_groups: Sequence[Group]) -> Iterator[Judged]:
-    """Each group that can be fitted, fitted. A note says which cannot, and why."""
+    """Each group that can be fitted, with its fit. Notes name the other groups, and why."""
     progress = output.Progress("groups")
     for done, group in enumerate(all_groups):
         progress(done, len(all_groups))
@@ -151,8 +155,11 @@ def _pair_record(pair: TwoPoints) -> output.Record:
 
 
 def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
-    """The curves of a folder with an index, by family and library; forced algorithms apart from
-    others, and of others each set-up alone, where the same was measured on several."""
+    """The curves of a folder with an index, by family and library.
+
+    Forced algorithms are separate from others. If several set-ups measured the same, each set-up is
+    a group of its own.
+    """
     curves = read_all([folder]).curves
     names = sorted({curve.family for curve in curves})
     for family in names:
@@ -191,8 +198,8 @@ def _cell(errors: Sequence[float | None] | None) -> str:
 
 
 def _own(group: Group, measured: Points, protocol: str) -> float | None:
-    """The error of NCCL's own model on what `protocol` leaves out; none if it has none, or the GPUs
-    are not known."""
+    """The error of NCCL's own model on the points that `protocol` leaves out. None if it has none,
+    or the GPUs are unknown."""
     if group.library is not NCCL:
         return None
     errors = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
@@ -201,7 +208,7 @@ def _own(group: Group, measured: Points, protocol: str) -> float | None:
 
 
 def _few(folder: Path, all_groups: Iterable[Group]) -> Iterator[TwoPoints]:
-    """Errors from links and two points, on machines whose links a family measured."""
+    """Errors of fits of links and two points, on machines whose links a family measured."""
     curves = read_all([folder]).curves
     for group in all_groups:
         links = _links(group, curves)

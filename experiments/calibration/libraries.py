@@ -1,5 +1,4 @@
-"""What is known of a library before anything is measured: its algorithms, its protocols, and about
-what they cost."""
+"""The prior knowledge of each library: its algorithms, its protocols, and about what they cost."""
 
 from __future__ import annotations
 
@@ -34,34 +33,35 @@ class Library:
     protocols: tuple[Prior, ...]
     """The protocols, from that of the shortest messages to that of the longest."""
     effects: tuple[Callable[[Data], Effect], ...]
-    """The effects that make up the time of a collective, each to be made for data. An effect may
-    change what those before it wrote."""
+    """The effects that make up the time of a collective, each a function of the data. An effect may
+    change what earlier effects wrote."""
     chooses: Mapping[str, tuple[str, ...]]
-    """The algorithms of each collective where none is forced."""
+    """The algorithms of each collective if none is forced."""
     spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What may run under a name that is not known here."""
+    """The algorithms that may run under a name that is not one of ours."""
     few: Mapping[str, str] = field(default_factory=dict)
     """The algorithm that runs instead of another one if there are fewer elements than ranks."""
     deviates: bool = False
-    """Whether its own choice may run in spite of the algorithm that was forced."""
+    """Whether the library may run its own choice in spite of a forced algorithm."""
     unsure: tuple[str, ...] = ()
-    """Algorithms that it leaves for another one, without a word, where the machine does not have
-    what they need."""
+    """Forced algorithms that the library replaces without a message if the machine lacks what they
+    need."""
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Algorithms, and those that are taken in their place for few elements."""
+        """The algorithms, and those that replace them for few elements."""
         return tuple(
             dict.fromkeys((*names, *(self.few[name] for name in names if name in self.few)))
         )
 
     def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:
-        """What runs where `names` were chosen and there are so many elements."""
+        """The algorithms that run on so many elements if `names` were chosen."""
         return tuple(
             dict.fromkeys(self.few.get(name, name) if elements < ranks else name for name in names)
         )
 
     def forced_protocols(self, protocol: str) -> tuple[str, ...]:
-        """The protocols that a library told to use one may use; none if it is not known here."""
+        """The protocols that a library may use if `protocol` is forced; none if it is unknown
+        here."""
         return tuple(
             prior.name
             for prior in self.protocols
@@ -69,14 +69,13 @@ class Library:
         )
 
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
-        """The algorithms here that may have run a collective; none if it is not known."""
+        """The algorithms here that may have run a collective; none if it is unknown."""
         words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
         return named(words, collective)
 
 
 def _step(node: float, network: float) -> dict[str, float]:
-    """α of each of the two links that a step crosses inside a node, and of the two between
-    nodes."""
+    """α of each link of a step: inside a node and between nodes a step crosses two links."""
     return {"node": node / 2 * US, "network": network / 2 * US}
 
 
@@ -89,11 +88,11 @@ def _tree(node: float, network: float) -> dict[str, dict[str, float]]:
 
 
 _BEHIND = {name: {"node": 0.0, "network": 0.0} for name in ("chain_broadcast", "chain_reduce")}
-"""In calls one after the other a short message waits in the next rank's buffer, and its sender goes
-on to the next."""
+"""α of a short message in a chain: in calls one after the other it waits in the next rank's buffer,
+while its sender goes on."""
 
 _HOST = (NodeCorrections, Growth)
-"""How jobs on hosts slow down as they grow."""
+"""The effects by which jobs on hosts slow down as they grow."""
 
 _CHOSEN = {
     "all_gather": ("ring_all_gather",),
@@ -134,10 +133,10 @@ NCCL = Library(
     NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
 )
-"""Latencies of a step are NCCL's own, of Ring over NVLink and network, and those of Tree in
-proportion (src/graph/ tuning.cc); bandwidths are about what an LL, LL128 and Simple step reach on a
-node of 2020 to 2023. `short` is LL by a single warp: 32 lanes store 8 bytes each and wait about 1.7
-us for the next flags, 0.15 GB/s."""
+"""Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
+and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a
+node of 2020 to 2023. `short` is LL by a single warp. Its 32 lanes store 8 bytes each and wait about
+1.7 us for the next flags: 0.15 GB/s."""
 
 _SCRATCH = {
     "recursive_doubling": 1.0,
@@ -150,7 +149,7 @@ _SCRATCH = {
 
 
 def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
-    """The effects of MPI, with what is known of its `memory`."""
+    """The effects of MPI, with figures of its `memory`."""
     return (
         partial(Launch, start=1.0 * US),
         Protocols,
@@ -183,15 +182,20 @@ MPI = Library(
     {"ring": "recursive_doubling"},
     deviates=True,
 )
-"""Three message protocols, of short messages that travel with their header, eager ones that are
-copied at both ends, and large ones that wait for their receiver. Open MPI's ring needs an element a
-rank and is recursive doubling else; its scratch is by ompi/mca/coll/base. A ring's blocks of fresh
-memory share pages, and UCX's registration cache (src/ucs/memory/rcache.c) registers one that
-overlaps a known region together with it, anew: V p / 2 bytes in all. All-gathers show what long
-exchanges are: with the same bytes a rank, rings and exchanges of up to 2 MiB are as fast, while of
-8 times as long ones those of two ranks with each other take nearly twice as long a byte, and those
-of rings do not. Nonoverlapping is a reduce and then a broadcast, each by the library's own
-choice."""
+"""There are three message protocols. Short messages travel with their header, eager messages are
+copied at both ends, and large messages wait for their receiver.
+
+Open MPI's ring needs an element for each rank, and is recursive doubling otherwise. Its scratch is
+that of ompi/mca/coll/base. Nonoverlapping is a reduce and then a broadcast, each by the library's
+choice.
+
+Fresh blocks of a ring share pages. UCX's registration cache (src/ucs/memory/rcache.c) registers a
+block that overlaps a known region together with it again: V p / 2 bytes in all.
+
+All-gathers show what long exchanges cost. With the same bytes a rank, rings are as fast as
+exchanges of up to 2 MiB. With messages 8 times as long, exchanges take nearly twice as long a byte,
+and rings do not.
+"""
 
 GLOO = Library(
     "gloo",
@@ -213,8 +217,8 @@ FUJITSU = replace(
     effects=_mpi(scratch={**_SCRATCH, "binary_tree": 3.0}, mapped=2.0**27, trimmed=2.0**27),
 )
 """As MPI, over an allocator with large pages that maps and trims from 128 MiB on (its
-MALLOC_MMAP_THRESHOLD_). Where it maps, a reduce and a broadcast lose 3.5 times as much time to
-fresh memory as recursive doubling, which has V of it."""
+MALLOC_MMAP_THRESHOLD_). For mapped sizes, a reduce and a broadcast lose 3.5 times as much time to
+fresh memory as recursive doubling, which has V of fresh memory."""
 
 LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, FUJITSU, GLOO)}
 """The libraries by name."""

@@ -1,5 +1,5 @@
-"""The bytes of a file that a user names: one place for what is refused, and for pipes that nobody
-writes to."""
+"""The bytes of a file that a user names. It refuses what is no file, and waits for no pipe without
+a writer."""
 
 from __future__ import annotations
 

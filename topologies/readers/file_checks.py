@@ -1,5 +1,4 @@
-"""What every reader asks of a file: that it is text of a sane size, and that its ranks can reach
-each other."""
+"""Checks of all readers: a file is text of a sane size, and its ranks can reach each other."""
 
 from __future__ import annotations
 

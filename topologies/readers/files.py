@@ -1,4 +1,4 @@
-"""A topology from a file of any kind that is known, told apart by what it says."""
+"""A topology from a file of any known kind, which the content tells."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from topologies.readers.file_checks import check_connected
 from topologies.topology import Topology
 
 LIMIT = 16 * 2**20
-"""Bytes of a file; no machine that one would want to read link by link is larger."""
+"""The most bytes of a file. No machine that is described link by link is larger."""
 
 
 def read(path: Path) -> Topology:
     """The machine that `path` describes: `nvidia-smi topo -m`, NCCL's or RCCL's XML, GraphML, or
     our YAML or JSON.
 
-    Raises InputError, in one line that names the place, for what is none of these.
+    Raises InputError of one line, with the place, for other files.
     """
     text, name = _text(path), path.name
     topology = _reader(text, path.suffix.lower())(text, name)

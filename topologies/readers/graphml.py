@@ -31,8 +31,8 @@ Item = TypeVar("Item")
 
 
 def load(text: str, name: str) -> Content:
-    """What a GraphML document says, in the keys of our own format; numbers without units are SI.
-    Raises InputError."""
+    """The content of a GraphML document, with the keys of our own format. Numbers without units are
+    SI. Raises InputError."""
     ids, edges = _elements(text, name)
     graph = _graph(text, name)
     _check_nodes(ids, graph, name)
@@ -60,7 +60,7 @@ def load(text: str, name: str) -> Content:
 
 
 def place_in(content: Content, name: str) -> Place:
-    """Names the node or the edge where something is."""
+    """A function that names the node or the edge of a location."""
 
     def place(location: Location) -> str:
         if len(location) < 2 or location[0] not in ("devices", "links"):
@@ -77,8 +77,8 @@ def place_in(content: Content, name: str) -> Place:
 
 
 def dump(topology: Topology) -> str:
-    """A machine as GraphML, figures in SI. Raises InputError when it has shared media, or no file
-    can hold it."""
+    """A machine as GraphML, with figures in SI. Raises InputError if it has shared media, or no
+    file can hold it."""
     import networkx
 
     if topology.shared_names:
@@ -199,7 +199,7 @@ def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> l
 
 
 def _assumed(link: Content, name: str) -> Content:
-    """A link of a known kind with that kind's figures."""
+    """A link of a known kind, with the figures of that kind."""
     kind = LINKS.get(link.get("kind", "link"))
     if kind is None:
         edge = f"edge {_arrow(link['from'], link['to'])} has no bandwidth"
@@ -244,7 +244,7 @@ def _whole(value: object, place: str) -> int:
 
 
 def _picked(data: dict[str, Any], keys: Iterable[str]) -> Content:
-    """The values of those keys that have one, numbers as text with units."""
+    """The values of those keys that have a value; numbers become text with units."""
     return {
         key: _with_unit(data[key], _UNITS.get(key))
         for key in keys

@@ -1,5 +1,4 @@
-"""Mistakes in a document, in words: where the first is, what is wrong, and how many more there
-are."""
+"""Mistakes in a document as text: the place of the first, its reason, and the number of others."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ Location = tuple[int | str, ...]
 """Where in a document: ("links", 3, "bandwidth")."""
 Mistake = tuple[Location, str]
 Place = Callable[[Location], str]
-"""Says in words where a location is, the file's name first."""
+"""A location in words, with the name of the file first."""
 
 _SHOWN = 60
 _LONGEST = 600
@@ -39,7 +38,7 @@ WORDS = {
     "named_tuple_type": "{value} is not a mapping of keys to values",
     "arguments_type": "{value} is not a mapping of keys to values",
 }
-"""What to say for a type of pydantic's errors; for others the text of pydantic."""
+"""Our words for types of pydantic's errors. Other types have pydantic's words."""
 
 
 class Mistakes:
@@ -102,7 +101,7 @@ class Mistakes:
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
-    """The message for a name that means nothing, with the nearest of the known names."""
+    """The message for an unknown name, with the nearest known name."""
     near = get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"no such {what}: {hint}there are {', '.join(known)}"[:_LONGEST]

@@ -1,9 +1,9 @@
 """The topology files of NCCL and RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE) as machines.
 
-The tree of <pci> in <cpu> is that of the machine. β of PCIe is what NCCL makes of link_speed and
-link_width; NVLinks, XGMI and the links between CPUs have the β of the kind that `sm`, `gcn` and the
-CPU's model tell, as in NCCL. All NVSwitches are one, as in NCCL. Each <net> is a device of kind
-"port" on its NIC, by a link as fast as the port.
+The tree of <pci> in <cpu> is the tree of the machine. β of PCIe follows from link_speed and
+link_width, as in NCCL. NVLinks, XGMI and links between CPUs have the β of their kind, which `sm`,
+`gcn` and the model of the CPU tell, as in NCCL. All NVSwitches are one, as in NCCL. Each <net> is a
+device of kind "port" with a link to its NIC, as fast as the port.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _LANES = {2.5: 0.1875e9, 5.0: 0.375e9, 8.0: 0.75e9, 16.0: 1.5e9, 32.0: 3e9, 64.0
 """β of a lane in bytes/s by its rate in GT/s: NCCL src/graph/topo.cc, kvDictPciGen."""
 _RATE = re.compile(r"(\d{1,3}(?:\.\d{1,3})?) ?GT/s(?: PCIe)?", re.ASCII)
 _NO_RATE, _NO_WIDTH = ("", "unknown", "unknown speed"), (0, 63, 255)
-"""What Linux says of links that have none."""
+"""What Linux writes for links without a rate or a width."""
 _USUAL_PCIE, _USUAL_NET = "pcie3", "ethernet10"
-"""What NCCL takes where the file says nothing."""
+"""NCCL's values if the file says nothing."""
 _FASTEST = 1_600_000
-"""Mbit/s of the fastest network ports that there are."""
+"""Mbit/s of the fastest network ports that exist."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))
 """Sockets of Intel's family 6 by the least model: NCCL src/graph/xml.cc and topo.cc,
 ncclTopoGetInterCpuBw."""
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text begins like XML and soon has a <system>, or the <graphs> that NCCL writes
-    too."""
+    """Whether a text begins like XML and soon has a <system>, or the <graphs> that NCCL also
+    writes."""
     begins = text[:4096].lstrip("\ufeff \t\r\n").startswith("<")
     return begins and re.search(r"<(system|graphs)\b", text[:65536]) is not None
 
@@ -49,12 +49,12 @@ def read_nccl_xml(
     pcie: str | None = None,
     socket: str | None = None,
 ) -> Topology:
-    """The machine that a topology file describes; ranks are its GPUs by `rank`, else by `dev`, else
-    as they stand.
+    """The machine of a topology file. Ranks are its GPUs by `rank`, else by `dev`, else in their
+    order.
 
-    `nvlink`, `pcie` and `socket` are names of kinds of links to take instead of those that such
-    GPUs and CPUs usually have, `pcie` only where the file gives no speed; `notes` say what was
-    taken. `name` is that of the file. Raises InputError with the line and the attribute.
+    `nvlink`, `pcie` and `socket` are names of kinds of links that replace the usual kinds of such
+    GPUs and CPUs; `pcie` only if the file gives no speed. `notes` say which kinds were assumed.
+    `name` is that of the file. Raises InputError with the line and the attribute.
     """
     nvlinks = kind_named("nvlink", nvlink, "nvlink4") if nvlink else None
     sockets = kind_named("socket", socket, "qpi") if socket else None
@@ -105,8 +105,8 @@ def _check_unlike(numbers: list[int], elements: list[Element]) -> None:
 def _join_pcie(builder: TopologyBuilder, parts: Parts, links: Nvlinks, usual: str) -> Iterator[str]:
     """Join every device to the device above it by PCIe; yields notes.
 
-    A GPU right below its CPU is left out if it has faster links to that CPU. `usual` is the kind of
-    link for what the file does not say.
+    A GPU directly below its CPU is left out if it has faster links to that CPU. `usual` is the kind
+    of link if the file gives no speed.
     """
     assumed = stated = 0
     for part in parts.devices:

@@ -50,7 +50,7 @@ def place_in(text: str, name: str) -> Place:
 
 
 def line_of(text: str, location: Location) -> int | None:
-    """The line of a location, or of what comes nearest to it; None where `text` (JSON that is not
+    """The line of a location, or of what comes nearest to it; None if `text` (JSON that is not
     YAML) has none."""
     loader = _LOADER(text)
     try:
