@@ -107,30 +107,30 @@ def _layer(layers: Sequence[Layer]) -> Layer:
     )
 
 
-def _check_alike(name: str, first: Model, other_name: str, other: Model) -> None:
+def _check_alike(first_name: str, first: Model, second_name: str, second: Model) -> None:
     """Raise InputError unless the models differ in nothing but times."""
-    for file, model in ((name, first), (other_name, other)):
+    for file, model in ((first_name, first), (second_name, second)):
         if model.ranks:
             raise InputError(f"{file} has times of {model.ranks} ranks already: give it alone")
     for field in _ALIKE:
-        value, other_value = getattr(first, field), getattr(other, field)
-        if value != other_value:
+        value, second_value = getattr(first, field), getattr(second, field)
+        if value != second_value:
             raise InputError(
-                f"{other_name} has the {field} {other_value}, and {name} {value}: give traces of "
-                f"one job"
+                f"{second_name} has the {field} {second_value}, and {first_name} {value}: "
+                "give traces of one job"
             )
-    if len(first.layers) != len(other.layers):
+    if len(first.layers) != len(second.layers):
         raise InputError(
-            f"{other_name} has {len(other.layers)} layers, and {name} {len(first.layers)}: give "
-            f"traces of one job"
+            f"{second_name} has {len(second.layers)} layers, and {first_name} {len(first.layers)}: "
+            "give traces of one job"
         )
     compared = [item.name for item in fields(Layer) if item.name not in _TIMES]
-    for number, (layer, twin) in enumerate(zip(first.layers, other.layers, strict=True)):
+    for number, (layer, twin) in enumerate(zip(first.layers, second.layers, strict=True)):
         for field in compared:
             if getattr(layer, field) != getattr(twin, field):
                 raise InputError(
-                    f"layer {number} of {other_name} is {twin.name}, of {name} {layer.name}, with "
-                    f"another {field}: give traces of one job"
+                    f"layer {number} of {second_name} is {twin.name}, of {first_name} "
+                    f"{layer.name}, with another {field}: give traces of one job"
                 )
 
 

@@ -48,9 +48,9 @@ def on(profile: str, sizes: list[float]) -> Request:
     return Request([find_algorithm("ring")], [16], sizes, machine.blueprint, profile=simulated)
 
 
-def line_of(refused: "subprocess.CompletedProcess[str]") -> str:
-    assert (refused.returncode, refused.stdout) == (2, "")
-    (line,) = [line for line in refused.stderr.splitlines() if not line.startswith("note:")]
+def line_of(process: "subprocess.CompletedProcess[str]") -> str:
+    assert (process.returncode, process.stdout) == (2, "")
+    (line,) = [line for line in process.stderr.splitlines() if not line.startswith("note:")]
     return line
 
 

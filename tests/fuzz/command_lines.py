@@ -97,17 +97,17 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
     """Leave out what contradicts the rest."""
     topology = chosen["topology"][1][0] if "topology" in chosen else None
     shape = topology is not None and topology.partition(":")[0] in SHAPES
-    gone: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
     if "profile" in chosen or not shape:
-        gone += (*LINKS, *(("topology", "reduction") if "profile" in chosen else ()))
+        conflicts += (*LINKS, *(("topology", "reduction") if "profile" in chosen else ()))
     if "fit" in chosen:
-        gone += (*LINKS, *(() if shape else ("topology",)))
+        conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
         chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]
-        gone += ("timeline", "bucket")
+        conflicts += ("timeline", "bucket")
     elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
-        gone += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
+        conflicts += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
     files = [
         word
         for name in ("files", "log", "logs", "runs")
@@ -115,12 +115,12 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         for word in chosen[name][1]
     ]
     if files and files[0] not in SILENT:
-        gone += ("p",)
+        conflicts += ("p",)
     if FAMILIES not in files:
-        gone += ("family",)
+        conflicts += ("family",)
     if "only" in chosen and not any(chosen["only"][1][0] in file for file in files):
-        gone += ("only",)
-    for name in gone:
+        conflicts += ("only",)
+    for name in conflicts:
         chosen.pop(name, None)
 
 

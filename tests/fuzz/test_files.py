@@ -117,8 +117,8 @@ def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_seed_makes_the_same_files(tmp_path: Path) -> None:
-    made = [
+    files = [
         [case.path.read_bytes() for case in cases("profile", 20, seed, tmp_path)]
         for seed in (1, 1, 2)
     ]
-    assert made[0] == made[1] != made[2]
+    assert files[0] == files[1] != files[2]

@@ -114,7 +114,7 @@ def kernels() -> list[Event]:
         event("cuda_runtime", "cudaMemcpyAsync", 225, 3, tid=2, correlation=74),
         event("cuda_runtime", "cudaLaunchKernel", 308, 3, tid=2, correlation=75),
     ]
-    ran = [
+    executions = [
         event("kernel", "gemm", 1000, 700, tid=7, correlation=71, stream=7),
         event("kernel", "bias", 1700, 60, tid=7, correlation=72, stream=7),
         event("kernel", "relu", 1800, 50, tid=7, correlation=73, stream=7),
@@ -132,4 +132,4 @@ def kernels() -> list[Event]:
         ),
         event("kernel", "nobody's", 3000, 5, tid=7, correlation=78, stream=7),
     ]
-    return [*launch, *ran, op("aten::mm", 230, 20, tid=2, external=500)]
+    return [*launch, *executions, op("aten::mm", 230, 20, tid=2, external=500)]

@@ -11,9 +11,9 @@ Parse = Callable[[str], object]
 
 def message_of(call: Callable[..., object], *arguments: object, **options: object) -> str:
     """What the InputError says that the call raises, on however many lines."""
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         call(*arguments, **options)
-    return str(refused.value)
+    return str(error.value)
 
 
 def refusal(call: Callable[..., object], *arguments: object, **options: object) -> str:

@@ -126,10 +126,10 @@ def test_routes_are_found_anew() -> None:
     ],
 )
 def test_what_is_no_placement_is_refused(order: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         parse_placement(order)
     assert (
-        str(refused.value)
+        str(error.value)
         == f"{order!r} is no placement: write node, round-robin or a list like 0,8,1,9"
     )
 
@@ -138,11 +138,9 @@ def test_what_is_no_placement_is_refused(order: str) -> None:
     "order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"]
 )
 def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         placed(star(4, bandwidth=1e9), parse_placement(order))
-    assert (
-        str(refused.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
-    )
+    assert str(error.value) == f"placement {order!r}: name 4 different places, 0 to 3, for 4 ranks"
 
 
 def test_a_list_for_some_ranks_names_so_many() -> None:
@@ -154,6 +152,6 @@ def test_a_list_for_some_ranks_names_so_many() -> None:
 
 def test_a_long_list_is_shortened_in_the_message() -> None:
     for text in ("0," * 5000, "0," * 5000 + "0"):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError) as error:
             placed(star(4, bandwidth=1e9), parse_placement(text))
-        assert len(str(refused.value)) < 200
+        assert len(str(error.value)) < 200

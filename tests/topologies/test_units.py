@@ -361,6 +361,6 @@ def test_any_text_is_a_positive_size_or_an_input_error(text: str) -> None:
 
 def test_the_spelling_that_is_offered_is_right() -> None:
     for text in ("1e3GB/s", "400Gb", "2.50gbit/s", "50gBps"):
-        with pytest.raises(InputError, match="write") as refused:
+        with pytest.raises(InputError, match="write") as error:
             parse_bandwidth(text)
-        assert parse_bandwidth(str(refused.value).rpartition(" ")[2]) > 0
+        assert parse_bandwidth(str(error.value).rpartition(" ")[2]) > 0

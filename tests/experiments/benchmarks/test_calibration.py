@@ -21,7 +21,7 @@ INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algori
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """X01: H100 with NCCL's choice, X02: an unknown GPU, X03: Open MPI."""
-    made, lines = tmp_path_factory.mktemp("measured"), []
+    measurements, lines = tmp_path_factory.mktemp("measured"), []
     for family, device, library, algorithm in (
         ("X01 one", "H100", "NCCL 2.30", ""),
         ("X02 two", "Radeon", "NCCL 2.30", ""),
@@ -31,12 +31,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             job = Job("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
             name = f"{family[:3].lower()}_ar_p{ranks}"
             rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
-            (made / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
+            (measurements / f"{name}.csv").write_text(
+                "\n".join(("size_bytes,time_us", *rows)) + "\n"
+            )
             lines.append(
                 f"{name},{family},all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}"
             )
-    (made / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
-    return made
+    (measurements / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
+    return measurements
 
 
 def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:

@@ -178,10 +178,10 @@ def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> 
     for _ in range(2):
         model.explore(truth)
     seconds = model.predict(truth)
-    made = [
+    curves = [
         Series(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
         for k, curve in enumerate(model.points.curves)
     ]
-    assert ("eager", "network") in separated(Points(made), MPI)
-    all_gathers = [curve for curve in made if curve.collective == "all_gather"]
+    assert ("eager", "network") in separated(Points(curves), MPI)
+    all_gathers = [curve for curve in curves if curve.collective == "all_gather"]
     assert separated(Points(all_gathers), MPI) == []

@@ -37,9 +37,9 @@ def test_sweep_writes_csv_with_its_provenance(command: Simctl, tmp_path: Path) -
     # 2(p-1)(α + V/(pβ)) of the default machine
     assert float(row["time_s"]) == pytest.approx(6 * (1e-6 + 2**26 / 4 / 50e9), rel=1e-9)
     assert row["verdict"] == "ok"
-    made = json.loads((tmp_path / "sweep.csv.meta.json").read_text())
-    assert made["parameters"]["bandwidth"] == "50GB/s"
-    assert set(made["versions"]) >= {"simctl-collectives", "numpy"}
+    provenance = json.loads((tmp_path / "sweep.csv.meta.json").read_text())
+    assert provenance["parameters"]["bandwidth"] == "50GB/s"
+    assert set(provenance["versions"]) >= {"simctl-collectives", "numpy"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep.csv", "sweep.csv.meta.json"]
 
 

@@ -113,9 +113,9 @@ def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(
     """The best bandwidth of smaller sizes is that of 16 KiB, half of the curve's best."""
     slow = 96 * factor
     times = [10, 14, 24, 28, 48, slow, 1.2 * slow, 1.5 * slow, 720, 760, 1400]
-    made = replace(curve_of(times), device="host memory" if host else "")
+    curve = replace(curve_of(times), device="host memory" if host else "")
     assert [
-        finding.alarm for finding in anomalies(samples(made)) if finding.kind == "costly switch"
+        finding.alarm for finding in anomalies(samples(curve)) if finding.kind == "costly switch"
     ] == [alarm]
 
 
@@ -157,11 +157,13 @@ def test_a_plateau_that_drops_at_the_end(last: list[float], alarm: bool) -> None
 
 
 def test_memory_is_a_regime_of_the_host() -> None:
-    made = samples(
+    host_samples = samples(
         replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks")
     )
-    assert memory(made).tolist() == [4, 5]
-    assert [(finding.kind, finding.alarm) for finding in anomalies(made)] == [("memory", False)]
+    assert memory(host_samples).tolist() == [4, 5]
+    assert [(finding.kind, finding.alarm) for finding in anomalies(host_samples)] == [
+        ("memory", False)
+    ]
     assert alarms(curve_of([10, 30, 200, 1600, 25600, 204800], step=8))
 
 
@@ -209,6 +211,6 @@ def test_a_curve_without_times_is_an_error() -> None:
 
 
 def test_in_place_alone_is_judged(healthy: Curve) -> None:
-    made = samples(replace(healthy, points=(), in_place=healthy.points))
-    assert len(made.size) == len(healthy.points)
-    assert np.isnan(made.in_place).all()
+    in_place_samples = samples(replace(healthy, points=(), in_place=healthy.points))
+    assert len(in_place_samples.size) == len(healthy.points)
+    assert np.isnan(in_place_samples.in_place).all()

@@ -21,8 +21,8 @@ def test_one_alpha_and_beta_are_one_piece(alpha: float, beta: float, points: int
 
 
 def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
-    made = samples(healthy)
-    envelope = fit(made.size, made.seconds)
+    points = samples(healthy)
+    envelope = fit(points.size, points.seconds)
     assert len(envelope.pieces) == 3
     assert [piece.latency for piece in envelope.pieces] == pytest.approx(
         [30e-6, 60e-6, 150e-6], rel=0.1
@@ -34,8 +34,8 @@ def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
 
 
 def test_regimes_go_from_latency_to_bandwidth(healthy: Curve) -> None:
-    made = samples(healthy)
-    words = regimes(made, fit(made.size, made.seconds))
+    points = samples(healthy)
+    words = regimes(points, fit(points.size, points.seconds))
     assert words[:5] == ("latency",) * 5
     assert words[-5:] == ("bandwidth",) * 5
     assert words.count("protocol switch") == 2

@@ -117,9 +117,9 @@ def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
     ],
 )
 def test_what_is_refused(device: str, dtype: str, kinds: list[str], message: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as refusal:
         multiplies(device, dtype, kinds)
-    assert str(refused.value) == message
+    assert str(refusal.value) == message
 
 
 def test_precisions_are_of_dtypes_that_there_are() -> None:

@@ -16,9 +16,9 @@ GPUS = ("v100", "a100", "h100", "h200", "b200")
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         find(text)
-    return str(refused.value)
+    return str(error.value)
 
 
 def one_line(text: str) -> str:

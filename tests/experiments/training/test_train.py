@@ -140,10 +140,10 @@ def test_pictures_tables_and_how_they_were_made_are_written(
     assert png.read_bytes().startswith(b"\x89PNG")
     assert json.loads(perfetto.read_text())["traceEvents"]
     assert b"<svg" in plot.read_bytes()
-    made = json.loads((tmp_path / "a.csv.meta.json").read_text())
-    assert made["parameters"]["strategy"] == "ddp"
-    assert made["parameters"]["bandwidth"] == "1GB/s"
-    assert made["parameters"]["seed"] == 0
+    provenance = json.loads((tmp_path / "a.csv.meta.json").read_text())
+    assert provenance["parameters"]["strategy"] == "ddp"
+    assert provenance["parameters"]["bandwidth"] == "1GB/s"
+    assert provenance["parameters"]["seed"] == 0
 
 
 def test_noise_is_the_same_each_time(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,8 +335,8 @@ def test_how_a_run_was_made_is_said_in_full(
     table = tmp_path / "a.csv"
     dgx1 = MachineOptions("dgx1")
     shown(Request("resnet50:batch=2", "asgd:server=cpu", machine=dgx1), capsys, out=table)
-    made = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
-    assert (made["steps"], made["p"], made["server"], made["model"]) == (
+    parameters = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
+    assert (parameters["steps"], parameters["p"], parameters["server"], parameters["model"]) == (
         20,
         "8",
         "cpu",

@@ -38,9 +38,9 @@ from topologies.topology import Topology
 SHARINGS: tuple[Sharing, ...] = ("fifo", "fair")
 
 
-def check(timeline: Timeline, held: Changes | None = None, live: Changes | None = None) -> None:
-    usage = trace(timeline.schedule, timeline, held, live)
-    expected = trace_intervals(timeline.schedule, timeline, held, live)
+def check(timeline: Timeline, holdings: Changes | None = None, live: Changes | None = None) -> None:
+    usage = trace(timeline.schedule, timeline, holdings, live)
+    expected = trace_intervals(timeline.schedule, timeline, holdings, live)
     rounding = 1e-12 * expected.resident.max()
     assert usage.times.tolist() == expected.times.tolist()
     assert usage.resident == pytest.approx(expected.resident, rel=1e-12, abs=rounding)
@@ -70,21 +70,21 @@ def drawn_schedule(random: Random, ranks: int, servers: int, switches: int) -> S
     )
     for number in range(random.randint(1, 24)):
         after = random.sample(range(number), min(number, random.choice((0, 0, 1, 2))))
-        one, other = random.randrange(everyone), random.randrange(everyone)
+        source, peer = random.randrange(everyone), random.randrange(everyone)
         slot, target = random.sample(range(len(builder.slots)), 2)
-        fits = one != other and max(slot, target) + 2 <= len(builder.slots)
+        fits = source != peer and max(slot, target) + 2 <= len(builder.slots)
         count = random.randint(1, 2) if fits else 1
         match random.randrange(7):
             case 0 | 1 | 2:
-                builder.copy(one, other, slot=slot, target=target, count=count, after=after)
+                builder.copy(source, peer, slot=slot, target=target, count=count, after=after)
             case 3 | 4:
-                builder.reduce(one, other, slot=slot, target=target, count=count, after=after)
+                builder.reduce(source, peer, slot=slot, target=target, count=count, after=after)
             case 5:
-                builder.signal(one, other, nbytes=random.randint(0, 2), after=after)
+                builder.signal(source, peer, nbytes=random.randint(0, 2), after=after)
             case _:
                 seconds = random.choice((0.0, 1.0, random.random()))
                 reads, writes = random.choice((-1, slot)), random.choice((-1, target))
-                builder.compute(one, seconds, reads=reads, writes=writes, after=after)
+                builder.compute(source, seconds, reads=reads, writes=writes, after=after)
     return builder.build()
 
 
@@ -171,5 +171,5 @@ def test_training(strategy: Strategy, failing: bool) -> None:
         pytest.skip("this strategy cannot go on after a failure")
     with patch.object(memory, "trace", wraps=memory.trace) as follow:
         footprint(plan, train(plan, simulate))
-    _, timeline, held, live = follow.call_args.args
-    check(timeline, held, live)
+    _, timeline, holdings, live = follow.call_args.args
+    check(timeline, holdings, live)

@@ -33,8 +33,8 @@ def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks
     built = machine(topology).build(ranks)
     algorithm = algorithms()[name]
     assert algorithm.fit is not None
-    made = len(algorithm.fit(built, ranks, 1.0).schedule)
+    operations = len(algorithm.fit(built, ranks, 1.0).schedule)
     sizes = list(bounds(algorithm, built, ranks))
     assert [least for least, _ in sizes] == sorted(least for least, _ in sizes)
     for least, exact in sizes:
-        assert least == made if exact else least <= made
+        assert least == operations if exact else least <= operations

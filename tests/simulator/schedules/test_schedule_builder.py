@@ -272,7 +272,7 @@ def test_building_twice_gives_the_same() -> None:
     assert all(np.array_equal(getattr(first, name), getattr(second, name)) for name in COLUMNS)
 
 
-def held(schedule: Schedule) -> int:
+def peak_bytes(schedule: Schedule) -> int:
     """Bytes that the columns keep alive: a view keeps all that it looks into."""
     seen: dict[int, int] = {}
     for name in COLUMNS:
@@ -288,7 +288,7 @@ def test_an_operation_of_a_big_ring_takes_at_most_64_bytes(ranks: int) -> None:
     schedule = ring_all_reduce(ranks, 1e9)
     assert len(schedule) == 2 * (ranks - 1) * ranks
     assert sum(getattr(schedule, name).nbytes for name in COLUMNS) <= 64 * len(schedule)
-    assert held(schedule) <= 64 * len(schedule)
+    assert peak_bytes(schedule) <= 64 * len(schedule)
 
 
 def test_columns_are_contiguous_and_of_one_set_of_dtypes() -> None:

@@ -24,14 +24,14 @@ def test_only_all_reduces_average_gradients() -> None:
 
 
 def test_large_and_small_messages_have_their_algorithms() -> None:
-    made = Communicator(full_mesh(4, bandwidth=1.0), 4, "recursive_doubling", "naive")
+    communicator = Communicator(full_mesh(4, bandwidth=1.0), 4, "recursive_doubling", "naive")
     for schedule, name in (
-        (made.all_reduce(64.0), "recursive_doubling"),
-        (made.small(8.0), "naive"),
+        (communicator.all_reduce(64.0), "recursive_doubling"),
+        (communicator.small(8.0), "naive"),
     ):
         semantics.check(schedule, ALL_REDUCE)
         assert schedule.volume == find(name).build(4, schedule.nbytes_total).volume
-    assert (made.servers, made.switches, made.words) == (0, 0, ())
+    assert (communicator.servers, communicator.switches, communicator.words) == (0, 0, ())
 
 
 def test_a_server_is_counted_and_a_lone_worker_sends_nothing() -> None:

@@ -104,9 +104,9 @@ def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
 def test_the_steps_that_local_sgd_is_advised_fit() -> None:
     topology = machine("star").with_links(1e9, 0.0).build(1000)
     strategy = LocalSGD(every=8, algo="gloo_ring")
-    with pytest.raises(InputError, match=r"take \d+ steps") as refused:
+    with pytest.raises(InputError, match=r"take \d+ steps") as error:
         strategy.plan(MODEL, Setting(topology, 1000, 800))
-    steps = int(refused.value.args[0].split()[-2])
+    steps = int(error.value.args[0].split()[-2])
     setting = Setting(topology, 1000, steps)
     setting.check_size(strategy.size(setting, 8 * 1000 * 999.0))
 

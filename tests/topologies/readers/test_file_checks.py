@@ -49,9 +49,9 @@ def test_one_way_round_and_devices_without_ranks_are_fine(links: list[str], rank
     ],
 )
 def test_two_ranks_without_a_route_are_named(links: list[str], ranks: str, ends: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         check_connected(machine(links, ranks), "file.yaml")
-    assert str(refused.value) == f"file.yaml: no route from {ends}: connect them"
+    assert str(error.value) == f"file.yaml: no route from {ends}: connect them"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_text_is_taken_as_it_is_less_a_byte_order_mark(text: str) -> None:
     ids=["empty", "blank", "large", "NUL", "surrogate", "escape"],
 )
 def test_what_is_not_text_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         check_text(text, "file")
-    assert str(refused.value) == message
+    assert str(error.value) == message

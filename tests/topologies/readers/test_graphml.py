@@ -44,10 +44,10 @@ def read(body: str, *, default: str = "undirected", keys: str = KEYS) -> Topolog
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as error:
         read_graphml(text, "box.graphml")
-    assert len(str(refused.value).splitlines()) == 1
-    return str(refused.value)
+    assert len(str(error.value).splitlines()) == 1
+    return str(error.value)
 
 
 def test_an_undirected_edge_is_a_link_in_each_direction() -> None:

@@ -20,11 +20,11 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 def model(layers: int, name: str, channels: int) -> Model:
     """Layers of 1 ms forward and 2 ms backward, with 1000 bytes of parameters each."""
-    made = tuple(
+    stack = tuple(
         Layer(f"{name}{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1000.0),), channels=channels)
         for k in range(layers)
     )
-    return Model("model", 8, made, optimizer=5e-4)
+    return Model("model", 8, stack, optimizer=5e-4)
 
 
 @pytest.fixture(scope="session")

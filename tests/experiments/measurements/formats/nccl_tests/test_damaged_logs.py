@@ -43,10 +43,10 @@ PREFIXES = [
 def check(text: str) -> None:
     """Only points that were in the undamaged log, or one line that says why there are none."""
     try:
-        curves, refused = parse(text).curves, ""
+        curves, message = parse(text).curves, ""
     except InputError as error:
-        curves, refused = (), str(error)
-    assert "\n" not in refused
+        curves, message = (), str(error)
+    assert "\n" not in message
     assert all_points(curves) <= TRUTH
 
 

@@ -106,14 +106,14 @@ def test_ranks_by_ncclis_own_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gone", "why"),
+    ("line_part", "why"),
     [
         ("Rank  2", "the list of devices has 3 ranks, the highest is 3"),
         ("Rank  3", "busbw is not all_reduce's on 3 ranks"),
     ],
 )
-def test_a_damaged_list_of_devices_gives_no_number_of_ranks(gone: str, why: str) -> None:
-    curve = only("\n".join(line for line in log().splitlines() if gone not in line) + "\n")
+def test_a_damaged_list_of_devices_gives_no_number_of_ranks(line_part: str, why: str) -> None:
+    curve = only("\n".join(line for line in log().splitlines() if line_part not in line) + "\n")
     assert curve.ranks is None
     assert curve.notes[0] == f"number of ranks unknown: {why}"
 

@@ -138,10 +138,10 @@ def all_points(text: str) -> set[tuple[int, float]]:
     """Sizes and times; the file refused gives none. The number of pairs may be lost, and the table
     with it."""
     try:
-        curves, refused = parse(text).curves, ""
+        curves, message = parse(text).curves, ""
     except InputError as error:
-        curves, refused = (), str(error)
-    assert "\n" not in refused
+        curves, message = (), str(error)
+    assert "\n" not in message
     return {(point.size, point.time_s) for curve in curves for point in curve.points}
 
 

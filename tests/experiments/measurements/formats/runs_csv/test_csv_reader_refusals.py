@@ -140,10 +140,10 @@ def test_any_text_is_read_or_refused(tail: str) -> None:
     try:
         curves = parse_csv("size_bytes,time_us\n" + tail, Path("nowhere/run.csv")).curves
     except InputError as error:
-        refused = str(error)
+        message = str(error)
     else:
-        refused = ""
+        message = ""
         assert all(
             point.size > 0 and point.time_s > 0 for curve in curves for point in curve.points
         )
-    assert "\n" not in refused
+    assert "\n" not in message
