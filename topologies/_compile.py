@@ -87,9 +87,12 @@ def _compiled_helper(function: Kernel) -> Kernel:
 
 
 def _fields(function: Kernel) -> str:
-    """A name for the fields of the records that a kernel's file imports, and of those beside them:
-    Numba tells records by their classes and the types of their fields, so that its cache would not
-    notice a field that is moved or renamed."""
+    """A name for the fields of the records that a kernel's file imports, and of the records in the
+    same modules.
+
+    Numba identifies records by their classes and the types of their fields. Without this name its
+    cache would not notice a field that is moved or renamed.
+    """
     modules = {value.__module__ for value in function.__globals__.values() if _is_record(value)}
     fields = [
         (module, name, value._fields)

@@ -58,9 +58,11 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
 
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
-    """What each medium is worth where T is least: source s sends `x[s, k]` over link k, what enters
-    a device less what leaves it is its demand, and all x over a medium, over its β, are at most
-    T."""
+    """The price of each medium where T is least.
+
+    Source s sends `x[s, k]` over link k. What enters a device less what leaves it is its demand.
+    All x over a medium, divided by its β, are at most T.
+    """
     from scipy.optimize import linprog
 
     sources = np.flatnonzero(demand.any(axis=1))

@@ -110,8 +110,10 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
 
 
 def _check(curve: Series, machine: Machine) -> None:
-    """Raise InputError if the machine has the ranks on other nodes than the measurement, or if an
-    algorithm depends on the machine and there is none."""
+    """Raise InputError if the machine has the ranks on other nodes than the measurement.
+
+    The same holds if an algorithm depends on the machine, and there is none.
+    """
     if (
         machine is not as_nodes
         and (count := used_nodes(machine(curve.ranks, curve.per_node))) != curve.nodes

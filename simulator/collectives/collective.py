@@ -23,9 +23,9 @@ Bytes = Callable[[int], float]
 class Collective:
     """What every algorithm of a collective must achieve, and the least that it can cost.
 
-    The conventions are those of torch.distributed, and rank 0 is the root. Sizes follow nccl-tests:
-    V is the output of an all-gather, the input of a reduce-scatter, the root's buffer of a gather
-    or scatter, and otherwise the send buffer of a rank.
+    The conventions are those of torch.distributed, and rank 0 is the root. Sizes follow nccl-tests.
+    V is the output of an all-gather, the input of a reduce-scatter, and the root's buffer of a
+    gather or scatter. Otherwise V is the send buffer of a rank.
     """
 
     name: str

@@ -133,11 +133,11 @@ def _pass(
     further: int = 0,
     before: list[Ints] | None = None,
 ) -> list[Ints]:
-    """Rank r passes chunk r + `first`, then what it has received, to rank r + `step`, segment by
-    segment, until it has passed on all chunks but one, and `further` segments.
+    """Rank r passes chunk r + `first` to rank r + `step`, segment by segment, and then what it has
+    received.
 
-    Returns the last two transfers of every rank, shape (ranks,) each; `before` are those to be
-    waited for at first.
+    It ends when it has passed on all chunks but one, and `further` segments. Returns the last two
+    transfers of every rank, shape (ranks,) each. The first transfers wait for those in `before`.
     """
     rank = np.arange(ring.ranks)
     behind, ahead = (rank + step) % ring.ranks, (rank - step) % ring.ranks

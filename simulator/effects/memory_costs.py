@@ -57,11 +57,11 @@ class Memory(NamedTuple):
     def allocate(
         self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0
     ) -> Floats:
-        """Seconds to write `scratch` * V bytes of new memory, to pin it, and to register `joined` *
-        V of it again, V/2 at a time. It takes none where the allocator keeps the memory.
+        """Seconds to write `scratch` * V bytes of new memory and to pin it.
 
-        glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD). Scratch above V is
-        several blocks.
+        `joined` * V of it are registered again, V/2 at a time. It takes no time if the allocator
+        keeps the memory. glibc maps blocks of 32 MiB and more (mallopt(3), M_MMAP_THRESHOLD).
+        Scratch above V is several blocks.
         """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
         trimmed = (blocks > 1) & (size > self.trimmed)

@@ -112,12 +112,12 @@ class ASGD(Strategy):
 
 @dataclass(frozen=True)
 class SSP(ASGD):
-    """As ASGD, but a worker is at most `bound` cycles ahead: its pull for cycle c is answered when
-    the updates of cycle c - bound - 1 of all workers (of those that have input) are applied.
-    Servers of shares know that at once.
+    """As ASGD, but a worker is at most `bound` cycles ahead.
 
-    Between a pull and its update, 2 x bound + 1 updates of every other worker are applied at most;
-    with a bound of 0 all cycles begin together.
+    Its pull for cycle c waits until the updates of cycle c - bound - 1 of all workers with input
+    are applied. Servers of shares know that at once. Between a pull and its update, at most 2 x
+    bound + 1 updates of every other worker are applied. With a bound of 0 all cycles begin
+    together.
     """
 
     bound: int = option(3, "cycles that a worker may be ahead of the slowest; 0: none")

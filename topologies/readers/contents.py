@@ -13,12 +13,12 @@ _LONGEST_NAME = 200
 
 
 def contents(path: Path, limit: int) -> bytes:
-    """Up to `limit` + 1 bytes of the file at `path`: more than `limit` are for the caller to
-    refuse.
+    """Up to `limit` + 1 bytes of the file at `path`. The caller refuses a file with more than
+    `limit`.
 
     A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError
-    when there is no such file, it is a folder, a device or a socket, it cannot be read, or it is a
-    pipe without a writer.
+    if the file does not exist or cannot be read. It also refuses folders, devices, sockets, and
+    pipes without a writer.
     """
     name = str(path)[:_LONGEST_NAME]
     name = name if name.isprintable() else repr(name)

@@ -16,8 +16,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def load(path: Path) -> str:
     """The text of the file at `path`.
 
-    Raises InputError when there is no such file, or it is a directory, unreadable, a pipe without a
-    writer, empty, binary (a NUL byte, or not UTF-8) or larger than 64 MiB.
+    Raises InputError if the file does not exist or cannot be read, or is a directory or a pipe
+    without a writer. It also refuses a file that is empty, binary (a NUL byte, or not UTF-8) or
+    larger than 64 MiB.
     """
     data = contents(path, LIMIT)
     if len(data) > LIMIT:

@@ -98,10 +98,10 @@ def _tags(lines: Sequence[str]) -> list[str]:
 
 
 def _interleaved(lines: Sequence[str]) -> int:
-    """The number of processes that list themselves as rank 0 before the first test ends, 0 if one
-    of them is no job of its own, or if the later ones ran after the first had died.
+    """The number of processes that list themselves as rank 0 before the first test ends.
 
-    Once all have listed themselves, several rows of one size come; or there is a footer for each.
+    It is 0 if one of them is not a separate job, or if the others started after the first had died.
+    After the lists, separate jobs print several rows of one size, or a footer each.
     """
     ends = [number for number, line in enumerate(lines) if _FOOTER in line]
     listed = _devices if _devices(lines) else _alone
