@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.cells import Contents, Layout, Moments, Values, fill
+from simulator.kernels.cells import Contents, Layout, Longs, Moments, Values, fill
 from simulator.kernels.copies import Copies, Events, Levels, follow
-from simulator.schedules import semantics
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.timeline import Timeline
-from topologies._compile import Kernel, compiled, pays
+from topologies._compile import compiled, pays
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-12
 """Times that differ by no more than this part of the makespan are one step."""
+
+Record = TypeVar("Record", bound=NamedTuple)
 
 
 class Changes(NamedTuple):
@@ -99,24 +100,26 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-    order = np.argsort(timeline.finish, kind="stable").astype(np.int32)
-    moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
     layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
-    inputs: tuple[NamedTuple, ...] = (moments, schedule.operations, layout)
-    if not is_compiled:
-        inputs = tuple(map(_lists, inputs))
-    contents, values = _contents(schedule, layout)
-    _run(fill, is_compiled, inputs, (contents, values))
-    known = int(values.known[0])
+    form = _arrays if is_compiled else _lists
+    order, operations = _by_time(timeline.finish), schedule.operations
+    moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
+    inputs = form(moments), form(operations), form(layout)
+    contents, values = _blank(schedule, layout)
+    contents, values = form(contents), form(values)
+    (compiled(fill) if is_compiled else fill)(*inputs, contents, values)
+    contents = form(_united(contents, np.array(values.number[: values.known[0] - layout.cells])))
+    copies = form(Copies.none(values.known[0], len(contents.value)))
     del values
     scratch = _scratch(moments, layout, contents)
     events = _events(timeline, layout, joined(_first_uses(scratch), holdings), live)
-    levels = Levels.blank(schedule.ranks, len(order) + len(events.arrivals) + len(events.times) + 1)
-    outputs = (contents.restarted(), Copies.none(known), events, levels)
-    steps = _run(follow, is_compiled, inputs, outputs)
-    times, resident, distinct = (column[:steps].copy() for column in levels[-3:])
+    most = len(order) + len(events.arrivals) + len(events.times) + 1
+    levels = form(Levels.blank(schedule.ranks, most))
+    walk = compiled(follow) if is_compiled else follow
+    steps = walk(*inputs, contents, copies, form(events), levels)
+    times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])
     changes = partial(_residence, timeline, layout, scratch, holdings)
-    return Memory(times, resident, resident - distinct, levels.peaks, changes)
+    return Memory(times, resident, resident - distinct, np.array(levels.peaks), changes)
 
 
 def joined(changes: Changes, more: Changes | None) -> Changes:
@@ -130,26 +133,13 @@ def joined(changes: Changes, more: Changes | None) -> Changes:
     )
 
 
-def _run(
-    function: Kernel,
-    is_compiled: bool,
-    inputs: tuple[NamedTuple, ...],
-    outputs: tuple[NamedTuple, ...],
-) -> Any:
-    """What a kernel returns. For little work it runs as it is, on lists: Python reads and writes
-    them faster than arrays."""
-    if is_compiled:
-        return compiled(function)(*inputs, *outputs)
-    lists = tuple(map(_lists, outputs))
-    result = function(*inputs, *lists)
-    for record, columns in zip(outputs, lists, strict=True):
-        for array, column in zip(record, columns, strict=True):
-            array[:] = column
-    return result
+def _arrays(record: Record) -> Record:
+    """The form of a record for compiled code."""
+    return record
 
 
-def _lists(record: NamedTuple) -> NamedTuple:
-    """The record with a list for each array."""
+def _lists(record: Record) -> Record:
+    """A record with lists for arrays: Python reads and writes lists faster."""
     columns = (column.tolist() if isinstance(column, np.ndarray) else column for column in record)
     return record._make(columns)
 
@@ -164,26 +154,46 @@ def _layout(schedule: Schedule) -> Layout:
     )
 
 
-def _contents(schedule: Schedule, layout: Layout) -> tuple[Contents, Values]:
+def _by_time(times: Floats) -> Ints:
+    """The order of times, equal ones as they come."""
+    if bool(np.all(times[1:] >= times[:-1])):
+        return np.arange(len(times), dtype=np.int32)
+    return np.argsort(times, kind="stable").astype(np.int32)
+
+
+def _blank(schedule: Schedule, layout: Layout) -> tuple[Contents, Values]:
     """What cells hold at first, with room for all that operations write."""
     writes = schedule.target >= 0
     fresh = writes & ((schedule.reduces == 1) | (schedule.kind == COMPUTE))
     written, known = (int(schedule.count[chosen].sum()) for chosen in (writes, fresh))
     contents = Contents.blank(layout, layout.cells + written, layout.cells + known)
-    numbers = np.empty(layout.cells + known, np.int64)
-    numbers[: layout.cells] = semantics.inputs(schedule).ravel() >> np.uint64(2)
-    table = np.full(1 << (2 * known).bit_length(), -1)
-    return contents, Values(numbers, table, np.array([layout.cells], np.int32))
+    return contents, Values.blank(layout, known)
+
+
+def _united(contents: Contents, number: Longs) -> Contents:
+    """The same, where sums and results of equal `number` are one value."""
+    ordered = np.sort(number)
+    if bool(np.all(ordered[1:] != ordered[:-1])):
+        return contents
+    cells, order = len(contents.version), np.argsort(number)
+    starts = np.append(True, np.diff(number[order]) != 0)
+    same = np.arange(cells + len(number), dtype=np.int32)
+    same[cells + order] = cells + order[starts][np.cumsum(starts) - 1]
+    value = np.asarray(contents.value, np.int32)
+    last_read = np.full(len(same), -1, np.int32)
+    np.maximum.at(last_read, same, np.asarray(contents.last_read, np.int32)[: len(same)])
+    return contents._replace(value=np.where(value < 0, value, same[value]), last_read=last_read)
 
 
 def _scratch(moments: Moments, layout: Layout, contents: Contents) -> Scratch:
     """The cells of scratch that operations use."""
     spare = np.ones((layout.memory // len(layout.size), len(layout.size)), np.bool_)
     spare[: layout.workers, : layout.buffer] = False
-    used = contents.last_use >= 0
+    place = np.asarray(contents.last_use, np.int32)
+    used = place >= 0
     rank, slot = (column[used] for column in np.nonzero(spare))
-    last = moments.finish[moments.order[contents.last_use[used]]]
-    return Scratch(rank.astype(np.int32), layout.size[slot], contents.first_use[used], last)
+    first, last = np.asarray(contents.first_use)[used], moments.finish[moments.order[place[used]]]
+    return Scratch(rank.astype(np.int32), layout.size[slot], first, last)
 
 
 def _first_uses(scratch: Scratch) -> Changes:
@@ -201,7 +211,7 @@ def _inboxes(timeline: Timeline, layout: Layout) -> Ints:
 def _events(timeline: Timeline, layout: Layout, holdings: Changes, live: Changes | None) -> Events:
     """The events beside finishes, in order of time."""
     inboxes = _inboxes(timeline, layout)
-    arrivals = inboxes[np.argsort(timeline.start[inboxes], kind="stable")]
+    arrivals = inboxes[_by_time(timeline.start[inboxes])]
     if live is not None:
         holdings = joined(holdings, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
     order = np.argsort(holdings.times, kind="stable")

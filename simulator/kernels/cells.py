@@ -14,8 +14,6 @@ Longs = npt.NDArray[np.int64]
 COMPUTE = 0
 _MASK = (1 << 62) - 1
 """Numbers of values have 62 bits, so that a sum of two needs no more than 63."""
-_VALUE = (1 << 31) - 1
-"""Bits of a table's entry that say which value it is. The others are those of its number."""
 
 
 class Moments(NamedTuple):
@@ -48,9 +46,9 @@ class Contents(NamedTuple):
     one more."""
 
     version: Ints
-    """The present version of each cell."""
+    """The present version of each cell; in `fill` its complement until the version is read."""
     value: Ints
-    """The value of each version, or its complement where nothing needs the version."""
+    """The value of each version, or -1 if the version is overwritten unread."""
     written: Ints
     """The number of all versions so far, shape (1,)."""
     last_read: Ints
@@ -66,10 +64,10 @@ class Contents(NamedTuple):
         read."""
         spare = layout.memory - layout.workers * layout.buffer
         value = np.empty(versions, np.int32)
-        value[: layout.cells] = ~np.arange(layout.cells)
-        value[layout.memory : layout.cells] = ~layout.memory
+        value[: layout.cells] = np.arange(layout.cells, dtype=np.int32)
+        value[layout.memory : layout.cells] = layout.memory
         return cls(
-            np.arange(layout.cells, dtype=np.int32),
+            np.arange(-1, -1 - layout.cells, -1, dtype=np.int32),
             value,
             np.array([layout.cells], np.int32),
             np.full(values, -1, np.int32),
@@ -77,22 +75,20 @@ class Contents(NamedTuple):
             np.full(spare, -1, np.int32),
         )
 
-    def restarted(self) -> Contents:
-        """The same with the versions of the beginning."""
-        self.version[:] = np.arange(len(self.version))
-        self.written[0] = len(self.version)
-        return self
-
 
 class Values(NamedTuple):
-    """Distinct values: those of the cells at first, then sums and results of computations."""
+    """Values: those of the cells at first, then sums and results of computations."""
 
     number: Longs
-    """A number for each value: random for the first ones, modulo 2^62 for sums."""
-    table: Longs
-    """Sums and results by their numbers: open addressing, -1 where it is free."""
+    """A number for each sum and result, the same for equal ones. A sum has the sum of the numbers,
+    modulo 2^62."""
     known: Ints
     """How many values there are, shape (1,)."""
+
+    @classmethod
+    def blank(cls, layout: Layout, more: int) -> Values:
+        """Those of the cells, and room for some more."""
+        return cls(np.empty(more, np.int64), np.array([layout.cells], np.int32))
 
 
 def fill(
@@ -101,9 +97,10 @@ def fill(
     """Find the value of every version, and the last read of every value.
 
     What a computation writes is a new value, the same for the same value read, and no sum of
-    others. Where a cell is used first and last is noted, too.
+    others. Equal sums and results count as several values, with the same number. Where a cell is
+    used first and last is noted, too.
     """
-    order, start, number = moments.order, moments.start, values.number
+    order, start = moments.order, moments.start
     ranks, peers, kind = operations.rank, operations.peer, operations.kind
     sources, targets = operations.source, operations.target
     counts, reduces = operations.count, operations.reduces
@@ -117,40 +114,34 @@ def fill(
             content: Index = -1
             if source >= 0:
                 cell = rank * slots + source + j
-                content = value[version[cell]]
-                if content < 0:
-                    content = ~content
-                    value[version[cell]] = content
+                present = version[cell]
+                if present < 0:
+                    present = ~present
+                    version[cell] = present
+                content = value[present]
                 buffered = rank < workers and source + j < buffer
-                if (buffered or version[cell] >= layout.cells) and cell < memory:
+                if (buffered or present >= layout.cells) and cell < memory:
                     last_read[content] = place
                 if not buffered:
                     _use(cell, rank, place, start[i], layout, contents)
             if target >= 0:
                 cell = peer * slots + target + j
-                before = value[version[cell]]
-                if before < 0:
-                    before = ~before
-                if reduces[i]:
-                    value[version[cell]] = before
+                present = version[cell]
+                before = value[max(present, ~present)]
+                if present < 0 and not reduces[i]:
+                    value[~present] = -1
                 if kind[i] == COMPUTE:
-                    read = number[content] if content >= 0 else written + 1
-                    content = _identity(mix(read), values)
-                elif content < 0 or (reduces[i] and number[content] == 0):
+                    read = written + 1 if content < 0 else _number(content, layout, values)
+                    content = _new(mix(read), layout, values)
+                elif content < 0:
                     content = before
-                elif reduces[i] and number[before] != 0:
-                    total = (number[content] + number[before]) & _MASK
-                    content = _identity(total, values)
-                version[cell], value[written] = written, ~content
+                elif reduces[i]:
+                    content = _sum(content, before, layout, values)
+                version[cell], value[written] = ~written, content
                 written += 1
                 if peer >= workers or target + j >= buffer:
                     _use(cell, peer, place, start[i], layout, contents)
     contents.written[0] = written
-    for cell in range(layout.cells):
-        value[version[cell]] = max(value[version[cell]], ~value[version[cell]])
-    for cell in range(layout.cells):
-        if cell >= workers * slots or cell % slots >= buffer:
-            value[cell] = -1
 
 
 def _use(
@@ -163,23 +154,31 @@ def _use(
         contents.last_use[spare] = place
 
 
+def _number(value: Index, layout: Layout, values: Values) -> Index:
+    """The number of a value: random for each cell, and 0 for all of switches."""
+    if value >= layout.cells:
+        return int(values.number[value - layout.cells])
+    return 0 if value >= layout.memory else mix(value + 1)
+
+
 def mix(number: Index) -> Index:
-    """Another number, as random as this one."""
+    """Another number, which looks random."""
     mixed = ((number + 0x1E3779B97F4A7C15) * 0x1E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0x3F58476D1CE4E5B9) & _MASK
     return mixed ^ (mixed >> 27)
 
 
-def _identity(number: Index, values: Values) -> Index:
-    """The value with this number: one in the table, or a new one."""
-    table, known = values.table, values.known[0]
-    place = number & (len(table) - 1)
-    while table[place] >= 0:
-        value = table[place] & _VALUE
-        if (table[place] ^ number) <= _VALUE and values.number[value] == number:
-            return value
-        place = (place + 1) & (len(table) - 1)
-    table[place] = (number & ~_VALUE) | known
-    values.number[known] = number
+def _sum(value: Index, other: Index, layout: Layout, values: Values) -> Index:
+    """The sum of two values; that of one and 0 is the same one."""
+    number, addend = _number(value, layout, values), _number(other, layout, values)
+    if number == 0:
+        return other
+    return value if addend == 0 else _new((number + addend) & _MASK, layout, values)
+
+
+def _new(number: Index, layout: Layout, values: Values) -> Index:
+    """One value more, with this number."""
+    known = values.known[0]
+    values.number[known - layout.cells] = number
     values.known[0] = known + 1
     return known

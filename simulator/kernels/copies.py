@@ -19,15 +19,16 @@ class Copies(NamedTuple):
     """One more than the slot of the first copy, which gives the size of the value. It is negative
     until the value counts."""
     changed: Ints
-    """A list of values whose count left or reached 0: the next of each, -1 outside. The list begins
-    in a last entry and ends at the number of values."""
+    """A stack of values whose number left or reached 0 in this moment; some are there twice."""
+    height: Ints
+    """How many there are in the stack, shape (1,)."""
 
     @classmethod
-    def none(cls, values: int) -> Copies:
-        """No copy of any value."""
-        changed = np.full(values + 1, -1, np.int32)
-        changed[-1] = values
-        return cls(np.zeros(values, np.int32), np.zeros(values, np.int32), changed)
+    def none(cls, values: int, versions: int) -> Copies:
+        """No copy of any value. Each version comes and goes once, and each value dies once."""
+        number, slot = (np.zeros(values, np.int32) for _ in range(2))
+        room = values + 2 * versions
+        return cls(number, slot, np.empty(room, np.int32), np.zeros(1, np.int32))
 
 
 class Events(NamedTuple):
@@ -83,7 +84,7 @@ def follow(
 ) -> int:
     """Bytes held, and bytes of distinct live values, over time; returns the number of steps.
 
-    `contents` are those that `fill` left, with the versions of the beginning.
+    `contents` are those that `fill` leaves.
     """
     order, start, finish = moments.order, moments.start, moments.finish
     arrivals, times, totals = events.arrivals, events.times, levels.totals
@@ -121,13 +122,20 @@ def follow(
 
 
 def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -> None:
-    """Let every worker hold its buffer."""
+    """Let every cell hold its first version, and every worker its buffer."""
     slots = len(layout.size)
+    for cell in range(layout.cells):
+        contents.version[cell] = cell
+        if cell >= layout.workers * slots or cell % slots >= layout.buffer:
+            contents.value[cell] = -1
+    contents.written[0] = layout.cells
     for rank in range(layout.workers):
         for slot in range(layout.buffer):
             _weigh(rank, layout.size[slot], 0, levels)
-            if contents.value[rank * slots + slot] >= 0:
-                _gain(contents.value[rank * slots + slot], slot, copies)
+            value = contents.value[rank * slots + slot]
+            if value >= 0:
+                copies.number[value], copies.slot[value] = 1, slot + 1
+                levels.totals[1] += layout.size[slot]
 
 
 def _finish(
@@ -221,7 +229,7 @@ def _gain(value: Index, slot: Index, copies: Copies) -> None:
     if copies.number[value] == 1:
         if copies.slot[value] <= 0:
             copies.slot[value] = -1 - slot
-        _change(value, copies.changed)
+        _change(value, copies)
 
 
 def _lose(value: Index, count: Index, copies: Copies) -> None:
@@ -230,24 +238,21 @@ def _lose(value: Index, count: Index, copies: Copies) -> None:
         return
     copies.number[value] -= count
     if copies.number[value] <= 0:
-        _change(value, copies.changed)
+        _change(value, copies)
 
 
-def _change(value: Index, changed: Ints) -> None:
-    """Put a value into the list of those that changed."""
-    if changed[value] < 0:
-        changed[value] = changed[-1]
-        changed[-1] = value
+def _change(value: Index, copies: Copies) -> None:
+    """Put a value on the stack of those that changed."""
+    copies.changed[copies.height[0]] = value
+    copies.height[0] += 1
 
 
 def _settle(size: Floats, copies: Copies, levels: Levels) -> None:
     """Count the bytes of the values that live after a moment, and did not before it or the other
     way round."""
-    number, slot, changed, totals = copies.number, copies.slot, copies.changed, levels.totals
-    value = changed[-1]
-    while value < len(number):
-        following = changed[value]
-        changed[value] = -1
+    number, slot, totals = copies.number, copies.slot, levels.totals
+    for k in range(copies.height[0]):
+        value = copies.changed[k]
         if slot[value] < 0 and number[value] > 0:
             slot[value] = -slot[value]
             totals[1] += size[slot[value] - 1]
@@ -256,5 +261,4 @@ def _settle(size: Floats, copies: Copies, levels: Levels) -> None:
             totals[1] -= size[slot[value] - 1]
             totals[2] += 1
             slot[value] = 0
-        value = following
-    changed[-1] = len(number)
+    copies.height[0] = 0
