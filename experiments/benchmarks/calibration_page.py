@@ -24,13 +24,16 @@ PAGE = RESULTS.with_suffix(".md")
 ERRORS, PAIRS, NAMES, MADE = "held-out.csv", "two-points.csv", "groups.csv", "made.json"
 TEXT = "page.txt"
 PACKAGES = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
+COMMAND = ("python", "-m", "experiments.benchmarks", "calibration", "FOLDER")
 Row = dict[str, str]
 
 
 def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.Record]) -> None:
-    """Write the csv files of a run, and how they were made."""
+    """Write the csv files of a run, and how they were made; the folders of this machine are left
+    out."""
+    families = [argument for argument in sys.argv[3:] if argument not in ("--out", str(folder))]
     provenance = {
-        "command": ["python", "-m", "experiments.benchmarks", *sys.argv[1:]],
+        "command": [*COMMAND, *families],
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {package: version(package) for package in PACKAGES},
     }
@@ -46,7 +49,9 @@ def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.
 def page(folder: Path = RESULTS) -> str:
     """The page in Markdown."""
     names = {row["group"]: row for row in _rows(folder / NAMES)}
-    errors = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / ERRORS)]
+    order = {group: place for place, group in enumerate(names)}
+    rows = sorted(_rows(folder / ERRORS), key=lambda row: order.get(row["group"], len(order)))
+    errors = [row | names.get(row["group"], _unnamed(row)) for row in rows]
     pairs = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / PAIRS)]
     provenance = json.loads((folder / MADE).read_text())
     return Template((folder / TEXT).read_text()).substitute(

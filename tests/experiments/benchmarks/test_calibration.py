@@ -73,11 +73,13 @@ def test_the_page_is_written_from_the_files_of_a_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "calibrate", fitted)
+    monkeypatch.setattr("sys.argv", ["", "calibration", str(folder), "X01", "--out", str(tmp_path)])
     table(folder, out=tmp_path)
     text = "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$pairs"
     (tmp_path / "page.txt").write_text(text)
     (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
     page = calibration_page.page(tmp_path)
+    assert page.startswith("python -m experiments.benchmarks calibration FOLDER X01\n")
     assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 2.0% | 3.0% | 0.0% |" in page
     assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 2.0% | 3.0% |  |" in page
     assert "| not used | sizes | 2 | 1.0% | 3.0% | 2 of 2 |" in page
