@@ -53,7 +53,8 @@ class Levels(NamedTuple):
     step: Ints
     """The step of the last change of each rank."""
     totals: Floats
-    """What all ranks hold, the bytes of distinct live values, and the number of changes."""
+    """What changed in this step: the bytes that all ranks hold, and those of distinct live values.
+    The third entry is the number of changes in all steps."""
     times: Floats
     """When each step begins."""
     resident: Floats
@@ -90,10 +91,14 @@ def follow(
     arrivals, times, totals = events.arrivals, events.times, levels.totals
     place: Index = 0
     steps, arrived, other, time, last, changes = 0, 0, 0, 0.0, 0.0, 0.0
+    resident, live = 0.0, 0.0
     _begin(layout, contents, copies, levels)
     while time < np.inf:
         opens = steps == 0 or time - last > moments.tolerance
         step = steps if opens else steps - 1
+        if opens:
+            resident, live = resident + totals[0], live + totals[1]
+            totals[0], totals[1] = 0.0, 0.0
         while arrived < len(arrivals) and start[arrivals[arrived]] == time:
             i = arrivals[arrived]
             _weigh(operations.peer[i], operations.nbytes[i], step, levels)
@@ -108,7 +113,8 @@ def follow(
             changes, last, steps = totals[2], time, step + 1
             if opens:
                 levels.times[step] = time
-            levels.resident[step], levels.live[step] = totals[0], totals[1]
+            levels.resident[step] = resident + totals[0]
+            levels.live[step] = live + totals[1]
         time = np.inf
         if arrived < len(arrivals):
             time = start[arrivals[arrived]]
