@@ -14,12 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from topologies.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
 """The endings of pictures."""
+PARQUET = ".parquet"
+"""The ending of a table that is no CSV."""
 META = ".meta.json"
 """What follows a table's name in that of the file that says how it was made."""
 Value = str | int | float | bool | None
@@ -62,14 +65,26 @@ def to_csv(records: Sequence[Record]) -> str:
     return text.getvalue()
 
 
+def to_parquet(records: Sequence[Record]) -> bytes:
+    """All fields of the records, floats in full precision."""
+    import pyarrow
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(records)), file)
+    return file.getvalue()
+
+
 def provenance(**parameters: Value) -> str:
     """JSON that says how a result was made: versions, parameters and command."""
+    return json.dumps(facts(parameters) | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
+
+
+def facts(parameters: Mapping[str, Value]) -> dict[str, Mapping[str, Value]]:
+    """What a result depends on."""
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
-    facts = {
-        "versions": {package: version(package) for package in packages},
-        "parameters": parameters,
-    }
-    return json.dumps(facts | {"command": ["simctl", *sys.argv[1:]]}, indent=1)
+    versions: dict[str, Value] = {package: version(package) for package in packages}
+    return {"versions": versions, "parameters": parameters}
 
 
 def counted(number: int, noun: str) -> str:
@@ -79,6 +94,17 @@ def counted(number: int, noun: str) -> str:
     ('1 point', '2 points')
     """
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """A time to come, for people.
+
+    >>> duration(42.0), duration(400.0), duration(10_000.0)
+    ('42 s', '7 min', '3 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
 
 
 def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
@@ -112,17 +138,30 @@ def _takes_files(folder: Path) -> bool:
         return False
 
 
+def check_table(path: Path | None) -> None:
+    """Raise InputError now, before any work, if the table cannot be written to `path`."""
+    check_writable(path)
+    check_writable(path and meta_of(path))
+    if path and path.suffix == PARQUET and find_spec("pyarrow") is None:
+        raise InputError(
+            f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
+            f"pip install '.[parquet]'"
+        )
+
+
 def meta_of(path: Path) -> Path:
     """Where it is kept how the table at `path` was made."""
     return path.with_name(f"{path.name}{META}")
 
 
 def write_table(path: Path, records: Sequence[Record], provenance: str) -> None:
-    """Write a CSV table and its `provenance` in a file of its own: both or neither.
+    """Write a table, as CSV unless its name ends in .parquet, and its `provenance` in a file of its
+    own: both or neither.
 
     Raises InputError.
     """
-    write_all({path: to_csv(records), meta_of(path): provenance})
+    table = to_parquet(records) if path.suffix == PARQUET else to_csv(records)
+    write_all({path: table, meta_of(path): provenance})
 
 
 def write(path: Path, content: bytes | str) -> None:
@@ -150,6 +189,8 @@ def _temporary(path: Path, content: bytes | str, leftovers: ExitStack) -> Path:
         leftovers.callback(Path(name).unlink, missing_ok=True)
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(handle)
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)

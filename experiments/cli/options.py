@@ -65,7 +65,7 @@ ProfileName = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write the table to this CSV file, with how it was made beside it."),
+    typer.Option(help="Write the table as FILE.csv or .parquet, with how it was made beside it."),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
 Timeline = Annotated[

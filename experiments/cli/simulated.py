@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.execution_options import ExecutionOptions
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import (
@@ -63,6 +64,7 @@ def sweep(
     metric: Annotated[Metric, typer.Option(help="What the plot shows.")] = Metric.time,
     wide: Wide = False,
     format: Output = Format.table,
+    where: ExecutionOptions = ExecutionOptions(),
 ) -> None:
     """Simulate algorithms at many rank counts and sizes.
 
@@ -87,7 +89,7 @@ def sweep(
         parameters={**machine.parameters, **rules.parameters, **parameters},
     )
     show = command.Show(format.value, wide, out, plot, metric.value)
-    raise typer.Exit(command.run(request, show))
+    raise typer.Exit(command.run(request, show, where.execution))
 
 
 @app.command(
@@ -139,6 +141,7 @@ def train(
     out: Out = None,
     plot: Plot = None,
     format: Output = Format.table,
+    where: ExecutionOptions = ExecutionOptions(),
 ) -> None:
     """Simulate training steps and explain their communication.
 
@@ -148,7 +151,8 @@ def train(
     from experiments.commands import train as command
 
     files = command.Files(timeline, out, plot)
-    raise typer.Exit(command.run(job.request(machine, rules), files, format.value))
+    request = job.request(machine, rules)
+    raise typer.Exit(command.run(request, files, format.value, where.execution))
 
 
 @app.command(

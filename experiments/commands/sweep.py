@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import cached_property
 from pathlib import Path
-from time import monotonic
 from typing import NamedTuple
 
 from experiments import output
 from experiments.commands.sweep_table import columns, explanation
+from experiments.execution.choice import HERE, Execution
+from experiments.execution.executor import Executor
+from experiments.execution.journal import Journal, facts_of, is_complete
+from experiments.execution.results import Countdown
 from experiments.simulations import workload
+from experiments.simulations.grid import Grid, MissingPoint, sweep
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import MissingPoint, SweepRow, sweep
+from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, Csv, Say, Table
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
@@ -40,16 +45,17 @@ class Request:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with the result."""
 
-    @property
-    def points(self) -> int:
-        """The number of rows."""
-        return len(self.algorithms) * len(self.ranks) * len(self.sizes)
+    @cached_property
+    def grid(self) -> Grid:
+        """The points."""
+        points = self.algorithms, self.ranks, self.sizes
+        return Grid(*points, self.machine.build, self.rules, self.profile)
 
     @property
-    def work(self) -> list[float]:
-        """The operations of each algorithm at each number of ranks."""
-        protocols = len(self.profile.protocols) if self.profile else 1
-        return workload.work(self.algorithms, self.ranks, len(self.sizes) * protocols)
+    def facts(self) -> dict[str, output.Value]:
+        """The parameters that are stored with the result."""
+        profile = {"profile": self.profile.name} if self.profile else {}
+        return {**self.parameters, "proof_seed": 0, **profile}
 
 
 class Show(NamedTuple):
@@ -65,44 +71,49 @@ class Show(NamedTuple):
     """What the plot shows."""
 
 
-def run(request: Request, show: Show) -> int:
+def run(request: Request, show: Show, execution: Execution = HERE) -> int:
     """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
     be simulated."""
     _check_paths(show)
+    if is_complete(show.out, request.facts, execution.resume):
+        return 0
     _announce(request)
-    progress = output.Progress("numbers of ranks simulated")
+    with ExitStack() as stack:
+        journal = None
+        if show.out:
+            facts = facts_of(request.facts)
+            journal = stack.enter_context(Journal(show.out, facts, execution.resume))
+        executor = stack.enter_context(closing(execution.executor()))
+        rows, missing = _simulated(request, show, executor, journal)
+        if rows:
+            _keep(request, show, rows)
+        if journal:
+            journal.remove()
+    if not rows:
+        raise InputError(str(missing[0]))
+    return _verdict(rows, missing)
+
+
+def _simulated(
+    request: Request, show: Show, executor: Executor, journal: Journal | None
+) -> tuple[list[SweepRow], list[MissingPoint]]:
+    """Simulate the points and print the rows as they come."""
+    progress = output.Progress("points simulated")
+    countdown = Countdown(progress, request.grid.costs, journal.results if journal else ())
     say = _say(progress, kept=bool(show.out or show.plot))
     columns = _columns(request, show.wide)
     print_row = _printer(show.how, columns, say)
     missing, rows = list[MissingPoint](), list[SweepRow]()
-    for row in _rows(request, progress, missing.append):
+    for row in sweep(request.grid, executor, journal, countdown, missing.append):
         rows.append(row)
         print_row(row)
-    if not rows:
-        raise InputError(str(missing[0]))
     for line in _ineffective(request, rows):
         output.note(line)
-    _keep(request, show, rows)
-    if show.how == "json":
+    if show.how == "json" and rows:
         output.say(output.to_json([row.record() for row in rows]))
-    elif show.how == "table":
+    elif show.how == "table" and rows:
         say(f"\n{explanation(rows, columns, wide=show.wide)}")
-    return _verdict(rows, missing)
-
-
-def _rows(
-    request: Request, progress: output.Progress, missing: Callable[[MissingPoint], None]
-) -> Iterator[SweepRow]:
-    return sweep(
-        request.algorithms,
-        request.ranks,
-        request.sizes,
-        request.machine.build,
-        request.rules,
-        _timed(progress, request.work),
-        missing,
-        request.profile,
-    )
+    return rows, missing
 
 
 def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
@@ -114,8 +125,7 @@ def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
 def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
     """Write the table and the plot."""
     if show.out:
-        profile = {"profile": request.profile.name} if request.profile else {}
-        provenance = output.provenance(**request.parameters, proof_seed=0, **profile)
+        provenance = output.provenance(**request.facts)
         output.write_table(show.out, [row.record() for row in rows], provenance)
     if show.plot:
         from experiments.pictures.sweep_curves import sweep_figure
@@ -140,8 +150,7 @@ def _printer(how: str, columns: Sequence[Column[SweepRow]], say: Say) -> Callabl
 
 def _check_paths(show: Show) -> None:
     out, plot = show.out, show.plot
-    output.check_writable(out)
-    output.check_writable(out and output.meta_of(out))
+    output.check_table(out)
     output.check_writable(plot, output.PICTURES)
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
@@ -149,10 +158,12 @@ def _check_paths(show: Show) -> None:
 
 def _announce(request: Request) -> None:
     """Refuse what would take days, and say of what takes minutes how long."""
-    operations, points = sum(request.work), output.counted(request.points, "point")
+    grid = request.grid
+    number = len(grid.algorithms) * len(grid.ranks) * len(grid.sizes)
+    operations, points = sum(grid.work), output.counted(number, "point")
     workload.check(operations, points)
     if operations > workload.MANY:
-        least = workload.duration(operations * workload.SECONDS)
+        least = output.duration(operations * workload.SECONDS)
         output.note(
             f"{points} with about {workload.in_words(operations)} operations: this takes {least} "
             f"or more"
@@ -171,20 +182,6 @@ def _say(progress: output.Progress, kept: bool) -> Say:
             output.say(text)
 
     return say
-
-
-def _timed(progress: output.Progress, work: Sequence[float]) -> Callable[[int, int], None]:
-    """Progress with the time left, as the work that is done tells it."""
-    start, spent = monotonic(), list(accumulate(work, initial=0.0))
-
-    def tell(done: int, total: int) -> None:
-        share = spent[done] / spent[-1]
-        seconds_to_go = (
-            f", {workload.duration((monotonic() - start) * (1 / share - 1))} left" if share else ""
-        )
-        progress(done, total, seconds_to_go)
-
-    return tell
 
 
 def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:
@@ -208,8 +205,8 @@ def _note_missing(verb: str, points: Sequence[MissingPoint]) -> None:
     for point in points:
         reasons.setdefault((point.algorithm, point.why), []).append(point.ranks)
     for (algorithm, reason), ranks in list(reasons.items())[:NAMED]:
-        numbers = [str(number) for number in dict.fromkeys(ranks[:NAMED])]
-        dots = ["..."] if len(ranks) > NAMED else []
-        output.note(f"{verb} {algorithm}, {', '.join(numbers + dots)} ranks: {reason}")
+        numbers = [str(number) for number in dict.fromkeys(ranks)]
+        dots = ["..."] if len(numbers) > NAMED else []
+        output.note(f"{verb} {algorithm}, {', '.join(numbers[:NAMED] + dots)} ranks: {reason}")
     if len(reasons) > NAMED:
         output.note(f"{verb} {output.counted(len(points), 'point')} in all")

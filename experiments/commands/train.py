@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.execution.choice import HERE, Execution
+from experiments.execution.journal import Journal, facts_of, is_complete
+from experiments.execution.results import Countdown, results
 from experiments.models.accelerators import ACCELERATORS
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
+from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
-from experiments.training.training_table import COLUMNS, cells
+from experiments.training.training_table import cells
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
@@ -44,24 +48,29 @@ class Files(NamedTuple):
     plot: Path | None = None
 
 
-def run(request: Request, files: Files, how: str) -> int:
+def run(request: Request, files: Files, how: str, execution: Execution = HERE) -> int:
     """Print one run in full, or a table of several; 1 if a check failed."""
     _check_paths(*files)
     number = len(request.ranks) * (len(request.variants) or 1)
     if number == 1 and len(request.variants) <= 1:
+        if execution != HERE:
+            raise InputError(
+                "--jobs, --dask and --resume are of several runs: give --p or --sweep several "
+                "values, or leave them out"
+            )
         return _one(request, files, how)
     if files.timeline:
         raise InputError(
             f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or one "
             f"--p"
         )
-    return _several(request, files, how)
+    return _several(request, files, how, execution)
 
 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
-    for path, suffixes in ((timeline, TIMELINES), (out, ()), (plot, output.PICTURES)):
+    output.check_table(out)
+    for path, suffixes in ((timeline, TIMELINES), (plot, output.PICTURES)):
         output.check_writable(path, suffixes)
-    output.check_writable(out and output.meta_of(out))
     files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
     if len(set(files)) < len(files):
         raise InputError("--timeline, --out and --plot name the same file: name different ones")
@@ -93,7 +102,7 @@ def _one(request: Request, files: Files, how: str) -> int:
         output.say(output.to_json(report(result, record, what_if)))
     else:
         output.say(text(result, what_if))
-    return _verdict([result])
+    return _verdict([failure_of(result)])
 
 
 def _warn(training: TrainingRun) -> None:
@@ -110,12 +119,10 @@ def _warn(training: TrainingRun) -> None:
         )
 
 
-def _verdict(runs: list[TrainingRun]) -> int:
-    wrong = [training for training in runs if training.wrong]
-    for training in wrong:
-        output.note(
-            f"{training.title}: {training.wrong}: this is a bug in simctl, please report it"
-        )
+def _verdict(failures: Iterable[str]) -> int:
+    wrong = [failure for failure in failures if failure]
+    for failure in wrong:
+        output.note(f"{failure}: this is a bug in simctl, please report it")
     return 1 if wrong else 0
 
 
@@ -137,44 +144,38 @@ def _store(out: Path, records: list[dict[str, output.Value]], request: Request) 
     output.write_table(out, records, output.provenance(**request.parameters))
 
 
-def _several(request: Request, files: Files, how: str) -> int:
-    progress = output.Progress("runs simulated")
-    records: list[dict[str, output.Value]] = []
-    wrong: list[TrainingRun] = []
-    variants: Sequence[tuple[SweptValue | None, Job]] = request.variants or [(None, request.job)]
-    total = len(variants) * len(request.ranks)
-    for done, ((value, job), p) in enumerate(product(variants, request.ranks)):
-        progress(done, total)
-        result = job.run(p)
-        swept: dict[str, output.Value] = {request.swept: value.text} if value else {}
-        records.append(swept | _record(result, not value))
-        if result.wrong:
-            wrong.append(result)
-    progress(total, total)
-    if files.out:
-        _store(files.out, records, request)
+def _several(request: Request, files: Files, how: str, execution: Execution) -> int:
+    if is_complete(files.out, request.parameters, execution.resume):
+        return 0
+    grid = TrainingGrid(request.swept, request.variants or [(None, request.job)], request.ranks)
+    with ExitStack() as stack:
+        journal = None
+        if files.out:
+            facts = facts_of(request.parameters)
+            journal = stack.enter_context(Journal(files.out, facts, execution.resume))
+        executor = stack.enter_context(closing(execution.executor()))
+        progress = output.Progress("runs simulated")
+        countdown = Countdown(progress, grid.costs, journal.results if journal else ())
+        outcomes = list(results(grid, executor, journal, countdown))
+        progress.clear()
+        records = [outcome.record for outcome in outcomes]
+        if files.out:
+            _store(files.out, records, request)
+        if journal:
+            journal.remove()
     names = {value.text: value.name for value, _ in request.variants}
     if files.plot:
-        from experiments.pictures.training_curves import scaling_figure, swept_figure
-
-        kind = files.plot.suffix[1:].lower()
-        picture = (
-            swept_figure(records, request.swept, names, kind)
-            if request.swept
-            else scaling_figure(records, kind)
-        )
-        output.write(files.plot, picture)
+        _plot(files.plot, records, request.swept, names)
     columns = cells(request.swept, names, request.job.name)
     output.say(output.render(records, columns, how))
-    return _verdict(wrong)
+    return _verdict(outcome.failure for outcome in outcomes)
 
 
-def _record(training: TrainingRun, what_if: bool) -> dict[str, output.Value]:
-    """A run as a row, on request with what changes of the machine would save."""
-    record: dict[str, output.Value] = asdict(training.row)
-    for name, (first_order, simulated) in training.what_if().items() if what_if else ():
-        record |= {
-            f"{COLUMNS[name]}_first_order_s": first_order,
-            f"{COLUMNS[name]}_s": simulated,
-        }
-    return record
+def _plot(
+    path: Path, records: Sequence[output.Record], swept: str, names: Mapping[str, str]
+) -> None:
+    from experiments.pictures.training_curves import scaling_figure, swept_figure
+
+    kind = path.suffix[1:].lower()
+    picture = swept_figure(records, swept, names, kind) if swept else scaling_figure(records, kind)
+    output.write(path, picture)

@@ -11,8 +11,8 @@ from experiments.calibration.libraries import library
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.case import Case
+from experiments.simulations.grid import MachineBuilder
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import MachineBuilder
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms

@@ -1,25 +1,19 @@
-"""Sweeps: every algorithm at every rank count and size, simulated, proven, and compared with the
-formula and the bound."""
+"""One point of a sweep: simulated, proven, and compared with the formula and the bound."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from experiments.output import Record
 from experiments.simulations.case import Case
-from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
-from simulator.collectives import Algorithm
 from simulator.cost_models.fabric import Fabric
-from simulator.profile import Profile, Run
-from topologies.errors import InputError
-from topologies.topology import Topology
+from simulator.profile import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,26 +21,6 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
-
-MachineBuilder = Callable[[int, int], Topology]
-"""From the numbers of workers and of servers to the machine."""
-
-
-class MissingPoint(NamedTuple):
-    """A point without a row."""
-
-    algorithm: str
-    ranks: int
-    why: str
-    """What is in the way."""
-    wrong: bool
-    """Whether the input is wrong, instead of an algorithm that cannot run on the machine."""
-
-    def __str__(self) -> str:
-        return f"{self.algorithm}, {self.ranks} ranks: {self.why}"
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -97,70 +71,6 @@ def to_frame(rows: Iterable[SweepRow]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([row.record() for row in rows], columns=[f.name for f in fields(SweepRow)])
-
-
-def sweep(
-    algorithms: Sequence[Algorithm],
-    ranks: Sequence[int],
-    sizes: Sequence[float],
-    machine: MachineBuilder,
-    rules: Rules = DEFAULT,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    missing: Callable[[MissingPoint], None] | None = None,
-    profile: Profile | None = None,
-) -> Iterator[SweepRow]:
-    """A row for each algorithm, number of ranks and size in bytes, in that order, as soon as it is
-    simulated.
-
-    `missing` gets the points that cannot be simulated. Without it, the first of them is an error.
-    """
-    work = [(algorithm, p) for algorithm in algorithms for p in ranks]
-    for done, (algorithm, p) in enumerate(work):
-        progress(done, len(work))
-        for point in _points(algorithm, p, sizes, machine, rules, profile):
-            if isinstance(point, SweepRow):
-                yield point
-            elif missing is None:
-                raise InputError(point.why)
-            else:
-                missing(point)
-    progress(len(work), len(work))
-
-
-def _points(
-    algorithm: Algorithm,
-    p: int,
-    sizes: Sequence[float],
-    machine: MachineBuilder,
-    rules: Rules,
-    profile: Profile | None,
-) -> Iterator[SweepRow | MissingPoint]:
-    """A row for each size, or why there is none."""
-    topology = _tried(algorithm, p, lambda: machine(p, algorithm.servers))
-    if isinstance(topology, MissingPoint):
-        yield topology
-        return
-    case = _tried(algorithm, p, lambda: Case(algorithm, p, topology, rules, profile))
-    if isinstance(case, MissingPoint):
-        yield case._replace(wrong=case.wrong and algorithm.fit is None and algorithm.defined(p))
-        return
-    for nbytes in sizes:
-        yield _tried(algorithm, p, partial(_row, case, nbytes))
-
-
-def _row(case: Case, nbytes: float) -> SweepRow:
-    return judge(case, case.run(nbytes))
-
-
-def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:
-    try:
-        return make()
-    except InputError as error:
-        return MissingPoint(algorithm.name, p, str(error), wrong=True)
-    except MemoryError:
-        return MissingPoint(
-            algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True
-        )
 
 
 def judge(case: Case, run: Run) -> SweepRow:

@@ -60,14 +60,3 @@ def in_words(number: float) -> str:
         if number >= unit:
             return f"{float(f'{number / unit:.2g}'):g} {name}"
     return f"{number:.0f}"
-
-
-def duration(seconds: float) -> str:
-    """A time to come, for people.
-
-    >>> duration(42.0), duration(400.0), duration(10_000.0)
-    ('42 s', '7 min', '3 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from experiments.cli.values import parse_ranks
 from experiments.commands import sweep as command
 from experiments.commands.sweep_table import columns
 from experiments.simulations import workload
-from experiments.simulations.sweep_rows import SweepRow, sweep
+from experiments.simulations.grid import Grid, sweep
+from experiments.simulations.sweep_rows import SweepRow
 from experiments.simulations.verdict import Verdict
 from experiments.streaming import Table
 from simulator.collectives import algorithms, find
@@ -37,8 +39,8 @@ def test_a_row_is_printed_before_the_next_is_simulated(
 ) -> None:
     printed: list[list[str]] = []
 
-    def watched(*arguments: object, **options: object) -> Iterator[SweepRow]:
-        for row in sweep(*arguments, **options):  # type: ignore[arg-type]
+    def watched(*arguments: Any) -> Iterator[SweepRow]:
+        for row in sweep(*arguments):
             yield row
             printed.append(capsys.readouterr().out.splitlines())
 
@@ -234,7 +236,7 @@ def test_the_widest_row_of_any_algorithm_has_100_characters(
     name: str, protocols: tuple[str, ...]
 ) -> None:
     ranks, size, lines = 131072, 1234567.0, list[str]()
-    (row,) = sweep([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9))
+    (row,) = sweep(Grid([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9)))
     row = replace(
         row,
         algorithm=name,

@@ -45,6 +45,15 @@ def _resumed(path: Path) -> None:
     output.render([asdict(row) for row in rows], cells(rows), "table")
 
 
+def _journal(path: Path) -> None:
+    from experiments.execution.journal import SUFFIX, Journal
+    from file_seeds import JOURNAL_FACTS
+
+    out = path.with_name(path.name.removesuffix(SUFFIX))
+    with Journal(out, JOURNAL_FACTS, resume=True) as journal:
+        assert set(journal.results) <= set(range(4))
+
+
 def _topology(path: Path) -> None:
     from experiments.machine_facts import facts
     from topologies.readers.files import read
@@ -67,12 +76,13 @@ def _model(path: Path) -> None:
 
 def _profile(path: Path) -> None:
     from experiments.profiles import read
-    from experiments.simulations.sweep_rows import sweep
+    from experiments.simulations.grid import Grid, sweep
     from simulator.collectives import find
     from topologies.catalogue import find as find_machine
 
     profile = read(path).simulated()
-    list(sweep([find("ring")], [4], [1e6], find_machine(profile.machine).build, profile=profile))
+    machine = find_machine(profile.machine)
+    list(sweep(Grid([find("ring")], [4], [1e6], machine.build, profile=profile)))
 
 
 def _noise(path: Path) -> None:
@@ -85,6 +95,7 @@ READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
     "runs to resume": _resumed,
+    "journal": _journal,
     "topology": _topology,
     "model": _model,
     "profile": _profile,

@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import nccl_logs
+from experiments.execution.journal import Journal, facts_of, journal_of
 
 ROOT = Path(__file__).parents[2]
 _OSU = (
@@ -26,6 +28,7 @@ _OSU_RATES = (
     "1                       8.00        8000000.00\n"
     "1048576             20000.00          19073.49\n"
 )
+JOURNAL_FACTS = facts_of({"p": "4"})
 _RUNS = (
     "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
     "time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
@@ -227,6 +230,15 @@ def _index() -> Iterator[Seed]:
     yield Seed("index.csv", _INDEX.encode())
 
 
+def _journal() -> Iterator[Seed]:
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "x.csv"
+        with Journal(out, JOURNAL_FACTS, resume=False) as journal:
+            for number in range(4):
+                journal.add(number, {"why": "a", "time_s": 0.1 * number})
+            yield Seed("x.csv.journal", journal_of(out).read_bytes())
+
+
 def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
@@ -235,6 +247,7 @@ _SEEDS = {
     "measurements": _measurements,
     "index of a folder": _index,
     "runs to resume": _resumed,
+    "journal": _journal,
     "topology": _topologies,
     "model": _models,
     "profile": _profiles,

@@ -19,12 +19,13 @@ from fuzz_findings import Finding, Request, place_of
 from topologies.errors import InputError
 
 SHARES = {
-    "measurements": 0.35,
+    "measurements": 0.32,
     "topology": 0.25,
     "model": 0.15,
     "profile": 0.1,
     "index of a folder": 0.05,
     "runs to resume": 0.05,
+    "journal": 0.03,
     "noise": 0.05,
 }
 """Of the count: the more a format can say, the more."""

@@ -6,7 +6,7 @@ import pytest
 from experiments.diagnosis.expectation import Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
-from experiments.simulations.sweep_rows import MachineBuilder
+from experiments.simulations.grid import MachineBuilder
 from topologies.catalogue import find as find_machine
 from topologies.topology import Topology
 

@@ -7,15 +7,15 @@ import pytest
 from matplotlib.axes import Axes
 
 from experiments.pictures.sweep_curves import sweep_drawing
+from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import Rules
-from experiments.simulations.sweep_rows import sweep
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
 
 
 def drawn(ranks: list[int], sizes: list[float], metric: str = "time") -> Axes:
     algorithms = [algorithm(name) for name in ("ring", "tree")]
-    rows = list(sweep(algorithms, ranks, sizes, machine("star").build, Rules()))
+    rows = list(sweep(Grid(algorithms, ranks, sizes, machine("star").build, Rules())))
     return sweep_drawing(rows, metric).axes[0]
 
 

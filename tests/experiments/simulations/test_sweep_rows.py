@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from experiments.simulations.case import Case
+from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import SweepRow, judge, sweep, to_frame
+from experiments.simulations.sweep_rows import SweepRow, judge, to_frame
 from experiments.simulations.verdict import Verdict
 from law_cases import EVERYWHERE, NAMES
 from simulator.collectives import Algorithm, find
@@ -32,7 +33,7 @@ def row_of(
 
 def test_every_algorithm_passes_on_a_switch() -> None:
     plain = [find(name) for name in NAMES if not find(name).cost.unclaimed]
-    rows = list(sweep(plain, [2, 3, 8], [V, 2.0**30], machine))
+    rows = list(sweep(Grid(plain, [2, 3, 8], [V, 2.0**30], machine)))
     assert {str(row.verdict) for row in rows} == {"ok"}
     assert len(rows) == len(plain) * 3 * 2
 
@@ -99,12 +100,12 @@ def test_a_schedule_that_computes_something_else_fails() -> None:
 
 
 def test_servers_get_devices_of_their_own() -> None:
-    row = next(sweep([find("parameter_server_apart")], [4], [V], machine))
+    row = next(sweep(Grid([find("parameter_server_apart")], [4], [V], machine)))
     assert row.time_s == pytest.approx(2 * (4 * V / 1e9 + 2e-6), rel=1e-9)
 
 
 def test_rows_make_a_frame_with_the_columns_of_the_csv() -> None:
-    rows = list(sweep([find("ring")], [2, 4], [V], machine))
+    rows = list(sweep(Grid([find("ring")], [2, 4], [V], machine)))
     table = to_frame(rows)
     assert list(table) == list(rows[0].record())
     assert table["ranks"].tolist() == [2, 4]

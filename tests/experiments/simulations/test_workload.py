@@ -22,16 +22,6 @@ def test_what_takes_days_is_refused() -> None:
     )
 
 
-def test_times_to_come_are_in_fitting_units() -> None:
-    assert [workload.duration(seconds) for seconds in (0.4, 89, 91, 5399, 5401)] == [
-        "0 s",
-        "89 s",
-        "2 min",
-        "90 min",
-        "2 h",
-    ]
-
-
 def test_a_schedule_that_cannot_be_is_refused_before_it_is_built() -> None:
     workload.check_schedule(find("tree"), 131_072)
     workload.check_schedule(find("ring"), 16_384)

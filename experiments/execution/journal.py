@@ -1,0 +1,216 @@
+"""The journal: the results of an unfinished sweep, a line each, beside the file to come."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+from zlib import crc32
+
+from experiments import output
+from topologies.errors import InputError
+
+SUFFIX = ".journal"
+"""What follows the name of the file to come."""
+SYNC = 1.0
+"""Seconds of work that a loss of power may cost."""
+Facts = Mapping[str, Any]
+"""How results were made: versions, parameters, and files that the parameters name."""
+
+
+class Journal:
+    """Appends results to the journal of `out`, and knows those of an earlier run.
+
+    A line is a checksum and JSON. The first says how the results are made. A line that is torn or
+    damaged does not count. Raises InputError if another process writes the journal; if there are
+    results, unless `resume`; and if these were made in another way.
+    """
+
+    def __init__(self, out: Path, facts: Facts, resume: bool) -> None:
+        self.path = journal_of(out)
+        self.results: dict[int, Any] = {}
+        """The results of the earlier run by the number of their point."""
+        self._synced = monotonic()
+        with self._refusing():
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            self._begin(_plain(facts), resume)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _begin(self, facts: Facts, resume: bool) -> None:
+        self._lock()
+        text = self._text()
+        earlier, *entries = [*_checked(text)] or [None]
+        self.results = dict(filter(_is_entry, entries))
+        self._has_results = bool(self.results)
+        if text and not isinstance(earlier, dict):
+            raise InputError(f"{self.path} is no journal of simctl, or damaged: remove it")
+        if not self.results:
+            os.ftruncate(self._file, 0)
+            self._write_first(facts)
+        elif not resume:
+            points = output.counted(len(self.results), "point")
+            raise InputError(
+                f"{self.path} has {points} of an unfinished run: go on with --resume, or remove it"
+            )
+        elif change := difference(earlier, facts):
+            raise InputError(f"cannot resume {self.path}: {change}")
+        elif not text.endswith(b"\n"):
+            self._write(b"\n")
+
+    def add(self, number: int, result: object) -> None:
+        """Store the result of a point."""
+        self._has_results = True
+        self._write(_line([number, result]))
+        if monotonic() > self._synced + SYNC:
+            with self._refusing():
+                os.fsync(self._file)
+            self._synced = monotonic()
+
+    def remove(self) -> None:
+        """The file to come is there."""
+        self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+        if not self._has_results:
+            self.remove()
+        elif kind is KeyboardInterrupt and self.path.exists():
+            output.note(f"{self.path} keeps what is done: go on with --resume")
+
+    def _write(self, line: bytes) -> None:
+        with self._refusing():
+            while line:
+                line = line[os.write(self._file, line) :]
+
+    def _write_first(self, facts: Facts) -> None:
+        """The line without which a journal is none: whole, or the file is removed."""
+        try:
+            self._write(_line(facts))
+        except InputError:
+            self.remove()
+            raise
+
+    def _text(self) -> bytes:
+        """What the file holds. Opening it a second time would end the lock."""
+        parts = []
+        while part := os.read(self._file, 2**24):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _lock(self) -> None:
+        """A lock of this process alone, which forked workers do not inherit."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise InputError(f"{self.path}: another simctl writes it, wait for its end") from None
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"cannot write {str(self.path)!r}: {error.strerror}; what is there counts, go on "
+                f"with --resume"
+            ) from None
+
+
+def journal_of(out: Path) -> Path:
+    """Where the journal of a file is."""
+    return out.with_name(f"{out.name}{SUFFIX}")
+
+
+def facts_of(parameters: Mapping[str, output.Value]) -> Facts:
+    """How results with these parameters are made. Of each file that a parameter names, the digest
+    of its content is a fact too."""
+    words = {word for value in parameters.values() for word in str(value).split(",")}
+    paths = [Path(name) for word in words for name in {word, word.partition(":")[0]} if name]
+    digests = {str(path): _digest(path) for path in paths if _is_file(path)}
+    return output.facts(parameters) | {"files": digests}
+
+
+def is_complete(out: Path | None, parameters: Mapping[str, output.Value], resume: bool) -> bool:
+    """Whether there is nothing to resume, since `out` is there without a journal; says so.
+
+    Raises InputError if there is no `out` to resume, or if it was made in another way.
+    """
+    if not resume:
+        return False
+    if out is None:
+        raise InputError("--resume of which file: name it with --out")
+    if journal_of(out).exists() or not out.exists():
+        return False
+    try:
+        earlier = json.loads(output.meta_of(out).read_bytes())
+        change = difference(earlier, _plain(output.facts(parameters)))
+    except (OSError, ValueError, AttributeError):
+        change = f"{output.meta_of(out).name} does not say how it was made"
+    if change:
+        raise InputError(f"cannot resume {out}: {change}")
+    output.note(f"{out} is complete: there is nothing to resume")
+    return True
+
+
+def difference(earlier: Facts, facts: Facts) -> str:
+    """The first fact that differs, in words; "" if none does."""
+    for group, name in (("versions", "{}"), ("parameters", "--{}"), ("files", "file {}")):
+        old, new = earlier.get(group, {}), facts.get(group, {})
+        for key in {**old, **new}:
+            if old.get(key) != new.get(key):
+                what = name.format(key if group != "parameters" else key.replace("_", "-"))
+                if group == "files":
+                    return f"the content of {what} has changed"
+                return f"it is of {what} {old.get(key)}, this is {what} {new.get(key)}"
+    return ""
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def _plain(facts: Facts) -> Facts:
+    """As JSON gives them back."""
+    plain: Facts = json.loads(json.dumps(facts))
+    return plain
+
+
+def _line(value: object) -> bytes:
+    text = json.dumps(value).encode()
+    return b"%08x %b\n" % (crc32(text), text)
+
+
+def _checked(text: bytes) -> Iterator[Any]:
+    """The values of all lines whose checksum is right."""
+    for line in text.split(b"\n"):
+        checksum, _, value = line.partition(b" ")
+        if value and checksum == b"%08x" % crc32(value):
+            yield json.loads(value)
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], int)

@@ -1,0 +1,82 @@
+"""Points that run by an executor and are kept in a journal: their results, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+from experiments import output
+from experiments.execution.executor import Executor
+from experiments.execution.journal import Journal
+
+T = TypeVar("T")
+
+
+class Points(Protocol[T]):
+    """Work in points that do not depend on each other."""
+
+    @property
+    def costs(self) -> Sequence[float]:
+        """About how many operations each point has."""
+
+    def run(self, numbers: Sequence[int]) -> Iterator[T]:
+        """The results of the points with these numbers, in that order."""
+
+    def encode(self, result: T) -> Any:
+        """A result as JSON takes it."""
+
+    def decode(self, encoded: Any) -> T:
+        """The result that was encoded."""
+
+
+def results(
+    points: Points[T],
+    executor: Executor,
+    journal: Journal | None = None,
+    finished: Callable[[int], None] = lambda number: None,
+) -> Iterator[T]:
+    """The result of every point in the order of their numbers, each as soon as it and all before it
+    are there.
+
+    The journal has the results of an earlier run, and gets the others. `finished` gets the number
+    of each point that is run.
+    """
+    early: dict[int, T] = {}
+    if journal:
+        early = {number: points.decode(result) for number, result in journal.results.items()}
+    costs = {number: cost for number, cost in enumerate(points.costs) if number not in early}
+    following = count()
+    number = next(following)
+    while number in early:
+        yield early.pop(number)
+        number = next(following)
+    for done, result in executor.map(points.run, costs):
+        if journal:
+            journal.add(done, points.encode(result))
+        finished(done)
+        early[done] = result
+        while number in early:
+            yield early.pop(number)
+            number = next(following)
+
+
+class Countdown:
+    """Tells how many points are done, and the time left, as the work that is done tells it."""
+
+    def __init__(
+        self, progress: output.Progress, costs: Sequence[float], earlier: Iterable[int] = ()
+    ) -> None:
+        self._progress, self._costs, self._start = progress, costs, monotonic()
+        known = list(earlier)
+        self._done, self._spent = len(known), 0.0
+        self._left = sum(costs) - sum(costs[number] for number in known)
+
+    def __call__(self, number: int) -> None:
+        """A point is done."""
+        self._done += 1
+        self._spent += self._costs[number]
+        self._left -= self._costs[number]
+        seconds = (monotonic() - self._start) * self._left / self._spent
+        self._progress(self._done, len(self._costs), f", {output.duration(seconds)} left")

@@ -1,0 +1,137 @@
+"""Sweeps: a grid of algorithms, numbers of ranks and sizes, whose points run in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby, product
+from typing import Any, NamedTuple, TypeVar
+
+from experiments.execution.executor import Executor, Serial
+from experiments.execution.journal import Journal
+from experiments.execution.results import results
+from experiments.simulations import workload
+from experiments.simulations.case import Case
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.sweep_rows import SweepRow, judge
+from experiments.simulations.verdict import Verdict
+from simulator.collectives import Algorithm
+from simulator.profile import Profile
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+MachineBuilder = Callable[[int, int], Topology]
+"""From the numbers of workers and of servers to the machine."""
+T = TypeVar("T")
+
+
+class MissingPoint(NamedTuple):
+    """A point without a row."""
+
+    algorithm: str
+    ranks: int
+    why: str
+    """What is in the way."""
+    wrong: bool
+    """Whether the input is wrong, instead of an algorithm that cannot run on the machine."""
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}, {self.ranks} ranks: {self.why}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every algorithm at every number of ranks and size, numbered in that order from 0."""
+
+    algorithms: Sequence[Algorithm]
+    ranks: Sequence[int]
+    sizes: Sequence[float]
+    """In bytes."""
+    machine: MachineBuilder
+    rules: Rules = DEFAULT
+    profile: Profile | None = None
+    """A calibrated library, whose protocols are simulated."""
+
+    @property
+    def work(self) -> list[float]:
+        """The operations of each algorithm at each number of ranks, over all sizes."""
+        protocols = len(self.profile.protocols) if self.profile else 1
+        return workload.work(self.algorithms, self.ranks, len(self.sizes) * protocols)
+
+    @cached_property
+    def costs(self) -> list[float]:
+        """The operations of each point."""
+        sizes = len(self.sizes)
+        return [operations / sizes for operations in self.work for _ in range(sizes)]
+
+    def run(self, numbers: Sequence[int]) -> Iterator[SweepRow | MissingPoint]:
+        """The points with these numbers. Neighbours share what does not depend on the size."""
+        cases = list(product(self.algorithms, self.ranks))
+        for case, group in groupby(numbers, key=lambda number: number // len(self.sizes)):
+            sizes = [self.sizes[number % len(self.sizes)] for number in group]
+            yield from self._points(*cases[case], sizes)
+
+    def _points(
+        self, algorithm: Algorithm, p: int, sizes: Sequence[float]
+    ) -> Iterator[SweepRow | MissingPoint]:
+        """A row for each size, or why there is none."""
+        topology = _tried(algorithm, p, lambda: self.machine(p, algorithm.servers))
+        if isinstance(topology, MissingPoint):
+            yield from [topology] * len(sizes)
+            return
+        case = _tried(algorithm, p, lambda: Case(algorithm, p, topology, self.rules, self.profile))
+        if isinstance(case, MissingPoint):
+            wrong = case.wrong and algorithm.fit is None and algorithm.defined(p)
+            yield from [case._replace(wrong=wrong)] * len(sizes)
+            return
+        for nbytes in sizes:
+            yield _tried(algorithm, p, partial(_row, case, nbytes))
+
+    def encode(self, point: SweepRow | MissingPoint) -> Mapping[str, Any]:
+        """A point as JSON takes it."""
+        return vars(point) if isinstance(point, SweepRow) else point._asdict()
+
+    def decode(self, encoded: Any) -> SweepRow | MissingPoint:
+        """The point that was encoded."""
+        if "why" in encoded:
+            return MissingPoint(**encoded)
+        failures, assumption = encoded["verdict"]
+        return SweepRow(**{**encoded, "verdict": Verdict(tuple(failures), assumption)})
+
+
+def sweep(
+    grid: Grid,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
+    finished: Callable[[int], None] = lambda number: None,
+    missing: Callable[[MissingPoint], None] | None = None,
+) -> Iterator[SweepRow]:
+    """The rows of a grid, each as soon as it and all before it are simulated.
+
+    By default this process simulates them. `journal` and `finished` are those of
+    :func:`experiments.execution.results.results`. `missing` gets the points that cannot be
+    simulated. Without it, the first of them is an error.
+    """
+    for point in results(grid, executor or Serial(), journal, finished):
+        if isinstance(point, SweepRow):
+            yield point
+        elif missing is None:
+            raise InputError(point.why)
+        else:
+            missing(point)
+
+
+def _row(case: Case, nbytes: float) -> SweepRow:
+    return judge(case, case.run(nbytes))
+
+
+def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:
+    try:
+        return make()
+    except InputError as error:
+        return MissingPoint(algorithm.name, p, str(error), wrong=True)
+    except MemoryError:
+        return MissingPoint(
+            algorithm.name, p, "it does not fit into memory: take fewer ranks", wrong=True
+        )

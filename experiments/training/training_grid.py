@@ -1,0 +1,75 @@
+"""Several training runs: variants of a job at some numbers of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from experiments.output import Value
+from experiments.training.job import Job, TrainingRun
+from experiments.training.strategy_options import SweptValue
+from experiments.training.training_table import COLUMNS
+
+RUN = 2_000_000.0
+"""A run counts as so many operations for each worker: each is a chunk, those of most workers
+first."""
+
+
+class Outcome(NamedTuple):
+    """What is kept of a training run."""
+
+    record: dict[str, Value]
+    """The run as a row."""
+    failure: str = ""
+    """How its result is wrong, "" if it is right."""
+
+
+@dataclass(frozen=True)
+class TrainingGrid:
+    """Every variant of a job at every number of workers, numbered in that order from 0."""
+
+    swept: str
+    """The option of which the variants have different values, if any."""
+    variants: Sequence[tuple[SweptValue | None, Job]]
+    ranks: Sequence[int]
+
+    @property
+    def costs(self) -> list[float]:
+        """The operations of each run, roughly."""
+        return [RUN * p for _, p in product(self.variants, self.ranks)]
+
+    def run(self, numbers: Sequence[int]) -> Iterator[Outcome]:
+        """The runs with these numbers."""
+        runs = list(product(self.variants, self.ranks))
+        for number in numbers:
+            (value, job), p = runs[number]
+            training = job.run(p)
+            swept: dict[str, Value] = {self.swept: value.text} if value else {}
+            record = swept | record_of(training, what_if=not value)
+            yield Outcome(record, failure_of(training))
+
+    def encode(self, outcome: Outcome) -> Any:
+        """An outcome as JSON takes it."""
+        return outcome
+
+    def decode(self, encoded: Any) -> Outcome:
+        """The outcome that was encoded."""
+        return Outcome(*encoded)
+
+
+def record_of(training: TrainingRun, what_if: bool) -> dict[str, Value]:
+    """A run as a row, on request with what changes of the machine would save."""
+    record: dict[str, Value] = asdict(training.row)
+    for name, (first_order, simulated) in training.what_if().items() if what_if else ():
+        record |= {
+            f"{COLUMNS[name]}_first_order_s": first_order,
+            f"{COLUMNS[name]}_s": simulated,
+        }
+    return record
+
+
+def failure_of(training: TrainingRun) -> str:
+    """How the result of a run is wrong, "" if it is right."""
+    return f"{training.title}: {training.wrong}" if training.wrong else ""

@@ -1,0 +1,153 @@
+"""What is kept of an unfinished sweep, and what is not believed."""
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from experiments import output
+from experiments.execution.journal import Journal, facts_of, is_complete, journal_of
+from refusals import refusal
+
+FACTS = facts_of({"p": "2..64", "slow_link": None})
+
+
+@contextmanager
+def resumed(out: Path) -> Iterator[Journal]:
+    with Journal(out, FACTS, resume=True) as journal:
+        yield journal
+
+
+def written(out: Path, results: int = 3) -> bytes:
+    with Journal(out, FACTS, resume=False) as journal:
+        for number in range(results):
+            journal.add(number, {"time_s": number / 3, "bound": "α\n"})
+        return journal_of(out).read_bytes()
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "x.csv"
+
+
+def test_results_are_there_again(out: Path) -> None:
+    written(out)
+    with resumed(out) as journal:
+        assert journal.results == {k: {"time_s": k / 3, "bound": "α\n"} for k in range(3)}
+        journal.add(7, [float("inf")])
+    with resumed(out) as journal:
+        assert journal.results[7] == [float("inf")]
+        journal.remove()
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_torn_line_does_not_count_wherever_it_ends(out: Path) -> None:
+    whole = written(out)
+    lines = whole.splitlines(keepends=True)
+    for length in range(len(lines[0]) + len(lines[1]), len(whole)):
+        journal_of(out).write_bytes(whole[:length])
+        complete = (whole[:length] + whole[length : length + 1]).count(b"\n") - 1
+        with resumed(out) as journal:
+            assert list(journal.results) == list(range(complete))
+            journal.add(9, "after")
+        with resumed(out) as journal:
+            assert list(journal.results) == [*range(complete), 9]
+
+
+def test_a_damaged_line_costs_only_itself(out: Path) -> None:
+    first, *lines = written(out, 8).splitlines(keepends=True)
+    random = Random(0)
+    for number, line in enumerate(lines):
+        place = random.randrange(len(line) - 1)
+        changed = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+        damaged = [*lines[:number], changed, *lines[number + 1 :]]
+        journal_of(out).write_bytes(first + b"".join(damaged))
+        with resumed(out) as journal:
+            assert list(journal.results) == [k for k in range(8) if k != number]
+
+
+def test_results_are_not_thrown_away(out: Path) -> None:
+    written(out)
+    assert refusal(Journal, out, FACTS, False) == (
+        f"{journal_of(out)} has 3 points of an unfinished run: go on with --resume, or remove it"
+    )
+
+
+def test_a_run_without_results_leaves_nothing(out: Path) -> None:
+    written(out, 0)
+    assert list(out.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"algorithm,ranks\n", b"00000000 {}\n", b"\0" * 100])
+def test_a_file_of_something_else_is_left_alone(content: bytes, out: Path) -> None:
+    journal_of(out).write_bytes(content)
+    assert "no journal of simctl" in refusal(Journal, out, FACTS, True)
+    assert journal_of(out).read_bytes() == content
+
+
+def test_another_sweep_is_refused(out: Path) -> None:
+    written(out)
+    for parameters, change in (
+        ({"p": "2..32", "slow_link": None}, "it is of --p 2..64, this is --p 2..32"),
+        (
+            {"p": "2..64", "slow_link": "1:0.5"},
+            "it is of --slow-link None, this is --slow-link 1:0.5",
+        ),
+    ):
+        message = refusal(Journal, out, facts_of(parameters), True)
+        assert message == f"cannot resume {journal_of(out)}: {change}"
+
+
+def test_another_version_is_refused(out: Path) -> None:
+    written(out)
+    current = FACTS["versions"]["simctl-collectives"]
+    versions = {**FACTS["versions"], "simctl-collectives": "9.9"}
+    assert refusal(Journal, out, {**FACTS, "versions": versions}, True) == (
+        f"cannot resume {journal_of(out)}: it is of simctl-collectives {current}, this is "
+        "simctl-collectives 9.9"
+    )
+
+
+def test_a_changed_input_file_is_refused(out: Path, tmp_path: Path) -> None:
+    machine = tmp_path / "box.yaml"
+    machine.write_text("a")
+    with Journal(out, facts_of({"topology": f"{machine}:nodes=2"}), resume=False) as journal:
+        journal.add(0, 0)
+    machine.write_text("b")
+    message = refusal(Journal, out, facts_of({"topology": f"{machine}:nodes=2"}), True)
+    assert message.endswith(f"the content of file {machine} has changed")
+
+
+def test_two_processes_do_not_write_the_same_journal(out: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+
+    def other() -> None:
+        there.send(refusal(Journal, out, FACTS, True))
+
+    with Journal(out, FACTS, resume=False) as journal:
+        journal.add(0, 0)
+        process = context.Process(target=other)
+        process.start()
+        message = here.recv()
+        process.join()
+    assert message == f"{journal_of(out)}: another simctl writes it, wait for its end"
+
+
+def test_a_complete_file_has_nothing_to_resume(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not is_complete(out, {"p": "4"}, resume=True)
+    output.write_table(out, [{"x": 1}], output.provenance(p="4"))
+    assert not is_complete(out, {"p": "4"}, resume=False)
+    assert is_complete(out, {"p": "4"}, resume=True)
+    assert capsys.readouterr().err == f"note: {out} is complete: there is nothing to resume\n"
+    assert refusal(is_complete, out, {"p": "5"}, True) == (
+        f"cannot resume {out}: it is of --p 4, this is --p 5"
+    )
+    output.meta_of(out).write_text("[]")
+    assert "does not say how it was made" in refusal(is_complete, out, {"p": "4"}, True)
+    assert "name it with --out" in refusal(is_complete, None, {}, True)
