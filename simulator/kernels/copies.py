@@ -89,7 +89,7 @@ def follow(
     """
     order, start, finish = moments.order, moments.start, moments.finish
     arrivals, times, totals = events.arrivals, events.times, levels.totals
-    place: Index = 0
+    place: Index = 0 * len(order)  # A literal 0 would have `_finish` compiled twice.
     steps, arrived, other, time, last, changes = 0, 0, 0, 0.0, 0.0, 0.0
     resident, live = 0.0, 0.0
     _begin(layout, contents, copies, levels)
@@ -129,16 +129,20 @@ def follow(
 
 def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -> None:
     """Let every cell hold its first version, and every worker its buffer."""
-    slots = len(layout.size)
-    for cell in range(layout.cells):
-        contents.version[cell] = cell
-        if cell >= layout.workers * slots or cell % slots >= layout.buffer:
-            contents.value[cell] = -1
-    contents.written[0] = layout.cells
-    for rank in range(layout.workers):
-        for slot in range(layout.buffer):
-            _weigh(rank, layout.size[slot], 0, levels)
-            value = contents.value[rank * slots + slot]
+    contents.written[0] = 0
+    for rank in range(len(levels.held)):
+        levels.step[rank] = 0
+        for slot in range(len(layout.size)):
+            version = contents.written[0]
+            contents.version[version] = version
+            contents.written[0] = version + 1
+            if rank >= layout.workers or slot >= layout.buffer:
+                contents.value[version] = -1
+                continue
+            levels.held[rank] += layout.size[slot]
+            levels.totals[0] += layout.size[slot]
+            levels.totals[2] += 1
+            value = contents.value[version]
             if value >= 0:
                 copies.number[value], copies.slot[value] = 1, slot + 1
                 levels.totals[1] += layout.size[slot]
@@ -158,7 +162,7 @@ def _finish(
     order, finish = moments.order, moments.finish
     ranks, peers, reduces = operations.rank, operations.peer, operations.reduces
     sources, targets, counts = operations.source, operations.target, operations.count
-    slots, memory = len(layout.size), layout.memory
+    slots, buffer, workers, memory = len(layout.size), layout.buffer, layout.workers, layout.memory
     version, value, last_read = contents.version, contents.value, contents.last_read
     written, time = contents.written[0], finish[order[place]]
     while place < len(order) and finish[order[place]] == time:
@@ -180,12 +184,11 @@ def _finish(
                     _lose(before, 1, copies)
                 if cell < memory and after >= 0:
                     _gain(after, target + j, copies)
-        if len(contents.last_use):
-            for j in range(counts[i]):
-                if source >= 0:
-                    _release(rank, source + j, place, step, layout, contents, copies, levels)
-                if target >= 0:
-                    _release(peer, target + j, place, step, layout, contents, copies, levels)
+        for j in range(counts[i]):
+            if source >= 0 and (source + j >= buffer or rank >= workers):
+                _release(rank, source + j, place, step, layout, contents, copies, levels)
+            if target >= 0 and (target + j >= buffer or peer >= workers):
+                _release(peer, target + j, place, step, layout, contents, copies, levels)
         place += 1
     contents.written[0] = written
     return place
@@ -203,7 +206,7 @@ def _release(
 ) -> None:
     """Give up a cell of scratch after its last use."""
     cell = rank * len(layout.size) + slot
-    if cell >= layout.memory or (rank < layout.workers and slot < layout.buffer):
+    if cell >= layout.memory:
         return
     spare = cell - layout.buffer * min(rank + 1, layout.workers)
     if contents.last_use[spare] == place:
