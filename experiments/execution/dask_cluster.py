@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from experiments import output
 from experiments.execution.chunks import chunks
 from experiments.execution.executor import Run, T
-from topologies._compile import pays
+from topologies import _compile
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class DaskCluster:
     def map(self, run: Run[T], costs: Mapping[int, float]) -> Iterator[tuple[int, T]]:
         """As :meth:`experiments.execution.executor.Executor.map` says."""
         from distributed import CancelledError, KilledWorker, as_completed
+        from distributed.comm import CommClosedError
 
         threads = sum(self._client.nthreads().values())
         if not threads and costs:
@@ -76,7 +77,7 @@ class DaskCluster:
                 raise _refusal(
                     f"a worker of {self.address}", f"no module {error.name}", version(PACKAGE)
                 ) from None
-            except CancelledError:
+            except (CancelledError, CommClosedError):
                 raise InputError(
                     f"the scheduler at {self.address} is gone: start it, and go on with --resume"
                 ) from None
@@ -102,7 +103,8 @@ def _run(run: Run[T], expected: str, operations: int, chunk: Sequence[int]) -> l
     """Run a chunk on a worker, which may have come after all were checked. It loads compiled code
     if that pays for all `operations`."""
     _check_version("a worker", version(PACKAGE), expected)
-    pays(operations)
+    if operations > _compile.CROSSOVER:
+        _compile.pays(operations)
     return list(run(chunk))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,15 @@ class Algorithm:
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """An algorithm of simctl is pickled as its name, as its functions may be lambdas. Another
+        process then has one object for it, too."""
+        from simulator.collectives import algorithms, find
+
+        if algorithms().get(self.name) is self:
+            return find, (self.name,)
+        return super().__reduce_ex__(protocol)
 
     def build(self, ranks: int, nbytes: float) -> Schedule:
         """The schedule for `ranks` workers and V = `nbytes`, for no particular machine."""
