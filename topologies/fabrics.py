@@ -8,7 +8,7 @@ channels spread over them. With "first" they all queue on the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 from math import ceil, inf
@@ -16,6 +16,7 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
+from topologies.device_names import Numbered
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Ints
@@ -69,7 +70,7 @@ def join_leaf_spine(
         "ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf
     )
     leaf = np.arange(table.size) // size
-    leaves = _switches(builder, equipment, (f"leaf{number}" for number in range(leaf[-1] + 1)))
+    leaves = _switches(builder, equipment, Numbered(int(leaf[-1]) + 1, ("leaf", "")))
     _to_ports(builder, equipment, table.ravel(), leaves[leaf])
     _to_spines(builder, equipment, leaves, size, spines, oversubscription)
 
@@ -103,7 +104,8 @@ def join_rails(
         raise InputError(
             f"without spines a rail is one leaf: nodes_per_leaf is at least {nodes}, got {size}"
         )
-    names = (f"rail{rail}.leaf{number}" for number in range(group[-1] + 1) for rail in range(rails))
+    heads = [(f"rail{rail}.leaf", "") for rail in range(rails)]
+    names = Numbered((int(group[-1]) + 1) * rails, *heads)
     leaves = _switches(builder, equipment, names)
     _to_ports(builder, equipment, table, leaves.reshape(-1, rails)[group])
     if not rail_only:
@@ -134,14 +136,10 @@ def join_fat_tree(
     pod = np.arange(edge[-1] + 1) // half
     pods = int(pod[-1]) + 1
     _check_links((len(pod) + pods * half) * half)
-    edges = _switches(
-        builder, equipment, (f"pod{pod[number]}.edge{number % half}" for number in range(len(pod)))
-    )
-    names = (f"pod{number}.aggregation{place}" for number in range(pods) for place in range(half))
+    edges = _switches(builder, equipment, _placed(len(pod), half, "pod", "edge"))
+    names = _placed(pods * half, half, "pod", "aggregation")
     aggregation = _switches(builder, equipment, names).reshape(pods, half)
-    core = _switches(builder, equipment, (f"core{number}" for number in range(half**2))).reshape(
-        half, half
-    )
+    core = _switches(builder, equipment, Numbered(half**2, ("core", ""))).reshape(half, half)
     _to_ports(builder, equipment, flat, edges[edge])
     _between(builder, equipment, edges[:, None], aggregation[pod])
     _between(builder, equipment, aggregation[:, :, None], core)
@@ -187,7 +185,7 @@ def join_dragonfly(
     groups = int(router[-1]) // per_group + 1
     between = _cables(cables, outside, groups)
     _check_links(groups * per_group * (per_group - 1) // 2 + between * groups * (groups - 1) // 2)
-    names = (f"group{group}.router{place}" for group in range(groups) for place in range(per_group))
+    names = _placed(groups * per_group, per_group, "group", "router")
     table = _switches(builder, equipment, names).reshape(groups, per_group)
     _to_ports(builder, equipment, flat, table.ravel()[router])
     first, second = np.triu_indices(per_group, 1)
@@ -268,8 +266,13 @@ def _gateways(table: Ints, cables: int) -> Ints:
     )
 
 
-def _switches(builder: TopologyBuilder, equipment: Equipment, names: Iterable[str]) -> Ints:
-    return builder.devices(list(names), "switch", in_network=equipment.in_network)
+def _placed(count: int, places: int, group: str, switch: str) -> Numbered:
+    """Names like "pod0.edge1": a group's number, and the place of a switch in it."""
+    return Numbered(count, *((group, f".{switch}{place}") for place in range(places)))
+
+
+def _switches(builder: TopologyBuilder, equipment: Equipment, names: Numbered) -> Ints:
+    return builder.devices(names, "switch", in_network=equipment.in_network)
 
 
 def _to_ports(builder: TopologyBuilder, equipment: Equipment, ports: Ints, switches: Ints) -> None:
@@ -310,6 +313,6 @@ def _to_spines(
     uplinks = ports_per_leaf / oversubscription
     number = whole("spines", ceil(min(uplinks, MOST)) if spines is None else spines)
     _check_links(len(leaves) * number)
-    top = _switches(builder, equipment, (f"spine{spine}" for spine in range(number)))
+    top = _switches(builder, equipment, Numbered(number, ("spine", "")))
     uplink = replace(equipment.link, bandwidth=equipment.link.bandwidth * uplinks / number)
     _between(builder, replace(equipment, link=uplink), leaves[:, None], top)

@@ -7,12 +7,12 @@ keywords: β in bytes/s, α and g in seconds. `reduction` is γ of every rank in
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, signature
-from itertools import permutations
 from math import inf, isqrt, prod
 from typing import Any, Concatenate, Literal, Protocol
 
 import numpy as np
 
+from topologies.device_names import Numbered
 from topologies.errors import InputError
 from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, whole
 from topologies.link import Link
@@ -76,8 +76,8 @@ def ring(ranks: int, link: Link, reduction: float) -> Topology:
     10
     """
     builder, gpus = _gpus("ring", ranks, reduction)
-    for rank in range(ranks if ranks > 2 else 1):
-        builder.connect(gpus[rank], gpus[(rank + 1) % ranks], link)
+    wires = ranks if ranks > 2 else 1
+    builder.wire(gpus[:wires], np.roll(gpus, -1)[:wires], link)
     return builder.build(gpus)
 
 
@@ -89,9 +89,7 @@ def star(ranks: int, link: Link, reduction: float) -> Topology:
     (0, 7)
     """
     builder, gpus = _gpus("star", ranks, reduction)
-    switch = builder.device("switch", "switch")
-    for gpu in gpus:
-        builder.connect(gpu, switch, link)
+    builder.wire(gpus, builder.devices(["switch"], "switch"), link)
     return builder.build(gpus)
 
 
@@ -109,13 +107,14 @@ def full_mesh(
         raise InputError(f"ports is {ports!r}: it is 'peer' or 'one'")
     name = "full_mesh" if ports == "peer" else "full_mesh_one_port"
     builder, gpus = _gpus(name, ranks, reduction)
-    shared = {
-        gpu: [builder.medium(f"{gpu} {way}", link.bandwidth, link.gap) for way in ("out", "in")]
-        for gpu in (gpus if ports == "one" else ())
-    }
-    for source, target in permutations(gpus, 2):
-        media = (shared[source][0], shared[target][1]) if shared else ()
-        builder.link(source, target, link, media=media)
+    source, target = np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks)
+    media = np.zeros((len(source), 0), dtype=np.int32)
+    if ports == "one":
+        for rank in range(ranks):
+            for way in ("out", "in"):
+                builder.medium(f"gpu{rank} {way}", link.bandwidth, link.gap)
+        media = np.stack((2 * source, 2 * target + 1), axis=1).astype(np.int32)
+    builder.arrows(source, target, link, media=media)
     return builder.build(gpus)
 
 
@@ -135,7 +134,7 @@ def bus(ranks: int, link: Link, reduction: float) -> Topology:
     builder, gpus = _gpus("bus", ranks, reduction)
     wire = builder.medium("bus", link.bandwidth, link.gap)
     tap = builder.device("bus", "switch")
-    for gpu in gpus:
+    for gpu in Numbered(ranks, ("gpu", "")):
         builder.link(gpu, tap, Link(inf, link.latency), kind="bus", media=(wire,))
         builder.link(tap, gpu, Link(inf), kind="bus")
     return builder.build(gpus)
@@ -219,16 +218,16 @@ def nodes(ranks: int, link: Link, reduction: float, per_node: int = 8) -> Topolo
     per_node = min(whole("per_node", per_node, 1), whole("ranks", ranks, 2))
     number = np.arange(ranks, dtype=np.int32) // np.int32(per_node)
     builder = TopologyBuilder("nodes")
-    names = [f"gpu{rank}" for rank in range(ranks)]
-    gpus = builder.devices(names, "gpu", reduction=reduction, node=number)
+    gpus = builder.devices(Numbered(ranks, ("gpu", "")), "gpu", reduction=reduction, node=number)
     count = int(number[-1]) + 1
     if per_node == 1:
         builder.wire(gpus, builder.devices(["network"], "switch"), link, kind="network")
         return builder.build(gpus)
-    switches = builder.devices([f"node{n}" for n in range(count)], "switch", node=np.arange(count))
+    names = Numbered(count, ("node", ""))
+    switches = builder.devices(names, "switch", node=np.arange(count))
     builder.wire(gpus, switches[number], link, kind="node")
     if count > 1:
-        _ports(builder, number, link)
+        _ports(builder, gpus, number, link)
     return builder.build(gpus)
 
 
@@ -305,8 +304,7 @@ def _tree(name: str, ranks: int, link: Link, reduction: float, branching: int) -
     if branching < 1:
         raise InputError(f"branching is {branching}: it is at least 1")
     builder, gpus = _gpus(name, ranks, reduction)
-    for rank in range(1, ranks):
-        builder.connect(gpus[(rank - 1) // branching], gpus[rank], link)
+    builder.wire(gpus[(gpus[1:] - 1) // min(branching, ranks)], gpus[1:], link)
     return builder.build(gpus)
 
 
@@ -318,8 +316,8 @@ def _grid(
     dims: Sequence[int] | None,
     periodic: bool = False,
 ) -> Topology:
-    builder, _ = _gpus(name, ranks, reduction, "link")
-    cells = np.arange(ranks, dtype=np.int32).reshape(_dims(ranks, dims))
+    builder, gpus = _gpus(name, ranks, reduction, "link")
+    cells = gpus.reshape(_dims(ranks, dims))
     for axis, width in enumerate(cells.shape):
         row = np.moveaxis(cells, axis, 0)
         builder.wire(row[:-1], row[1:], link)
@@ -328,27 +326,30 @@ def _grid(
     return builder.build(cells.ravel())
 
 
-def _ports(builder: TopologyBuilder, number: Ints, link: Link) -> None:
+def _ports(builder: TopologyBuilder, gpus: Ints, number: Ints, link: Link) -> None:
     """A way out of every node and one into it. No route between two ranks of a node takes them."""
-    builder.device("network", "switch")
-    for n in range(int(number[-1]) + 1):
-        builder.device(f"out{n}", "switch", node=n)
-        builder.device(f"in{n}", "switch", node=n)
-        builder.link(f"out{n}", "network", link, kind="network")
-        builder.link("network", f"in{n}", link, kind="network")
-    for rank, n in enumerate(number.tolist()):
-        builder.link(f"gpu{rank}", f"out{n}", Link(inf), kind="port")
-        builder.link(f"in{n}", f"gpu{rank}", Link(inf), kind="port")
+    count = int(number[-1]) + 1
+    network = builder.devices(["network"], "switch")
+    names = Numbered(2 * count, ("out", ""), ("in", ""))
+    ways = builder.devices(names, "switch", node=np.repeat(np.arange(count), 2))
+    out, into = ways[::2], ways[1::2]
+    ends = _in_turn(out, network), _in_turn(network, into)
+    builder.arrows(*ends, link, kind="network")
+    ends = _in_turn(gpus, into[number]), _in_turn(out[number], gpus)
+    builder.arrows(*ends, Link(inf), kind="port")
+
+
+def _in_turn(first: Ints, other: Ints) -> Ints:
+    """The first of `first`, the first of `other`, the second of `first` and so on."""
+    return np.stack(np.broadcast_arrays(first, other), axis=1).ravel()
 
 
 def _gpus(
     name: str, ranks: int, reduction: float, paths: Paths = "first"
-) -> tuple[TopologyBuilder, list[str]]:
-    names = [f"gpu{rank}" for rank in range(whole("ranks", ranks, 2))]
+) -> tuple[TopologyBuilder, Ints]:
     builder = TopologyBuilder(name, paths=paths)
-    builder.device(names[0], reduction=reduction)  # which checks the reduction of all
-    builder.devices(names[1:], "gpu", reduction=reduction)
-    return builder, names
+    names = Numbered(whole("ranks", ranks, 2), ("gpu", ""))
+    return builder, builder.devices(names, "gpu", reduction=reduction)
 
 
 def _dims(ranks: int, dims: Sequence[int] | None) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -42,7 +43,7 @@ class Topology:
     """
 
     name: str
-    device_names: tuple[str, ...]
+    device_names: Sequence[str]
     device_kinds: Words
     node: Ints
     """The node of each device; -1 for none."""
@@ -77,12 +78,15 @@ class Topology:
     paths: Paths = "first"
     notes: tuple[str, ...] = ()
     """Where the figures come from."""
+    _checked: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """The columns that hold together: `dataclasses.replace` hands them on, so that only those that
+    it changes are checked again."""
     _routes: dict[bytes, Routes] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raises InputError when the columns do not hold together, also after
         `dataclasses.replace`."""
-        check_topology(self)
+        object.__setattr__(self, "_checked", check_topology(self, self._checked))
 
     @property
     def ranks(self) -> int:

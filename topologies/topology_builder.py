@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.columns import Words
+from topologies.device_names import DeviceNames, Numbered
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Paths, Topology
@@ -25,7 +26,7 @@ class TopologyBuilder:
 
     def __init__(self, name: str, *, paths: Paths = "first") -> None:
         self.name, self.paths = name, paths
-        self._index: dict[str, int] = {}
+        self._names = DeviceNames()
         self._devices = {"kind": array("b"), "node": array("i"), "in_network": array("b")}
         self._costs = {"reduction": array("d"), "copy": array("d")}
         self._links = {
@@ -44,7 +45,7 @@ class TopologyBuilder:
 
     def __len__(self) -> int:
         """The number of devices."""
-        return len(self._index)
+        return len(self._names)
 
     def device(
         self,
@@ -73,19 +74,18 @@ class TopologyBuilder:
         """Add devices that are alike, on one node or on a node each. Returns their numbers."""
         for column, cost in {"reduction": reduction, "copy": copy}.items():
             check_figure(f"{column} of {names[0] if names else kind}", cost, "s/B", low=0)
-        first, count = len(self._index), len(names)
-        self._check_names(names)
+        code = self._kind(kind)
+        first = self._add_names(names)
         rows: dict[str, npt.ArrayLike] = {
-            "kind": self._kind(kind),
+            "kind": code,
             "node": node,
             "in_network": in_network,
         }
         for column, values in rows.items():
-            _extend(self._devices[column], values, count)
+            _extend(self._devices[column], values, len(names))
         for column, cost in {"reduction": reduction, "copy": copy}.items():
-            _extend(self._costs[column], cost, count)
-        self._index.update(zip(names, range(first, first + count), strict=True))
-        return np.arange(first, first + count, dtype=np.int32)
+            _extend(self._costs[column], cost, len(names))
+        return np.arange(first, first + len(names), dtype=np.int32)
 
     def medium(self, name: str, bandwidth: float, gap: float = 0.0) -> int:
         """Add a shared medium (a bus, a port) of `bandwidth` bytes/s and `gap` seconds a
@@ -108,11 +108,11 @@ class TopologyBuilder:
         assumed: bool = False,
     ) -> None:
         """Add a link in one direction, which also crosses some shared media."""
-        name = f"{source}->{target}"
+        name, numbers = f"{source}->{target}", self._names.numbers()
         for end in (source, target):
-            if end not in self._index:
+            if end not in numbers:
                 raise InputError(f"link {name} ends at {end!r}: there is no such device")
-        ends = self._index[source], self._index[target]
+        ends = numbers[source], numbers[target]
         if ends[0] == ends[1] or ends in self._ends:
             raise InputError(
                 f"link {name} is there twice or leads nowhere: one link a direction between two "
@@ -163,30 +163,61 @@ class TopologyBuilder:
 
         `cables`, one number for all or one for each pair, multiplies the bandwidth.
         """
-        ends = [np.ravel(column).astype(np.int32) for column in np.broadcast_arrays(first, other)]
-        count = len(ends[0])
-        if count and not 0 <= min(map(np.min, ends)) <= max(map(np.max, ends)) < len(self):
-            raise InputError(
-                f"links end at devices {min(map(np.min, ends))} to {max(map(np.max, ends))}: add "
-                f"them first"
-            )
-        if not count:
+        ends = np.stack([np.ravel(end) for end in np.broadcast_arrays(first, other)], axis=1)
+        self.arrows(
+            ends.ravel(),
+            ends[:, ::-1].ravel(),
+            link,
+            cables=np.repeat(cables, 2) if np.size(cables) > 1 else cables,
+            kind=kind,
+            assumed=assumed,
+        )
+
+    def arrows(
+        self,
+        sources: npt.ArrayLike,
+        targets: npt.ArrayLike,
+        link: Link,
+        *,
+        cables: npt.ArrayLike = 1,
+        kind: str = "link",
+        media: npt.ArrayLike = (),
+        assumed: bool = False,
+    ) -> None:
+        """Add many links in one direction between devices by number, all alike.
+
+        `cables` multiplies the bandwidth, as in :meth:`wire`. `media` are the shared media that
+        each link crosses, shape (links, media).
+        """
+        source, target = (
+            np.ravel(end).astype(np.int32, copy=False)
+            for end in np.broadcast_arrays(sources, targets)
+        )
+        if not (count := len(source)):
             return
+        low, high = (min(map(np.min, (source, target))), max(map(np.max, (source, target))))
+        if not 0 <= low <= high < len(self):
+            raise InputError(f"links end at devices {low} to {high}: add them first")
         bandwidth = link.bandwidth * np.ravel(cables)
         for extreme in (bandwidth.min(), bandwidth.max()):
             check_link(replace(link, bandwidth=float(extreme)))
-        pairs = np.stack((ends[0], ends[1]), axis=1)
-        row = {"source": pairs.ravel(), "target": pairs[:, ::-1].ravel()}
-        for column, value in (row | {"kind": self._kind(kind), "assumed": assumed}).items():
-            _extend(self._links[column], value, 2 * count)
-        both_directions = np.repeat(bandwidth, 2) if len(bandwidth) > 1 else bandwidth
+        row: dict[str, npt.ArrayLike] = {
+            "source": source,
+            "target": target,
+            "kind": self._kind(kind),
+            "assumed": assumed,
+        }
+        if np.size(media):
+            self._cross(np.reshape(media, (count, -1)))
+        for column, value in row.items():
+            _extend(self._links[column], value, count)
         figures: dict[str, npt.ArrayLike] = {
-            "bandwidth": both_directions,
+            "bandwidth": bandwidth,
             "latency": link.latency,
             "gap": link.gap,
         }
         for column, figure in figures.items():
-            _extend(self._figures[column], figure, 2 * count)
+            _extend(self._figures[column], figure, count)
 
     def copies(self, part: Topology, count: int, prefix: str = "node") -> Ints:
         """Add `count` copies of a topology without shared media, as nodes 0, 1, ... with names like
@@ -198,9 +229,9 @@ class TopologyBuilder:
             raise InputError(
                 f"{part.name} has shared media ({part.shared_names[0]}): it cannot be copied"
             )
-        devices, first = len(part.device_names), len(self)
-        names = [f"{prefix}{copy}.{name}" for copy in range(count) for name in part.device_names]
-        self._check_names(names)
+        devices = len(part.device_names)
+        ends = [(prefix, f".{name}") for name in part.device_names]
+        first = self._add_names(Numbered(count * devices, *ends) if ends else ())
         rows: dict[str, npt.ArrayLike] = {
             "kind": np.tile(self._recoded(part.device_kinds), count),
             "node": np.repeat(np.arange(count), devices),
@@ -210,7 +241,6 @@ class TopologyBuilder:
             _extend(self._devices[column], values, count * devices)
         for column, cost in {"reduction": part.reduction, "copy": part.copy}.items():
             _extend(self._costs[column], np.tile(cost, count), count * devices)
-        self._index.update(zip(names, range(first, first + len(names)), strict=True))
         starts = first + devices * np.arange(count, dtype=np.int32)
         links = {
             "source": np.add.outer(starts, part.source),
@@ -236,21 +266,22 @@ class TopologyBuilder:
         """
         self._built = True
         if not isinstance(placement, np.ndarray):
-            unknown = [name for name in placement if name not in self._index]
+            numbers = self._names.numbers()
+            unknown = [name for name in placement if name not in numbers]
             if unknown:
                 raise InputError(
                     f"rank {placement.index(unknown[0])} is placed on {unknown[0]!r}: no such "
                     f"device"
                 )
-            placement = np.array([self._index[name] for name in placement], dtype=np.int32)
-        names, kinds = tuple(self._index), tuple(self._kinds)
+            placement = np.array([numbers[name] for name in placement], dtype=np.int32)
+        kinds = tuple(self._kinds)
         source, target = (
             np.frombuffer(self._links[end], dtype=np.int32) for end in ("source", "target")
         )
         indptr, media = self._media_of_links(len(source))
         return Topology(
             name=self.name,
-            device_names=names,
+            device_names=self._names,
             device_kinds=Words(np.frombuffer(self._devices["kind"], dtype=np.int8), kinds),
             node=np.frombuffer(self._devices["node"], dtype=np.int32),
             reduction=np.frombuffer(self._costs["reduction"]),
@@ -271,20 +302,30 @@ class TopologyBuilder:
             notes=tuple(self.notes),
         )
 
-    def _check_names(self, names: Sequence[str]) -> None:
-        if len(set(names)) < len(names) or not self._index.keys().isdisjoint(names):
-            name = next(
-                name for k, name in enumerate(names) if name in self._index or name in names[:k]
-            )
-            raise InputError(f"device {name!r} is there twice: names are unique")
+    def _add_names(self, names: Sequence[str]) -> int:
+        """Returns the number of the first of them."""
+        self._part()
+        first = len(self._names)
+        self._names.add(names)
+        return first
 
-    def _kind(self, kind: str) -> int:
-        """The number of a kind. Methods that add rows call this first, so it also copies columns
-        that a topology already has."""
+    def _cross(self, media: Ints) -> None:
+        """The next links cross these shared media, shape (links, media of a link)."""
+        first, (links, crossed) = len(self._links["source"]), media.shape
+        _extend(self._crossed[0], np.repeat(np.arange(first, first + links), crossed), media.size)
+        _extend(self._crossed[1], media.ravel(), media.size)
+
+    def _part(self) -> None:
+        """Copy the columns that a topology already has, before rows are added."""
         if self._built:
+            self._names = self._names.copy()
             self._devices, self._links = _copies(self._devices), _copies(self._links)
             self._costs, self._figures = _copies(self._costs), _copies(self._figures)
             self._built = False
+
+    def _kind(self, kind: str) -> int:
+        """The number of a kind. Methods that add rows call this first."""
+        self._part()
         code = self._kinds.setdefault(kind, len(self._kinds))
         if code >= KINDS:
             raise InputError(
@@ -320,6 +361,5 @@ def _copies(columns: dict[str, array[T]]) -> dict[str, array[T]]:
 
 def _extend(column: array[int] | array[float], values: npt.ArrayLike, count: int) -> None:
     """Append `count` values, one for all or one for each."""
-    column.frombytes(
-        np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode).tobytes()
-    )
+    rows = np.ascontiguousarray(np.broadcast_to(values, count), dtype=column.typecode)
+    column.frombytes(rows.view(np.uint8).data)

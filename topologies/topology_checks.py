@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies.device_names import DeviceNames
 from topologies.errors import InputError
 from topologies.link import Link
 
@@ -18,11 +19,23 @@ if TYPE_CHECKING:
 _OF_DEVICES = {"node": "int32", "reduction": "float64", "copy": "float64", "in_network": "bool"}
 _OF_LINKS = {"source": "int32", "target": "int32", "latency": "float64", "assumed": "bool"}
 _OF_MEDIA = {"medium_bandwidth": "float64", "medium_gap": "float64"}
+_CHECKED = (
+    *("device_names", "shared_names", "placement", "source", "target", "link_indptr"),
+    *("link_media", "medium_bandwidth", "medium_gap", "latency", "reduction", "copy"),
+)
 _OTHERS = {"placement": "int32", "link_indptr": "int32", "link_media": "int32"}
 
 
-def check_topology(topology: Topology) -> None:
-    """Raises InputError, naming the first value that cannot be, and what would be right."""
+def check_topology(topology: Topology, checked: Mapping[str, object]) -> Mapping[str, object]:
+    """Raises InputError, naming the first value that cannot be, and what would be right.
+
+    What `checked` holds, the columns of a topology that this topology was made of, is not looked at
+    again. Returns the columns.
+    """
+
+    def changed(*columns: str) -> bool:
+        return any(getattr(topology, name) is not checked.get(name) for name in columns)
+
     devices, links = len(topology.device_names), len(topology.source)
     media = links + len(topology.shared_names)
     for columns, rows, noun in (
@@ -37,13 +50,18 @@ def check_topology(topology: Topology) -> None:
         _check_array(name, getattr(topology, name), dtype)
     _check_length("device_kinds", topology.device_kinds, devices, "device")
     _check_length("link_kinds", topology.link_kinds, links, "link")
-    _check_unique("device", topology.device_names)
-    _check_unique("medium", topology.shared_names)
+    for name, noun in (("device_names", "device"), ("shared_names", "medium")):
+        if changed(name):
+            _check_unique(noun, getattr(topology, name))
     for name in ("placement", "source", "target"):
-        _check_range(name, getattr(topology, name), devices)
-    _check_ends(topology.device_names, topology.source, topology.target)
-    _check_media(topology.link_indptr, topology.link_media, links, media)
-    _check_figures(topology)
+        if changed(name, "device_names"):
+            _check_range(name, getattr(topology, name), devices)
+    if changed("source", "target", "device_names"):
+        _check_ends(topology.device_names, topology.source, topology.target)
+    if changed("link_indptr", "link_media", "source", "shared_names"):
+        _check_media(topology.link_indptr, topology.link_media, links, media)
+    _check_figures(topology, changed)
+    return {name: getattr(topology, name) for name in _CHECKED}
 
 
 def check_figure(name: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
@@ -78,6 +96,8 @@ def _check_length(
 
 
 def _check_unique(noun: str, names: Sequence[str]) -> None:
+    if isinstance(names, DeviceNames):
+        return  # which refuse a name that is there twice
     if len(set(names)) < len(names):
         name = next(name for k, name in enumerate(names) if name in names[:k])
         raise InputError(f"{noun} {name!r} is there twice: names are unique")
@@ -91,11 +111,14 @@ def _check_range(name: str, values: Ints, end: int) -> None:
 
 def _check_ends(names: Sequence[str], source: Ints, target: Ints) -> None:
     """Every link leads from one device to another, and no two alike."""
-    key = np.sort(source.astype(np.int64) * len(names) + target)
-    bad = np.concatenate(
-        (key[1:][key[1:] == key[:-1]], key[key // max(1, len(names)) == key % max(1, len(names))])
-    )
-    if len(bad):
+    key = source.astype(np.int64)
+    key *= len(names)
+    key += target
+    key.sort()
+    itself = source == target
+    again = key[1:] == key[:-1]
+    if again.any() or itself.any():
+        bad = [*key[1:][again], *np.sort(source[itself].astype(np.int64) * (len(names) + 1))]
         name = f"{names[bad[0] // len(names)]}->{names[bad[0] % len(names)]}"
         raise InputError(
             f"link {name} is there twice or leads nowhere: one link a direction between two devices"
@@ -105,37 +128,47 @@ def _check_ends(names: Sequence[str], source: Ints, target: Ints) -> None:
 def _check_media(indptr: Ints, crossed: Ints, links: int, media: int) -> None:
     """Every link crosses its own medium first."""
     _check_length("link_indptr", indptr, links + 1, "link and an end")
-    if indptr[0] != 0 or indptr[-1] != len(crossed) or (np.diff(indptr) < 1).any():
+    if indptr[0] != 0 or indptr[-1] != len(crossed) or (indptr[1:] <= indptr[:-1]).any():
         right = f"expected steps of 1 or more from 0 to {len(crossed)}"
         raise InputError(f"link_indptr runs from {indptr[0]} to {indptr[-1]}: {right}")
     _check_range("link_media", crossed, media)
-    wires = crossed[indptr[:-1]]
-    wrong = np.flatnonzero(wires != np.arange(links))
-    if len(wrong):
-        link = wrong[0]
+    wires = crossed if len(crossed) == links else crossed[indptr[:-1]]
+    right_wires = wires == np.arange(links, dtype=np.int32)
+    if not right_wires.all():
+        link = right_wires.argmin()
         raise InputError(
             f"link_media gives link {link} the medium {wires[link]} first: its own comes first, "
             f"medium {link}"
         )
 
 
-def _check_figures(topology: Topology) -> None:
+def _check_figures(topology: Topology, changed: Callable[..., bool]) -> None:
     from topologies.topology import Paths
 
     if topology.paths not in get_args(Paths):
         raise InputError(f"paths is {topology.paths!r}: expected first, link, hash or rail")
     media, devices = topology.medium_names, topology.device_names
-    _check_column("bandwidth", topology.medium_bandwidth, media, "B/s", strict=True)
-    _check_column("gap", topology.medium_gap, media, "s")
-    _check_column("latency", topology.latency, media, "s")
-    _check_column("reduction", topology.reduction, devices, "s/B")
-    _check_column("copy", topology.copy, devices, "s/B")
+    for column, names, unit in (
+        ("medium_bandwidth", media, "B/s"),
+        ("medium_gap", media, "s"),
+        ("latency", media, "s"),
+        ("reduction", devices, "s/B"),
+        ("copy", devices, "s/B"),
+    ):
+        if changed(column):
+            _check_column(column, getattr(topology, column), names, unit)
 
 
-def _check_column(
-    column: str, values: Floats, names: Sequence[str], unit: str, *, strict: bool = False
-) -> None:
+def _check_column(column: str, values: Floats, names: Sequence[str], unit: str) -> None:
+    """Bandwidths are above 0, and may be infinite. All else is at least 0, and finite."""
+    noun, strict = column.removeprefix("medium_"), column == "medium_bandwidth"
+    if (
+        len(values)
+        and (low := values.min()) >= 0
+        and (low > 0 if strict else values.max() < np.inf)
+    ):
+        return
     right = values > 0 if strict else (values >= 0) & (values < np.inf)
     if not right.all():
         row = int(right.argmin())
-        check_figure(f"{column} of {names[row]}", float(values[row]), unit, low=0, strict=strict)
+        check_figure(f"{noun} of {names[row]}", float(values[row]), unit, low=0, strict=strict)

@@ -18,7 +18,7 @@ from experiments.cli.values import parse_rank_count
 from experiments.commands import topo
 from experiments.machine_facts import BOUNDS, PAIRS, facts
 from topologies.catalogue import find
-from topologies.columns import Words
+from topologies.columns import Texts
 from topologies.errors import InputError
 from topologies.machines import MACHINES, dgx1
 from topologies.readers import graph_files
@@ -83,10 +83,10 @@ def same(machine: Topology, copy: Topology) -> bool:
     pairs = [
         (getattr(machine, field.name), getattr(copy, field.name))
         for field in fields(Topology)
-        if field.init
+        if field.init and not field.name.startswith("_")
     ]
     return all(
-        a == b if isinstance(a, str | tuple | Words) else np.array_equal(a, b) for a, b in pairs
+        a == b if isinstance(a, str | tuple | Texts) else np.array_equal(a, b) for a, b in pairs
     )
 
 

@@ -261,7 +261,7 @@ def test_four_gpus_have_all_their_nvlinks_to_each_other(name: str) -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_only_nvswitches_with_nvls_reduce(name: str) -> None:
     machine = MACHINES[name].node()
-    names = [machine.device_names[device] for device in np.flatnonzero(machine.in_network)]
+    names = [machine.device_names[device] for device in np.flatnonzero(machine.in_network).tolist()]
     assert names == (["nvswitch"] if name in ("hgx_h100", "hgx_h200", "b200", "nvl72") else [])
 
 

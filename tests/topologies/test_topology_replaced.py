@@ -143,3 +143,13 @@ def test_what_is_right_is_taken() -> None:
     assert changed.ranks == 2
     assert changed.bandwidth.tolist() == [1e9] * 4
     assert replace(machine(), placement=np.zeros(0, np.int32)).ranks == 0
+
+
+def test_only_what_changes_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, latency = machine(), altered("latency", NAN)
+    monkeypatch.setattr("topologies.topology_checks._check_ends", None)
+    changed = replace(topology, placement=np.array([2, 1, 0], dtype=np.int32))
+    assert changed.placement.tolist() == [2, 1, 0]
+    assert refusal(lambda: replace(changed, latency=latency)) == (
+        "latency of a->b is nans: it is at least 0s"
+    )

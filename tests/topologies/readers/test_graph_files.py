@@ -100,7 +100,7 @@ def differences(topology: Topology, copy: Topology) -> list[str]:
     columns = [
         (field.name, getattr(topology, field.name), getattr(copy, field.name))
         for field in fields(topology)
-        if field.init
+        if field.init and not field.name.startswith("_")
     ]
     return [name for name, mine, theirs in columns if not identical(mine, theirs)]
 
