@@ -21,6 +21,7 @@ settings.register_profile("few", deadline=None, max_examples=20)
 settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SIMCTL_COMPILE", "needed")
 
 
 def is_exhaustive(config: pytest.Config) -> bool:

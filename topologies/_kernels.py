@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ class Graph(NamedTuple):
 
     entering: Longs
     """The links into device d are those of `before[entering[d] : entering[d + 1]]`."""
-    before: Longs
+    before: Annotated[Longs, 2]
     """The device that each of these links leaves, and the place of the link in `after`."""
     leaving: Longs
     """The links out of device d are those of `after[leaving[d] : leaving[d + 1]]`."""
@@ -41,7 +41,7 @@ class Pairs(NamedTuple):
     groups: Longs
     """The routes to `targets[g]` are those from `sources[groups[g] : groups[g + 1]]`."""
     sources: Ints
-    salts: Longs
+    salts: Annotated[Longs, 2]
     """What chooses among equal routes: on devices of a node, on the switches of the second half of
     the way between nodes, and on those of the first; shape (routes, 3)."""
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from experiments import output
-from topologies import _compile
+from topologies._compile import code_cache
 
 PACKAGES = (
     "simctl-collectives",
@@ -33,7 +33,7 @@ def run() -> None:
     rows += [[package, version(package), ""] for package in PACKAGES]
     rows += [[package, _installed(package), ""] for package in EXTRAS]
     rows += [[floor, "", str(Path(import_module(floor).__file__ or "").parent)] for floor in FLOORS]
-    rows.append(["compiled code", "", str(_compile.cache_folder(version("numba")))])
+    rows.append(["compiled code", "", str(code_cache.folder())])
     output.say(output.align(rows))
 
 

@@ -1,9 +1,25 @@
 """Who waits for whom: the dependencies of operations as CSR arrays."""
 
+from __future__ import annotations
+
 import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels.records import Flags, Ints
+
+Longs = npt.NDArray[np.int64]
 
 
-def derive(rank, peer, source, target, count, reduces, ranks, slots):
+def derive(
+    rank: Ints,
+    peer: Ints,
+    source: Ints,
+    target: Ints,
+    count: Ints,
+    reduces: Flags,
+    ranks: int,
+    slots: int,
+) -> tuple[Longs, Ints]:
     """Predecessors from what operations read and write, as a CSR (indptr, indices); duplicates may
     remain.
 
@@ -60,7 +76,9 @@ def derive(rank, peer, source, target, count, reduces, ranks, slots):
     return np.concatenate((np.zeros(1, np.int64), waits[:-1])), indices
 
 
-def merge(indptr, indices, more_indptr, more_indices):
+def merge(
+    indptr: Longs, indices: Ints, more_indptr: Longs, more_indices: Ints
+) -> tuple[Ints, Ints]:
     """Two CSRs of predecessors in one, each row sorted and without duplicates. int64 in, int32
     out."""
     operations = len(indptr) - 1
@@ -95,7 +113,7 @@ def merge(indptr, indices, more_indptr, more_indices):
     return out, merged[:end].copy()
 
 
-def invert(indptr, indices):
+def invert(indptr: Ints, indices: Ints) -> tuple[Ints, Ints]:
     """Successors from predecessors, both as CSR, each row in ascending order."""
     operations = len(indptr) - 1
     out = np.zeros(operations + 1, np.int32)
@@ -113,7 +131,7 @@ def invert(indptr, indices):
     return out, successors
 
 
-def chain(weight, indptr, indices):
+def chain(weight: Flags, indptr: Ints, indices: Ints) -> Ints:
     """The greatest sum of `weight` (int8) on a chain of predecessors that ends at each operation,
     itself included."""
     depth = np.zeros(len(weight), np.int32)

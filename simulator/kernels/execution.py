@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from simulator.kernels.records import Ints, Operations, Values
+from simulator.kernels.records import Ints, Operations, Table
 
 TRANSFER = 1
 
 
-def execute(order: Ints, operations: Operations, data: Values) -> None:
+def execute(order: Ints, operations: Operations, data: Table) -> None:
     """Run the transfers on `data[rank, slot]`, in `order`."""
     kind, rank, peer = operations.kind, operations.rank, operations.peer
     source, target = operations.source, operations.target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Wait(NamedTuple):
     seconds: float
 
 
-def walk(history: History, last: Index) -> tuple[Floats, Ints]:
+def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated[Ints, 2]]:
     """Back from the finish of operation `last` to time zero along what was waited for: the
     predecessor that finished last, the hop that arrived last, the occupant of a medium or lane.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.kernels.records import Csr, Floats, History, Index, Ints, Network, Routes, Times
+
+Longs = npt.NDArray[np.int64]
 
 TRANSFER = 1
 TRANSFERS, CONTENTION, COMPUTATIONS = range(3)
@@ -21,11 +24,11 @@ _EDGES = 6
 class Queues(NamedTuple):
     """The queues that fill gaps."""
 
-    places: Ints
+    places: Annotated[Ints, 2]
     """The rank whose gap it is and the node that waits, shape (queues, 2)."""
-    times: Floats
+    times: Annotated[Floats, 2]
     """Since when it waits and until when, shape (queues, 2)."""
-    used: Ints
+    used: Longs
     """The number of queues, shape (1,)."""
 
 
@@ -43,9 +46,18 @@ def contended(
     return seconds
 
 
+<<<<<<< HEAD
 def idle(history: History, main: Ints, last: Ints, end: float) -> tuple[Floats, Queues, Floats]:
     """What fills the gaps of each rank: before the computations `main`, which are in order of their
     start, and after the final one.
+=======
+def idle(
+    history: History, main: Ints, last: Ints, end: float
+) -> tuple[Annotated[Floats, 2], Queues, Floats]:
+    """What fills the gaps before the computations `main`, in order of their start, of each rank,
+    and the gap between its final computation and the end of its operation `last`, or -1. All of it
+    counts up to `end`.
+>>>>>>> 26237ae (wip)
 
     The last gap ends with the operation `last` of the rank, or -1 for none. Everything counts up to
     `end`. Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the

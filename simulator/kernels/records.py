@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ Index = int | np.integer
 Flags = npt.NDArray[np.int8]
 Unsigned = npt.NDArray[np.uint32]
 Values = npt.NDArray[np.uint64]
+Table = Annotated[Values, 2]
+"""Values in rows and columns: of two dimensions."""
 
 
 class Csr(NamedTuple):

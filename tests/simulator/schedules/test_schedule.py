@@ -271,7 +271,9 @@ def checking_kernels() -> ExitStack:
     stack = ExitStack()
     for module in ("schedules.schedule_builder", "schedules.schedule", "schedules.semantics"):
         stack.enter_context(patch(f"simulator.{module}.kernel", both_ways))
-    for module in ("memory", "bubbles", "contention"):
+    stack.enter_context(patch("simulator.analysis.memory.pays", lambda *_: True))
+    stack.enter_context(patch("simulator.analysis.memory.compiled", both_ways))
+    for module in ("bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack

@@ -1,0 +1,30 @@
+"""All kernels, in the order in which commands need them."""
+
+from simulator.kernels import (
+    cells,
+    copies,
+    dependencies,
+    execution,
+    fair_sharing,
+    first_come,
+    path,
+    queues,
+)
+from topologies import _kernels
+from topologies._compile.layouts import Kernel
+
+KERNELS: tuple[Kernel, ...] = (
+    dependencies.derive,
+    dependencies.merge,
+    execution.execute,
+    dependencies.chain,
+    dependencies.invert,
+    first_come.simulate,
+    cells.fill,
+    copies.follow,
+    _kernels.shortest,
+    path.walk,
+    fair_sharing.simulate,
+    queues.idle,
+    queues.contended,
+)

@@ -1,0 +1,248 @@
+"""Compiled kernels on disk: a file each, named by the contents of its sources, in a folder for
+versions of Numba, llvmlite and Python, and a CPU.
+
+All kernels are compiled together by a process beside the first that needs one. It holds a lock, so
+that no other process does the same work. Who needs a kernel waits for its file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryFile
+
+from topologies._compile import builder, layouts
+from topologies._compile.builder import Code
+from topologies._compile.layouts import Kernel
+from topologies._compile.native import numba_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows: every process compiles what it needs
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("simctl")
+PROGRAM = "simulator.kernels"
+"""`python -m` this compiles its `KERNELS`, which are all."""
+_WAIT = 0.02
+"""Seconds between two looks for a kernel that another process compiles."""
+
+
+def holds(function: Kernel) -> bool:
+    """Whether a kernel is compiled."""
+    return _place(function).exists()
+
+
+def code(function: Kernel) -> Code:
+    """A compiled kernel, once it is there."""
+    known = _read(_place(function))
+    if known is not None:
+        return known
+    if not _writable(folder()):
+        return builder.build(function)
+    start()
+    said = 0
+    while True:
+        with lock() as is_free:
+            if is_free:
+                return keep(function)
+        count = sum(map(holds, _all()))
+        if count > said:
+            said = count
+            logger.info("compiled: %d of %d", count, len(_all()))
+        time.sleep(_WAIT)
+        known = _read(_place(function))
+        if known is not None:
+            return known
+
+
+def keep(function: Kernel) -> Code:
+    """A kernel from its file, or compiled and written there."""
+    place = _place(function)
+    known = _read(place)
+    if known is None:
+        known = builder.build(function)
+        try:
+            _write(place, known)
+        except OSError as error:
+            _warn(str(error))
+    return known
+
+
+@cache
+def start() -> None:
+    """Compile all kernels in a process beside this one, unless that is switched off or somebody is
+    at it."""
+    if fcntl is None or not _beside() or not _writable(folder(), quiet=True):
+        logger.info("compiling what is needed for this machine, once")
+        return
+    with lock() as is_free:
+        if not is_free:
+            return
+        logger.info("compiling for this machine, once, beside this command: about 10 s")
+        with (folder() / "log").open("w") as log:
+            _processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", PROGRAM],
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=[is_free],  # the lock is free again when both processes let it go
+                )
+            )
+
+
+_processes: list[subprocess.Popen[bytes]] = []
+"""Processes beside this one: they may live longer."""
+
+
+@contextmanager
+def lock() -> Iterator[int]:
+    """The lock of the folder, as the number of an open file, or 0 if another process has it."""
+    if fcntl is None:
+        yield 1
+        return
+    with (folder() / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield 0
+        else:
+            yield file.fileno()
+
+
+@cache
+def _all() -> tuple[Kernel, ...]:
+    kernels: tuple[Kernel, ...] = import_module(f"{PROGRAM}.registry").KERNELS
+    return kernels
+
+
+def _beside() -> bool:
+    """Whether a process may compile beside this one: `SIMCTL_COMPILE`, else not under CI."""
+    choice = os.environ.get("SIMCTL_COMPILE") or ("needed" if os.environ.get("CI") else "all")
+    if choice not in ("all", "needed"):
+        raise ValueError(f"SIMCTL_COMPILE is {choice[:40]!r}: it is all or needed")
+    return choice == "all"
+
+
+# Files.
+
+
+@cache
+def folder() -> Path:
+    """Where compiled code for these versions and this CPU is kept: in `$SIMCTL_CACHE_DIR`, else in
+    the user's cache folder."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    root = os.environ.get("SIMCTL_CACHE_DIR")
+    if not root:
+        import platformdirs
+
+        root = platformdirs.user_cache_dir("simctl", appauthor=False)
+    cpu = (
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    )
+    name = f"numba-{_numba_version()}-llvmlite-{llvmlite.__version__}"
+    return Path(root).expanduser() / f"{name}-{sys.implementation.cache_tag}-{_hash(repr(cpu))[:8]}"
+
+
+def _numba_version() -> str:
+    """Read from a file, since Numba and its metadata are slow to import."""
+    found = re.search(r'"version": "([^"]+)"', (numba_folder() / "_version.py").read_text())
+    if found is None:
+        from importlib import metadata
+
+        return metadata.version("numba")
+    return found[1]
+
+
+@cache
+def _place(function: Kernel) -> Path:
+    """The file of a kernel. Its name has a hash of its sources, and of those that compile it."""
+    modules = _with_imports(function.__module__, frozenset())
+    modules |= {builder.__name__, layouts.__name__}
+    sources = "".join(map(_source, sorted(modules)))
+    name = f"{function.__module__}.{function.__name__}"
+    return folder() / f"{name}-{_hash(sources)[:16]}"
+
+
+def _with_imports(module: str, known: frozenset[str]) -> frozenset[str]:
+    """A module, and all that it imports from packages of ours."""
+    if module in known:
+        return known
+    known |= {module}
+    top = "|".join({module.partition(".")[0], __name__.partition(".")[0]})
+    for other in re.findall(rf"^from ((?:{top})\.\S+) import", _source(module), re.MULTILINE):
+        known = _with_imports(other, known)
+    return known
+
+
+@cache
+def _source(module: str) -> str:
+    return Path(str(sys.modules[module].__file__)).read_text()
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _read(place: Path) -> Code | None:
+    """The code in a file, or None if the file is missing or damaged."""
+    try:
+        head, _, content = place.read_bytes().partition(b"\n")
+        symbol, needs, checksum = json.loads(head).values()
+    except (FileNotFoundError, ValueError, AttributeError):
+        return None
+    return Code(symbol, tuple(needs), content) if checksum == sha256(content).hexdigest() else None
+
+
+def _write(place: Path, code: Code) -> None:
+    head = {**code._asdict(), "content": sha256(code.content).hexdigest()}
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=place.parent, prefix="part-", delete=False) as file:
+        file.write(json.dumps(head).encode() + b"\n" + code.content)
+    Path(file.name).replace(place)
+
+
+def _writable(place: Path, quiet: bool = False) -> bool:
+    """Whether compiled code can be kept there; else a warning says so."""
+    problem = _problem(place)
+    if problem and not quiet:
+        _warn(problem)
+    return not problem
+
+
+@cache
+def _problem(place: Path) -> str:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=place):
+            return ""
+    except OSError as error:
+        return str(error)
+
+
+@cache
+def _warn(problem: str) -> None:
+    warnings.warn(
+        f"compiled code is not cached: {problem} (set SIMCTL_CACHE_DIR)",
+        RuntimeWarning,
+        stacklevel=5,
+    )
