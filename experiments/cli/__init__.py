@@ -7,7 +7,6 @@ import io
 import logging
 import sys
 import warnings
-from pickle import UnpicklingError
 from typing import Annotated
 
 import typer
@@ -69,11 +68,6 @@ def main() -> None:
     except MemoryError:
         _fail(
             "this does not fit into memory: take fewer ranks, or an algorithm with fewer transfers"
-        )
-    except (UnpicklingError, EOFError) as error:
-        _fail(
-            f"the cache of compiled code is damaged ({error}): remove the folder that simctl "
-            f"doctor names"
         )
     except SystemError as error:
         cause: BaseException | None = error

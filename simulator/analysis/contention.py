@@ -49,7 +49,14 @@ def contended(
     sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
     waited_for = kernel(queues.contended, len(node))
     return np.asarray(
-        waited_for(node, since, until, sender, timeline.node_start, timeline.node_cause)
+        waited_for(
+            np.ascontiguousarray(node, np.int32),
+            since,
+            until,
+            sender,
+            timeline.node_start,
+            timeline.node_cause,
+        )
     )
 
 

@@ -100,8 +100,7 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-<<<<<<< HEAD
-    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
     form = _arrays if is_compiled else _lists
     order, operations = _by_time(timeline.finish), schedule.operations
     moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
@@ -111,17 +110,6 @@ def trace(
     (compiled(fill) if is_compiled else fill)(*inputs, contents, values)
     contents = form(_united(contents, np.array(values.number[: values.known[0] - layout.cells])))
     copies = form(Copies.none(values.known[0], len(contents.value)))
-=======
-    order = np.argsort(timeline.finish, kind="stable").astype(np.int32)
-    moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
-    layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
-    inputs: tuple[NamedTuple, ...] = (moments, schedule.operations, layout)
-    if not is_compiled:
-        inputs = tuple(map(_lists, inputs))
-    contents, values = _contents(schedule, layout)
-    _run(fill, is_compiled, inputs, (contents, values))
-    known = int(values.known[0])
->>>>>>> 26237ae (wip)
     del values
     scratch = _scratch(moments, layout, contents)
     events = _events(timeline, layout, joined(_first_uses(scratch), holdings), live)

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from simulator.engines.overflow import check_times
+from simulator.kernels import fair_sharing, first_come
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
@@ -51,8 +52,9 @@ def run(
 ) -> Timeline:
     """Simulate a schedule with routes. Raises InputError if its times are too long to count."""
     check_times(routed)
+    loop = fair_sharing.simulate if sharing == "fair" else first_come.simulate
     if engine == "compiled" or (
-        engine == "auto" and _compile.pays(_work(routed.schedule, sharing))
+        engine == "auto" and _compile.pays(_work(routed.schedule, sharing), loop)
     ):
         from simulator.engines import compiled
 

@@ -1,10 +1,12 @@
 """The loops over columns, in the subset of Python that Numba compiles: run as they are when the
 work is small.
 
-A kernel takes records, or arrays: int8 flags, int32 indices, float64 times and bytes, uint64 data,
-C-contiguous. Each is called with one set of dtypes, so that it compiles once.
+A kernel takes records, arrays and numbers. The arrays have int8 flags, int32 indices, float64 times
+and bytes, or uint64 data, C-contiguous. Its annotations say what it takes and returns, and are
+compiled as they are: an array of two dimensions is `Annotated[Floats, 2]`. A call with other arrays
+raises TypeError. :mod:`simulator.kernels.registry` lists all kernels, in the order of need.
 
-Each file of kernels stands alone, because Numba's cache watches the file of a function, and the
-fields of the records that it imports (:func:`topologies._compile.compiled`). A function that a
+Each file of kernels stands alone: the name of its compiled code is a hash of the file and of the
+files of the records that it imports (:mod:`topologies._compile.code_cache`). A function that a
 kernel calls makes no arrays or lists, and no function has functions or comprehensions in it.
 """

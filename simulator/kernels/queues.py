@@ -46,18 +46,11 @@ def contended(
     return seconds
 
 
-<<<<<<< HEAD
-def idle(history: History, main: Ints, last: Ints, end: float) -> tuple[Floats, Queues, Floats]:
-    """What fills the gaps of each rank: before the computations `main`, which are in order of their
-    start, and after the final one.
-=======
 def idle(
     history: History, main: Ints, last: Ints, end: float
 ) -> tuple[Annotated[Floats, 2], Queues, Floats]:
-    """What fills the gaps before the computations `main`, in order of their start, of each rank,
-    and the gap between its final computation and the end of its operation `last`, or -1. All of it
-    counts up to `end`.
->>>>>>> 26237ae (wip)
+    """What fills the gaps of each rank: before the computations `main`, which are in order of their
+    start, and after the final one.
 
     The last gap ends with the operation `last` of the rank, or -1 for none. Everything counts up to
     `end`. Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the

@@ -27,11 +27,10 @@ from topologies._compile import builder, layouts
 from topologies._compile.builder import Code
 from topologies._compile.layouts import Kernel
 from topologies._compile.native import numba_folder
+from topologies.errors import InputError
 
-try:
+if os.name == "posix":
     import fcntl
-except ImportError:  # Windows: every process compiles what it needs
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("simctl")
 PROGRAM = "simulator.kernels"
@@ -42,7 +41,7 @@ _WAIT = 0.02
 
 def holds(function: Kernel) -> bool:
     """Whether a kernel is compiled."""
-    return _place(function).exists()
+    return os.access(_place(function), os.R_OK)
 
 
 def code(function: Kernel) -> Code:
@@ -53,19 +52,18 @@ def code(function: Kernel) -> Code:
     if not _writable(folder()):
         return builder.build(function)
     start()
-    said = 0
-    while True:
+    compiled = 0
+    while known is None:
         with lock() as is_free:
             if is_free:
                 return keep(function)
         count = sum(map(holds, _all()))
-        if count > said:
-            said = count
+        if count > compiled:
+            compiled = count
             logger.info("compiled: %d of %d", count, len(_all()))
         time.sleep(_WAIT)
         known = _read(_place(function))
-        if known is not None:
-            return known
+    return known
 
 
 def keep(function: Kernel) -> Code:
@@ -73,6 +71,7 @@ def keep(function: Kernel) -> Code:
     place = _place(function)
     known = _read(place)
     if known is None:
+        _announce()
         known = builder.build(function)
         try:
             _write(place, known)
@@ -85,13 +84,12 @@ def keep(function: Kernel) -> Code:
 def start() -> None:
     """Compile all kernels in a process beside this one, unless that is switched off or somebody is
     at it."""
-    if fcntl is None or not _beside() or not _writable(folder(), quiet=True):
-        logger.info("compiling what is needed for this machine, once")
+    if os.name != "posix" or not _beside() or not _writable(folder(), quiet=True):
         return
     with lock() as is_free:
         if not is_free:
             return
-        logger.info("compiling for this machine, once, beside this command: about 10 s")
+        _announce()
         with (folder() / "log").open("w") as log:
             _processes.append(
                 subprocess.Popen(
@@ -106,14 +104,20 @@ def start() -> None:
             )
 
 
+@cache
+def _announce() -> None:
+    logger.info("compiling for this machine, once: about 10 s")
+
+
 _processes: list[subprocess.Popen[bytes]] = []
 """Processes beside this one: they may live longer."""
 
 
 @contextmanager
 def lock() -> Iterator[int]:
-    """The lock of the folder, as the number of an open file, or 0 if another process has it."""
-    if fcntl is None:
+    """The lock of the folder, as the number of an open file, or 0 if another process has it.
+    Without locks, as on Windows, every process compiles what it needs."""
+    if os.name != "posix":
         yield 1
         return
     with (folder() / "lock").open("w") as file:
@@ -121,8 +125,10 @@ def lock() -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield 0
-        else:
-            yield file.fileno()
+            return
+        except OSError:  # a network's file system without locks: at worst work is done twice
+            pass
+        yield file.fileno()
 
 
 @cache
@@ -135,11 +141,17 @@ def _beside() -> bool:
     """Whether a process may compile beside this one: `SIMCTL_COMPILE`, else not under CI."""
     choice = os.environ.get("SIMCTL_COMPILE") or ("needed" if os.environ.get("CI") else "all")
     if choice not in ("all", "needed"):
-        raise ValueError(f"SIMCTL_COMPILE is {choice[:40]!r}: it is all or needed")
+        raise InputError(f"SIMCTL_COMPILE is {choice[:40]!r}: it is all or needed")
     return choice == "all"
 
 
 # Files.
+
+
+def clear() -> None:
+    """Remove what killed processes left unfinished."""
+    for part in folder().glob("part-*"):
+        part.unlink(missing_ok=True)
 
 
 @cache
@@ -208,7 +220,7 @@ def _read(place: Path) -> Code | None:
     try:
         head, _, content = place.read_bytes().partition(b"\n")
         symbol, needs, checksum = json.loads(head).values()
-    except (FileNotFoundError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         return None
     return Code(symbol, tuple(needs), content) if checksum == sha256(content).hexdigest() else None
 
@@ -218,6 +230,7 @@ def _write(place: Path, code: Code) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=place.parent, prefix="part-", delete=False) as file:
         file.write(json.dumps(head).encode() + b"\n" + code.content)
+    Path(file.name).chmod(0o644)
     Path(file.name).replace(place)
 
 

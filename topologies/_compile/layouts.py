@@ -95,8 +95,8 @@ def words(layout: Layout, value: Any, out: list[Any]) -> None:
         dtype, dimensions = layout
         if value.dtype != dtype or value.ndim != dimensions or not value.flags.c_contiguous:
             raise TypeError(
-                f"the kernel takes C-contiguous arrays of {dtype} with {dimensions} dimensions: "
-                f"this array has {value.dtype}, shape {value.shape}, strides {value.strides}"
+                f"an array is {value.dtype}, of shape {value.shape} and strides {value.strides}: "
+                f"its annotation says {dtype}, {dimensions} dimensions, C-contiguous"
             )
         address = value.__array_interface__["data"][0]
         out += (0, 0, value.size, dtype.itemsize, address, *value.shape, *value.strides)

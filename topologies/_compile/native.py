@@ -1,4 +1,4 @@
-"""Compiled kernels as functions: loaded through llvmlite, in a tenth of the time that Numba takes
+"""Compiled kernels as functions, loaded through llvmlite, in a tenth of the time that Numba takes
 to start.
 
 Numba's convention for calls: the address for the result, that for an exception, then the words of
@@ -43,8 +43,12 @@ class Native:
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
         flat: list[Any] = []
-        for layout, value in zip(self._arguments, arguments, strict=True):
-            words(layout, value, flat)
+        try:
+            for layout, value in zip(self._arguments, arguments, strict=True):
+                words(layout, value, flat)
+        except TypeError as error:
+            name = f"{self.function.__module__}.{self.function.__name__}"
+            raise TypeError(f"{name}: {error}") from None
         result, exception = (ctypes.c_int64 * self._size)(), ctypes.c_void_p()
         if self._call(ctypes.addressof(result), ctypes.addressof(exception), *flat):
             raise _exception(exception)

@@ -312,7 +312,7 @@ def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
 def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def pays(work: int) -> bool:
+    def pays(work: int, *kernels: _compile.Kernel) -> bool:
         asked.append(work)
         return True
 

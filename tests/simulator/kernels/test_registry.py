@@ -1,0 +1,33 @@
+"""The list of all kernels."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import FunctionType
+
+import pytest
+
+import simulator.kernels as kernel_package
+from simulator.kernels.registry import KERNELS
+from topologies import _kernels
+from topologies._compile.layouts import Kernel, layouts
+
+
+def test_all_kernels_are_listed() -> None:
+    """A function that no function of its file calls is a kernel."""
+    names = (f"simulator.kernels.{module.name}" for module in iter_modules(kernel_package.__path__))
+    kernels = set[Kernel]()
+    for file in (_kernels, *map(import_module, names)):
+        functions = [
+            each
+            for each in vars(file).values()
+            if isinstance(each, FunctionType) and each.__module__ == file.__name__
+        ]
+        called = {name for each in functions for name in each.__code__.co_names}
+        kernels |= {each for each in functions if each.__name__ not in called}
+    assert kernels == set(KERNELS)
+    assert len(KERNELS) == len(kernels)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.__module__))
+def test_the_annotations_of_a_kernel_are_complete(kernel: Kernel) -> None:
+    assert len(layouts(kernel).arguments) == kernel.__code__.co_argcount
