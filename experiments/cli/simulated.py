@@ -79,6 +79,8 @@ def sweep(
     algorithms = parse_algorithms(algo)
     p = usual_ranks(machine.blueprint, algorithms) if p is None else p
     parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
+    if profile is not None:
+        parameters["profile"] = profile
     request = command.Request(
         algorithms,
         parse_ranks(p),

@@ -55,7 +55,7 @@ class Request:
     def facts(self) -> dict[str, output.Value]:
         """The parameters that are stored with the result."""
         profile = {"profile": self.profile.name} if self.profile else {}
-        return {**self.parameters, "proof_seed": 0, **profile}
+        return {**profile, **self.parameters, "proof_seed": 0}
 
 
 class Show(NamedTuple):

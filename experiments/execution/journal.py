@@ -143,7 +143,7 @@ def facts_of(parameters: Mapping[str, output.Value]) -> Facts:
     of its content is a fact too."""
     words = {word for value in parameters.values() for word in str(value).split(",")}
     paths = [Path(name) for word in words for name in {word, word.partition(":")[0]} if name]
-    digests = {str(path): _digest(path) for path in paths if _is_file(path)}
+    digests = {str(path): _digest(path) for path in paths if _exists(path)}
     return output.facts(parameters) | {"files": digests}
 
 
@@ -182,15 +182,20 @@ def difference(earlier: Facts, facts: Facts) -> str:
     return ""
 
 
-def _is_file(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
-        return path.is_file()
+        return path.exists()
     except (OSError, ValueError):
         return False
 
 
 def _digest(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
+    """That of a file; of a folder that of its list, as it may hold gigabytes."""
+    if not path.is_dir():
+        return sha256(path.read_bytes()).hexdigest()
+    states = sorted((file.name, file.stat()) for file in path.iterdir())
+    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+    return sha256(repr(files).encode()).hexdigest()
 
 
 def _plain(facts: Facts) -> Facts:

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import NamedTuple
 
-from experiments.execution.chunks import chunks
+from experiments.execution.chunks import MOST, chunks
 from experiments.execution.executor import Run, T
 from topologies._compile import pays
 from topologies.errors import InputError
@@ -50,13 +50,13 @@ class Processes:
 
     def map(self, run: Run[T], costs: Mapping[int, float]) -> Iterator[tuple[int, T]]:
         """As :meth:`experiments.execution.executor.Executor.map` says. The cheapest point runs
-        here, before the workers are forked: it loads the compiled code that all need."""
-        if not costs:
-            return
+        here, before the workers are forked: it loads the compiled code that all need. Where each
+        point is as much work as a chunk, the workers load it."""
         pays(int(sum(costs.values())))
-        cheapest = min(costs, key=lambda number: costs[number])
-        yield from zip([cheapest], run([cheapest]), strict=True)
-        remaining = {number: cost for number, cost in costs.items() if number != cheapest}
+        first = sorted(costs, key=lambda number: costs[number])[:1]
+        first = [number for number in first if costs[number] < MOST]
+        yield from zip(first, run(first), strict=True)
+        remaining = {number: cost for number, cost in costs.items() if number not in first}
         waiting, losses = deque(chunks(remaining, self.jobs)), Counter[int]()
         try:
             self._assign(waiting, run)

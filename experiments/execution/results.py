@@ -12,6 +12,9 @@ from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal
 
 T = TypeVar("T")
+FEW = 0.01
+"""The share of the work from which the time left is told. The first points take longer, since they
+load compiled code."""
 
 
 class Points(Protocol[T]):
@@ -78,5 +81,8 @@ class Countdown:
         self._done += 1
         self._spent += self._costs[number]
         self._left -= self._costs[number]
-        seconds = (monotonic() - self._start) * self._left / self._spent
-        self._progress(self._done, len(self._costs), f", {output.duration(seconds)} left")
+        remark = ""
+        if self._spent > FEW * self._left:
+            seconds = (monotonic() - self._start) * self._left / self._spent
+            remark = f", {output.duration(seconds)} left"
+        self._progress(self._done, len(self._costs), remark)

@@ -121,6 +121,16 @@ def test_a_changed_input_file_is_refused(out: Path, tmp_path: Path) -> None:
     assert message.endswith(f"the content of file {machine} has changed")
 
 
+def test_a_changed_folder_is_refused(out: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    (folder / "rank0.json").write_text("{}")
+    facts = facts_of({"model": str(folder)})
+    assert facts_of({"model": str(folder)}) == facts
+    (folder / "rank1.json").write_text("{}")
+    assert facts_of({"model": str(folder)}) != facts
+
+
 def test_two_processes_do_not_write_the_same_journal(out: Path) -> None:
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
