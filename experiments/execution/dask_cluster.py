@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from experiments import output
 from experiments.execution.chunks import chunks
 from experiments.execution.executor import Run, T
-from topologies import _compile
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class DaskCluster:
         if not threads and costs:
             output.note(f"{self.address} has no worker yet: waiting for one")
         parts = chunks(costs, threads or USUAL_WORKERS)
-        work = partial(_run, run, version(PACKAGE), int(sum(costs.values())))
+        work = partial(_run, run, version(PACKAGE))
         futures = self._client.map(work, parts, pure=False)
         part_of = dict(zip(futures, parts, strict=True))
         for future in as_completed(futures, loop=self._client.loop):
@@ -99,12 +98,9 @@ class DaskCluster:
             _check_version(f"worker {worker}", answer, version(PACKAGE))
 
 
-def _run(run: Run[T], expected: str, operations: int, chunk: Sequence[int]) -> list[T]:
-    """Run a chunk on a worker, which may have come after all were checked. It loads compiled code
-    if that pays for all `operations`."""
+def _run(run: Run[T], expected: str, chunk: Sequence[int]) -> list[T]:
+    """Run a chunk on a worker, which may have come after all were checked."""
     _check_version("a worker", version(PACKAGE), expected)
-    if operations > _compile.CROSSOVER:
-        _compile.pays(operations)
     return list(run(chunk))
 
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from experiments.execution.chunks import MOST, chunks
 from experiments.execution.executor import Run, T
-from topologies._compile import pays
 from topologies.errors import InputError
 
 LOSSES = 3
@@ -52,7 +51,6 @@ class Processes:
         """As :meth:`experiments.execution.executor.Executor.map` says. The cheapest point runs
         here, before the workers are forked: it loads the compiled code that all need. Where each
         point is as much work as a chunk, the workers load it."""
-        pays(int(sum(costs.values())))
         first = sorted(costs, key=lambda number: costs[number])[:1]
         first = [number for number in first if costs[number] < MOST]
         yield from zip(first, run(first), strict=True)

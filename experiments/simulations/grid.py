@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import groupby, product
 from typing import Any, NamedTuple, TypeVar
@@ -17,12 +17,16 @@ from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, judge
 from experiments.simulations.verdict import Verdict
 from simulator.collectives import Algorithm
+from simulator.engines import REFERENCE_COST
 from simulator.profile import Profile
+from topologies._compile import CROSSOVER, pays
 from topologies.errors import InputError
 from topologies.topology import Topology
 
 MachineBuilder = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
+SMALL = 64
+"""Ranks of the machines that are kept while a grid runs."""
 T = TypeVar("T")
 
 
@@ -65,8 +69,18 @@ class Grid:
         sizes = len(self.sizes)
         return [operations / sizes for operations in self.work for _ in range(sizes)]
 
+    @cached_property
+    def _operations(self) -> int:
+        """What kernels would have to do if all points ran in this process."""
+        return REFERENCE_COST * int(sum(self.work) - workload.OF_A_POINT * len(self.costs))
+
     def run(self, numbers: Sequence[int]) -> Iterator[SweepRow | MissingPoint]:
-        """The points with these numbers. Neighbours share what does not depend on the size."""
+        """The points with these numbers. Neighbours share what does not depend on the size.
+
+        Compiled code is loaded at once if that pays for the whole grid.
+        """
+        if self._operations > CROSSOVER:
+            pays(self._operations)
         cases = list(product(self.algorithms, self.ranks))
         for case, group in groupby(numbers, key=lambda number: number // len(self.sizes)):
             sizes = [self.sizes[number % len(self.sizes)] for number in group]
@@ -76,7 +90,7 @@ class Grid:
         self, algorithm: Algorithm, p: int, sizes: Sequence[float]
     ) -> Iterator[SweepRow | MissingPoint]:
         """A row for each size, or why there is none."""
-        topology = _tried(algorithm, p, lambda: self.machine(p, algorithm.servers))
+        topology = _tried(algorithm, p, lambda: self._topology(p, algorithm.servers))
         if isinstance(topology, MissingPoint):
             yield from [topology] * len(sizes)
             return
@@ -87,6 +101,22 @@ class Grid:
             return
         for nbytes in sizes:
             yield _tried(algorithm, p, partial(_row, case, nbytes))
+
+    def _topology(self, ranks: int, servers: int) -> Topology:
+        """The machine. Small ones are kept, so that algorithms share their routes and bounds."""
+        if ranks > SMALL:
+            return self.machine(ranks, servers)
+        if (ranks, servers) not in self._topologies:
+            self._topologies[ranks, servers] = self.machine(ranks, servers)
+        return self._topologies[ranks, servers]
+
+    @cached_property
+    def _topologies(self) -> dict[tuple[int, int], Topology]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """The fields alone, without what has been computed of them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def encode(self, point: SweepRow | MissingPoint) -> Mapping[str, Any]:
         """A point as JSON takes it."""

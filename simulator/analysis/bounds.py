@@ -8,8 +8,8 @@ what it merges, and it sends each copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,12 @@ class Task(NamedTuple):
         return self.topology.placement[: self.workers]
 
 
+_KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], tuple[Limit, ...]]] = (
+    WeakKeyDictionary()
+)
+"""The limits that have been computed, as long as their topology is in use."""
+
+
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
     """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks. Other ranks may
     help.
@@ -106,7 +112,6 @@ def best_bound(collective: Collective, topology: Topology, workers: int, nbytes:
     return next(bound for bound in candidates if bound.seconds >= highest * (1 - TIE))
 
 
-@lru_cache(maxsize=8)
 def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Limit, ...]:
     """The bounds for any size, computed once for a topology.
 
@@ -126,6 +131,13 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 
     Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
+    known = _KNOWN.setdefault(topology, {})
+    if (collective, workers) not in known:
+        known[collective, workers] = _limits(collective, topology, workers)
+    return known[collective, workers]
+
+
+def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[Limit, ...]:
     if not 1 <= whole_number("workers", workers) <= topology.ranks:
         ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
         raise InputError(f"workers are {workers}: {ranks}")

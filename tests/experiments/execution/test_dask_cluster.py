@@ -169,9 +169,9 @@ def test_what_is_no_scheduler_is_named(content: str | None, tmp_path: Path) -> N
 
 
 def test_a_worker_that_comes_later_is_checked_too() -> None:
-    message = refusal(dask_cluster._run, list, "9.9", 0, [1])
+    message = refusal(dask_cluster._run, list, "9.9", [1])
     assert message == f"a worker has simctl {version(PACKAGE)}: install simctl 9.9 there"
-    assert dask_cluster._run(list, version(PACKAGE), 0, [1]) == [1]
+    assert dask_cluster._run(list, version(PACKAGE), [1]) == [1]
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
