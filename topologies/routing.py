@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from topologies import _kernels
+from topologies import _kernels, _pair_kernels
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Routes, Topology
@@ -15,6 +15,10 @@ from topologies.topology import Floats, Ints, Routes, Topology
 Longs = npt.NDArray[np.int64]
 
 SMALL = 200
+FEW = 4
+"""Sources of a target up to which each is looked for by itself, from both ends."""
+OF_A_PAIR = 64
+"""What the search for a pair takes, in operations of a kernel."""
 _NO_LATENCY = 1e-30
 """Stands for zero where a graph of weights knows no edge of weight zero."""
 _TICKS_PER_SECOND = 1024e15
@@ -36,7 +40,7 @@ def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints
             raise InputError(
                 f"rank {rank} has no device: {topology.name} has {topology.ranks} ranks"
             )
-    graph = _Graph(topology)
+    graph = _graph(topology)
     heads: list[Ints] = []
     tails: list[Ints] = []
     starts, goals = topology.placement[sources], topology.placement[targets]
@@ -44,11 +48,8 @@ def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints
     goals = graph.walk(goals, starts, graph.only_way_in, topology.source, tails)
     direct = graph.direct(starts, goals)
     open_pairs = np.flatnonzero((starts != goals) & (direct < 0))
-    indptr, links = graph.search(
-        starts[open_pairs],
-        goals[open_pairs],
-        _salts(topology, sources, targets, channels)[open_pairs],
-    )
+    salts = _salts(topology, sources[open_pairs], targets[open_pairs], channels[open_pairs])
+    indptr, links = graph.search(starts[open_pairs], goals[open_pairs], salts)
     lost = open_pairs[indptr[1:] == indptr[:-1]]
     if len(lost):
         ends = f"from rank {sources[lost[0]]} to rank {targets[lost[0]]}"
@@ -103,6 +104,12 @@ def rails(topology: Topology) -> Longs:
     return number[topology.placement]
 
 
+@lru_cache(maxsize=2)
+def _graph(topology: Topology) -> _Graph:
+    """The adjacency of a topology. The latest are remembered."""
+    return _Graph(topology)
+
+
 class _Graph:
     """Adjacency of a topology, in device order."""
 
@@ -134,54 +141,75 @@ class _Graph:
     def direct(self, starts: Ints, ends: Ints) -> Ints:
         """The link between the two, where no other leaves with less latency, so that no detour is
         shorter; or -1."""
+        link = np.full(len(starts), -1, dtype=np.int32)
+        apart = np.flatnonzero(starts != ends)
+        chosen, key = self.nearest if len(apart) else (link, link)
+        if len(key):
+            pair_key = starts[apart].astype(np.int64) * self.devices + ends[apart]
+            place = np.minimum(np.searchsorted(key, pair_key), len(key) - 1)
+            link[apart] = np.where(key[place] == pair_key, chosen[place], -1)
+        return link
+
+    @cached_property
+    def nearest(self) -> tuple[Longs, Longs]:
+        """The links than which no other leaves the same device with less latency, by their ends,
+        and a number for their ends."""
         topology, ticks = self.topology, self.ticks
-        nearest = np.full(self.devices, np.iinfo(np.int64).max)
-        np.minimum.at(nearest, topology.source, ticks)
-        chosen = np.flatnonzero(ticks == nearest[topology.source])
+        least = np.full(self.devices, np.iinfo(np.int64).max)
+        np.minimum.at(least, topology.source, ticks)
+        chosen = np.flatnonzero(ticks == least[topology.source])
         key = topology.source[chosen].astype(np.int64) * self.devices + topology.target[chosen]
         order = np.argsort(key)
-        pair_key = starts.astype(np.int64) * self.devices + ends
-        place = np.minimum(np.searchsorted(key[order], pair_key), max(0, len(key) - 1))
-        if not len(key):
-            return np.full(len(starts), -1, dtype=np.int32)
-        link = chosen[order[place]]
-        return np.where((key[order[place]] == pair_key) & (starts != ends), link, -1).astype(
-            np.int32
-        )
+        return chosen[order], key[order]
 
     def search(self, begins: Ints, ends: Ints, salts: Longs) -> tuple[Longs, Ints]:
         """The routes of the pairs, in CSR form, by a search from every target towards its
         sources."""
-        topology = self.topology
         if not len(begins):
             return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        order_by = np.arange(topology.links) if topology.paths == "link" else topology.target
-        leaving = np.lexsort((order_by, topology.source))
-        place = np.empty(topology.links, dtype=np.int64)
-        place[leaving] = np.arange(topology.links)
-        entering = np.lexsort((topology.source, topology.target))
-        into = np.stack((topology.source[entering].astype(np.int64), place[entering]), axis=1)
         order = np.argsort(ends, kind="stable")
         targets, first = np.unique(ends[order], return_index=True)
+        if len(begins) <= FEW * len(targets):
+            between = kernel(_pair_kernels.between, OF_A_PAIR * len(begins))
+            pair_ends = begins.astype(np.int32), ends.astype(np.int32)
+            routes: tuple[Longs, Ints] = between(self.ways, *pair_ends, salts)
+            return routes
         groups = np.append(first, len(order)).astype(np.int64)
-        shortest = kernel(_kernels.shortest, len(targets) * topology.links + len(order))
-        graph = _kernels.Graph(
-            entering=_indptr(topology.target, self.devices),
-            before=into,
-            leaving=_indptr(topology.source, self.devices),
-            after=topology.target[leaving],
-            link=leaving.astype(np.int32),
-            ticks=self.ticks[leaving],
-            node=topology.node,
-        )
+        shortest = kernel(_kernels.shortest, len(targets) * self.topology.links + len(order))
         pairs = _kernels.Pairs(targets.astype(np.int32), groups, begins[order], salts[order])
-        indptr, links = shortest(graph, pairs)
+        indptr, links = shortest(self.graph, pairs)
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")
         starts = np.zeros(len(order) + 1, dtype=np.int64)
         np.cumsum(length[back], out=starts[1:])
         offset = np.arange(len(links)) - np.repeat(starts[:-1], length[back])
         return starts, links[np.repeat(indptr[:-1][back], length[back]) + offset]
+
+    @cached_property
+    def graph(self) -> _kernels.Graph:
+        """The links of every device, as the search for many sources of a target takes them."""
+        ways = self.ways
+        into = np.stack((ways.ends[1].astype(np.int64), ways.places[1]), axis=1)
+        columns = ways.indptr[1], into, ways.indptr[0], ways.ends[0]
+        return _kernels.Graph(*columns, ways.link, ways.ticks, ways.node)
+
+    @cached_property
+    def ways(self) -> _pair_kernels.Ways:
+        """The links of every device, as the search for pairs takes them."""
+        topology, devices = self.topology, self.devices
+        order_by = np.arange(topology.links) if topology.paths == "link" else topology.target
+        leaving = np.lexsort((order_by, topology.source))
+        place = np.empty(topology.links, dtype=np.int64)
+        place[leaving] = np.arange(topology.links)
+        entering = np.lexsort((topology.source, topology.target))
+        return _pair_kernels.Ways(
+            np.stack((_indptr(topology.source, devices), _indptr(topology.target, devices))),
+            np.stack((topology.target[leaving], topology.source[entering])),
+            np.stack((np.arange(topology.links), place[entering])),
+            self.ticks[leaving],
+            leaving.astype(np.int32),
+            topology.node,
+        )
 
 
 def _only(ends: Ints, devices: int) -> Ints:

@@ -10,7 +10,7 @@ from simulator.kernels import (
     path,
     queues,
 )
-from topologies import _kernels
+from topologies import _kernels, _pair_kernels
 from topologies._compile.layouts import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
@@ -22,6 +22,7 @@ KERNELS: tuple[Kernel, ...] = (
     first_come.simulate,
     cells.fill,
     copies.follow,
+    _pair_kernels.between,
     _kernels.shortest,
     path.walk,
     fair_sharing.simulate,

@@ -8,7 +8,7 @@ import pytest
 
 import simulator.kernels as kernel_package
 from simulator.kernels.registry import KERNELS
-from topologies import _kernels
+from topologies import _kernels, _pair_kernels
 from topologies._compile.layouts import Kernel, layouts
 
 
@@ -16,7 +16,7 @@ def test_all_kernels_are_listed() -> None:
     """A function that no function of its file calls is a kernel."""
     names = (f"simulator.kernels.{module.name}" for module in iter_modules(kernel_package.__path__))
     kernels = set[Kernel]()
-    for file in (_kernels, *map(import_module, names)):
+    for file in (_kernels, _pair_kernels, *map(import_module, names)):
         functions = [
             each
             for each in vars(file).values()
