@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,6 +81,8 @@ def provenance(**parameters: Value) -> str:
 
 def facts(parameters: Mapping[str, Value]) -> dict[str, Mapping[str, Value]]:
     """What a result depends on."""
+    from importlib.metadata import version
+
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
     versions: dict[str, Value] = {package: version(package) for package in packages}
     return {"versions": versions, "parameters": parameters}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Topology
 
@@ -195,7 +196,7 @@ def _edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs
 
 def _distinct(medium: Ints, device: Ints, topology: Topology) -> Longs:
     """The number of different devices that use each shared medium."""
-    pairs = np.unique(medium.astype(np.int64) * len(topology.device_names) + device)
+    pairs = distinct(medium.astype(np.int64) * len(topology.device_names) + device)
     return np.bincount(pairs // len(topology.device_names), minlength=len(topology.shared_names))
 
 

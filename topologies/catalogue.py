@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from topologies.clusters import cluster, joined
+from topologies.columns import distinct
 from topologies.errors import InputError, nearest_name, unknown_option
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
@@ -83,7 +84,7 @@ class Blueprint:
         if self.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
             return self
         per_node, whole = ranks // nodes, self.whole()
-        size = whole.ranks // max(len(np.unique(whole.node)) - int((whole.node < 0).any()), 1)
+        size = whole.ranks // max(len(distinct(whole.node)) - int((whole.node < 0).any()), 1)
         if per_node >= size:
             return self
         places = tuple(node * size + place for node in range(nodes) for place in range(per_node))

@@ -5,13 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from operator import eq
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from topologies.array_types import Floats as Floats
+from topologies.array_types import Ints as Ints
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of an array, each once, in ascending order. For `unique` without counts, numpy
+    would import its masked arrays, which takes 30 ms.
+
+    >>> distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return np.unique(values, return_counts=True)[0]
 
 
 class Texts(Sequence[str]):

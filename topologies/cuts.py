@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.capacity import max_flow
+from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Topology
@@ -106,9 +107,9 @@ def partitions(topology: Topology) -> list[Ints]:
     ]
     groupings += [
         components(topology, topology.bandwidth > speed)
-        for speed in np.unique(topology.bandwidth)[:LEVELS]
+        for speed in distinct(topology.bandwidth)[:LEVELS]
     ]
-    groupings += [components(topology, reach <= hops) for hops in np.unique(reach)[:-1]]
+    groupings += [components(topology, reach <= hops) for hops in distinct(reach)[:-1]]
     return list({groups.tobytes(): groups for groups in groupings}.values())
 
 

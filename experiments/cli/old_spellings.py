@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperGroup
+from experiments.cli.plain_values import PlainGroup
 
 NOTE = "note: simctl validate PROFILE RUNS is now simctl judge PROFILE RUNS"
 FLAGS = ("--fit", "--in-place", "--forced", "--help", "-h")
 """The options of `validate` and `judge` that take no value."""
 
 
-class Commands(TyperGroup):
+class Commands(PlainGroup):
     """The commands of `simctl`, under their old spellings too."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -10,8 +10,10 @@ import typer
 from experiments.cli.completion import completer, machine_names
 from experiments.cli.machine_options import TOPOLOGY_HELP
 from experiments.cli.options import Format, Output
+from experiments.cli.plain_values import PlainGroup
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="List, show and import machines.",
     invoke_without_command=True,
     rich_markup_mode=None,

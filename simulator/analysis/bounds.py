@@ -17,6 +17,7 @@ import numpy.typing as npt
 from simulator.collectives.collective import Collective
 from simulator.schedules.whole_numbers import whole_number
 from topologies.capacity import capacities, congestion, max_flow, tightest_cut
+from topologies.columns import distinct
 from topologies.concurrent_flow import concurrent_flow, stretch
 from topologies.cuts import partitions, tree_cuts
 from topologies.errors import InputError
@@ -289,12 +290,12 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
 def _near(task: Task) -> bool:
     """Whether the workers are all neighbours, or all lead to one hub only: their routes need no
     search."""
-    topology, devices = task.topology, np.unique(task.devices)
+    topology, devices = task.topology, distinct(task.devices)
     ours = np.isin(topology.source, devices)
     between = np.isin(topology.target[ours], devices)
     return bool(
         between.sum() == len(devices) * (len(devices) - 1)
-        or len(np.unique(topology.target[ours])) == 1
+        or len(distinct(topology.target[ours])) == 1
     )
 
 
@@ -306,7 +307,7 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
     )
     if len(beyond) and not task.topology.shared_names:
         yield from _in_groups(task, beyond.astype(np.int32))
-    elif exchanges and len(np.unique(task.devices)) * task.topology.links <= FLOWS:
+    elif exchanges and len(distinct(task.devices)) * task.topology.links <= FLOWS:
         yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
     elif exchanges:
         yield from _cut_in_half(task)
@@ -328,7 +329,7 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
     weight = shards if name in ("all_gather", "reduce_scatter") else root
     for reverse in _TURNED.get(name, ()):
         if cut := tightest_cut(
-            task.topology, weight, np.unique(devices), reverse=reverse, above=above
+            task.topology, weight, distinct(devices), reverse=reverse, above=above
         ):
             above = _seconds(weight[cut.inside].sum(), cut.bandwidth)
             yield _cut(task, int(cut.inside[devices].sum()), above)

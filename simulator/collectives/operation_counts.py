@@ -7,10 +7,9 @@ from functools import cache
 from math import log2
 from typing import NamedTuple
 
-import numpy as np
-
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
+from topologies.columns import distinct
 from topologies.topology import Topology
 
 SMALL, LARGE = 16, 32
@@ -63,7 +62,7 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     else:
         yield Bound(algorithm.cost.volume(ranks, 1.0), False)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
-        nodes = len(np.unique(topology.node[topology.placement[:ranks]]))
+        nodes = len(distinct(topology.node[topology.placement[:ranks]]))
         yield Bound(PIECES * ranks * (nodes - 1.0), False)
 
 

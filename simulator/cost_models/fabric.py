@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.routed import Routed
+from topologies.columns import distinct
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Topology
 
@@ -124,7 +125,7 @@ def observe(routed: Routed) -> Fabric:
 def _sums(values: Floats, starts: Longs, counts: Ints) -> Floats:
     """The sum of each run of values, added up in the order in which numpy adds up one alone."""
     total = np.empty(len(starts))
-    for count in np.unique(counts):
+    for count in distinct(counts):
         chosen = counts == count
         total[chosen] = values[starts[chosen, None] + np.arange(count)].sum(axis=1)
     return total

@@ -7,8 +7,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import Floats as Floats
-from topologies.columns import Ints as Ints
+from topologies.array_types import Floats as Floats
+from topologies.array_types import Ints as Ints
 
 Index = int | np.integer
 """A whole number, as an array has it or not."""

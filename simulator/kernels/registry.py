@@ -11,7 +11,7 @@ from simulator.kernels import (
     queues,
 )
 from topologies import _kernels, _pair_kernels
-from topologies._compile.layouts import Kernel
+from topologies._compile import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
     dependencies.derive,

@@ -3,6 +3,8 @@
 import ast
 import math
 import re
+from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -364,3 +366,23 @@ def test_the_spelling_that_is_offered_is_right() -> None:
         with pytest.raises(InputError, match="write") as error:
             parse_bandwidth(text)
         assert parse_bandwidth(str(error.value).rpartition(" ")[2]) > 0
+
+
+@given(
+    st.integers(0, 10**16),
+    st.sampled_from(["", "n", "u", "m", "k", "K", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"]),
+    st.sampled_from(["B", "s", "B/s", "bit/s", "b/s"]),
+    st.sampled_from([parse_bytes, parse_seconds, parse_bandwidth]),
+)
+def test_usual_texts_are_read_as_quantiphy_reads_them(
+    number: int, prefix: str, unit: str, parse: Callable[[str], float]
+) -> None:
+    def answer() -> float | str:
+        try:
+            return parse(f"{number}{prefix}{unit}")
+        except InputError as error:
+            return str(error)
+
+    quick = answer()
+    with patch("topologies.units._usual", lambda *_: None):
+        assert quick == answer()

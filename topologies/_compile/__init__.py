@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-from topologies._compile import code_cache
-from topologies._compile.layouts import Kernel as Kernel
-from topologies._compile.native import Native
+Kernel = Callable[..., Any]
 
-CROSSOVER = 20_000
+
+CROSSOVER = 6_000
 """Operations through kernels after which a process loads compiled code: `python -m
 experiments.benchmarks crossover`."""
 PATIENCE = 1_000_000
@@ -32,6 +33,8 @@ def pays(operations: int, *functions: Kernel) -> bool:
         return False
     if all(map(_is_ready, functions)):
         return True
+    from topologies._compile import code_cache
+
     code_cache.start()
     return _work[0] > PATIENCE
 
@@ -44,6 +47,9 @@ def is_loaded() -> bool:
 @cache
 def compiled(function: Kernel) -> Kernel:
     """The compiled form of a kernel. It waits until there is one."""
+    from topologies._compile import code_cache
+    from topologies._compile.native import Native
+
     result = Native(function, code_cache.code(function))
     _ready.add(function)
     return result
@@ -53,6 +59,10 @@ _ready: set[Kernel] = set()
 
 
 def _is_ready(function: Kernel) -> bool:
-    if function not in _ready and code_cache.holds(function):
+    if function in _ready:
+        return True
+    from topologies._compile import code_cache
+
+    if code_cache.holds(function):
         _ready.add(function)
     return function in _ready

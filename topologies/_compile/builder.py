@@ -8,7 +8,8 @@ from itertools import chain
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from topologies._compile.layouts import Kernel, layouts, sample
+from topologies._compile import Kernel
+from topologies._compile.layouts import layouts, sample
 
 
 class Code(NamedTuple):

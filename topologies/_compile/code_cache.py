@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 import time
 import warnings
@@ -21,11 +20,10 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import Any
 
-from topologies._compile import builder, layouts
+from topologies._compile import Kernel, builder, layouts
 from topologies._compile.builder import Code
-from topologies._compile.layouts import Kernel
 from topologies._compile.native import numba_folder
 from topologies.errors import InputError
 
@@ -89,6 +87,8 @@ def start() -> None:
     with lock() as is_free:
         if not is_free:
             return
+        import subprocess
+
         _announce()
         with (folder() / "log").open("w") as log:
             _processes.append(
@@ -109,7 +109,7 @@ def _announce() -> None:
     logger.info("compiling for this machine, once: about 10 s")
 
 
-_processes: list[subprocess.Popen[bytes]] = []
+_processes: list[Any] = []
 """Processes beside this one: they may live longer."""
 
 
@@ -226,6 +226,8 @@ def _read(place: Path) -> Code | None:
 
 
 def _write(place: Path, code: Code) -> None:
+    from tempfile import NamedTemporaryFile
+
     head = {**code._asdict(), "content": sha256(code.content).hexdigest()}
     place.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=place.parent, prefix="part-", delete=False) as file:
@@ -244,6 +246,8 @@ def _writable(place: Path, quiet: bool = False) -> bool:
 
 @cache
 def _problem(place: Path) -> str:
+    from tempfile import TemporaryFile
+
     try:
         place.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=place):

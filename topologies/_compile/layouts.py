@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 import numpy as np
 
-Kernel = Callable[..., Any]
+from topologies._compile import Kernel
+
 ADDRESS = object.__basicsize__
 """Where the address of its data lies in an array, as numpy's C interface says: asking Python for it
 takes ten times as long."""

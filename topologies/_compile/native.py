@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from topologies._compile import Kernel
 from topologies._compile.builder import Code
-from topologies._compile.layouts import Column, Kernel, Layout, Record, kinds, layouts, words
+from topologies._compile.layouts import Column, Layout, Record, kinds, layouts, words
 
 TYPES: dict[type, Any] = {int: ctypes.c_int64, float: ctypes.c_double, bool: ctypes.c_bool}
 _RUNTIME = "numba.core.runtime._nrt_python"

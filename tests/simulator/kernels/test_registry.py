@@ -9,7 +9,8 @@ import pytest
 import simulator.kernels as kernel_package
 from simulator.kernels.registry import KERNELS
 from topologies import _kernels, _pair_kernels
-from topologies._compile.layouts import Kernel, layouts
+from topologies._compile import Kernel
+from topologies._compile.layouts import layouts
 
 
 def test_all_kernels_are_listed() -> None:

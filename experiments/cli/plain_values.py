@@ -1,0 +1,57 @@
+"""Values of options that need little conversion, read without pydantic."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from typer.core import TyperGroup
+
+
+class PlainValues:
+    """Reads defaults, texts, whole numbers and words of an Enum. All else is read as typer does."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value of an option, from the command line or its default."""
+        kind = param.type_descriptor.annotation
+        if value is None and not param.multiple and param.nargs == 1:
+            return None
+        if isinstance(kind, type):
+            if isinstance(value, kind):
+                return value
+            if issubclass(kind, Enum) and value in [member.value for member in kind]:
+                return kind(value)
+            if kind is int and _is_in_range(value, param.type_descriptor.parameter_info):
+                return int(value)
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _is_in_range(text: Any, option: Any) -> bool:
+    """Whether a text is digits of a number that an option takes."""
+    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 18):
+        return False
+    low, high = (getattr(option, name, None) for name in ("min", "max"))
+    return (low is None or low <= int(text)) and (high is None or int(text) <= high)
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose options are read without pydantic where that is possible."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before the command."""
+        return _with_plain_values(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names, and the words after it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        _with_plain_values(command.get_params(ctx) if command else [])
+        return name, command, rest
+
+
+def _with_plain_values(options: list[Any]) -> list[Any]:
+    """Options that read plain values. Versions of typer without pydantic are left alone."""
+    for option in options:
+        if getattr(option, "_runtime_param", 0) is None:
+            option._runtime_param = PlainValues()
+    return options
