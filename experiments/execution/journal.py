@@ -121,6 +121,8 @@ class Journal:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             raise InputError(f"{self.path}: another simctl writes it, wait for its end") from None
+        except OSError:
+            pass  # a network's file system without locks
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

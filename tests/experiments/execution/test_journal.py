@@ -1,5 +1,7 @@
 """What is kept of an unfinished sweep, and what is not believed."""
 
+import errno
+import fcntl
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +147,16 @@ def test_two_processes_do_not_write_the_same_journal(out: Path) -> None:
         message = here.recv()
         process.join()
     assert message == f"{journal_of(out)}: another simctl writes it, wait for its end"
+
+
+def test_a_file_system_without_locks_will_do(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlocked(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "lockf", unlocked)
+    written(out)
+    with resumed(out) as journal:
+        assert list(journal.results) == [0, 1, 2]
 
 
 def test_a_complete_file_has_nothing_to_resume(
