@@ -6,46 +6,52 @@ from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCAT
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts
 
 
-def ring_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
+def ring_reduce_scatter(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Every chunk travels once round the ring to its owner. Every rank adds its data to it.
 
     >>> ring_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
-    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    ring = _builder(ranks, nbytes, shifts)
     _reduce_scatter(ring)
     return ring.build()
 
 
-def ring_all_gather(ranks: int, nbytes: float) -> Schedule:
+def ring_all_gather(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Every chunk travels once round the ring from its owner."""
-    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    ring = _builder(ranks, nbytes, shifts)
     _all_gather(ring)
     return ring.build()
 
 
-def ring_all_reduce(ranks: int, nbytes: float) -> Schedule:
+def ring_all_reduce(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """A ring reduce-scatter, then a ring all-gather."""
-    ring = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    ring = _builder(ranks, nbytes, shifts)
     _reduce_scatter(ring)
     _all_gather(ring)
     return ring.build()
+
+
+def _builder(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
+    """Chunk c of rank r is chunk c + k of rank r + k."""
+    moves = [Move(axis=0, first=0, inner=1, end=ranks)]
+    return ScheduleBuilder(ranks, nbytes, slots=ranks, shifts=shifts, moves=moves)
 
 
 def _reduce_scatter(ring: ScheduleBuilder) -> None:
     ring.phase("reduce-scatter")
-    rank = np.arange(ring.ranks)
-    for step in range(ring.ranks - 1):
-        ring.reduce(rank, (rank + 1) % ring.ranks, slot=(rank - step - 1) % ring.ranks)
+    rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None]
+    slot = (rank - step - 1) % ring.ranks
+    ring.reduce(rank, (rank + 1) % ring.ranks, slot=slot, steps=True)
 
 
 def _all_gather(ring: ScheduleBuilder) -> None:
     ring.phase("all-gather")
-    rank = np.arange(ring.ranks)
-    for step in range(ring.ranks - 1):
-        ring.copy(rank, (rank + 1) % ring.ranks, slot=(rank - step) % ring.ranks)
+    rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None]
+    ring.copy(rank, (rank + 1) % ring.ranks, slot=(rank - step) % ring.ranks, steps=True)
 
 
 ALGORITHMS = (

@@ -49,19 +49,23 @@ class Crossings:
     medium: Ints
     sender: Longs
     receiver: Longs
+    shift: Longs
+    """Of a folded schedule: what takes the medium that stands for its orbit to the one crossed. The
+    ends are those of the route that crosses the former."""
 
     @cached_property
     def distinct(self) -> Crossings:
         """The same by medium and then by route, each crossing once."""
-        order = np.lexsort((self.route, self.medium))
-        route, medium = self.route[order], self.medium[order]
+        order = np.lexsort((self.shift, self.route, self.medium))
         new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (route[1:] != route[:-1]) | (medium[1:] != medium[:-1])
+        rows = np.stack((self.medium, self.route, self.shift))[:, order]
+        new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
         return self.chosen(order[new])
 
     def chosen(self, rows: npt.NDArray[np.integer | np.bool_]) -> Crossings:
         """Some of the rows."""
-        return Crossings(*(column[rows] for column in (self.route, self.medium, *self._ends)))
+        columns = self.route, self.medium, *self._ends, self.shift
+        return Crossings(*(column[rows] for column in columns))
 
     @cached_property
     def groups(self) -> Groups:
@@ -112,7 +116,11 @@ def observe(routed: Routed) -> Fabric:
     uniform = alike and len(costs) == 1 and next(iter(costs))[1] == 0
     timed = np.isfinite(topology.medium_bandwidth[media]) | (topology.medium_gap[media] > 0)
     ends = _ends(routed)[route[link]].T
-    crossings = Crossings(route[link], media, *ends)
+    shift, fold = np.zeros(len(link), dtype=np.int64), routed.schedule.fold
+    if fold is not None:
+        shift = routed.shift[link].astype(np.int64)
+        ends = fold.shifts.back(ends, shift)
+    crossings = Crossings(route[link], media, *ends, shift)
     entered = np.isin(link, starts)
     ports = _ports(routed, crossings.chosen(timed), crossings.chosen(timed & entered), best)
     latency_s, gap_s, bandwidth_Bps = best.tolist()
@@ -153,35 +161,49 @@ def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Float
     gap, bandwidth = topology.medium_gap[media], topology.medium_bandwidth[media]
     if (gap != best[1]).any() or (bandwidth != best[2]).any():
         return "blocking"
-    at_once, routes = entered.distinct.groups, len(routed.route_indptr) - 2
+    at_once = entered.distinct.groups
+    routes = (len(routed.route_indptr) - 2) * routed.schedule.members
     if not (groups.same_sender | groups.same_receiver)[shared].all():
         return "bus" if shared.sum() == 1 and (at_once.size == routes).any() else "blocking"
     if not _all_share(routed, distinct, groups):
         return "blocking"
-    receiving = _members(distinct, shared & groups.same_receiver & ~groups.same_sender)
-    return "one" if receiving & _members(entered.distinct, at_once.size > 1) else "switch"
+    receiving = _members(routed, distinct, shared & groups.same_receiver & ~groups.same_sender)
+    entering = _members(routed, entered.distinct, at_once.size > 1)
+    return "one" if receiving & entering else "switch"
 
 
 def _all_share(routed: Routed, crossings: Crossings, groups: Groups) -> bool:
     """Whether all routes that leave a rank share a medium, and so do all that enter one, wherever
     these are several."""
-    ends = _ends(routed)
+    ends = _standing(routed, _ends(routed))
     for side, same in ((0, groups.same_sender), (1, groups.same_receiver)):
         number = np.bincount(ends[:, side])
-        rank = (crossings.sender, crossings.receiver)[side][groups.first]
+        rank = _standing(routed, (crossings.sender, crossings.receiver)[side][groups.first])
         sharing = rank[same & (groups.size == number[rank])]
         if not np.isin(np.flatnonzero(number > 1), sharing).all():
             return False
     return True
 
 
-def _members(crossings: Crossings, chosen: npt.NDArray[np.bool_]) -> set[bytes]:
-    """The routes of some groups, each group as bytes."""
-    groups = crossings.groups
-    return {
-        crossings.route[first : first + size].tobytes()
-        for first, size in zip(groups.first[chosen], groups.size[chosen], strict=True)
-    }
+def _members(
+    routed: Routed, crossings: Crossings, chosen: npt.NDArray[np.bool_]
+) -> set[tuple[bytes, bytes]]:
+    """The routes of some groups, each group as bytes: those of a folded schedule, and by what they
+    are shifted against the first."""
+    groups, fold = crossings.groups, routed.schedule.fold
+    members = set()
+    for first, size in zip(groups.first[chosen], groups.size[chosen], strict=True):
+        rows = slice(first, first + size)
+        shift = crossings.shift[rows]
+        against = shift if fold is None else fold.shifts.back(shift, shift[:1])
+        members.add((crossings.route[rows].tobytes(), against.tobytes()))
+    return members
+
+
+def _standing(routed: Routed, ranks: Longs) -> Longs:
+    """The ranks that stand for some."""
+    fold = routed.schedule.fold
+    return ranks if fold is None else fold.shifts.folded(ranks)
 
 
 def _ends(routed: Routed) -> Longs:

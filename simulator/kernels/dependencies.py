@@ -5,63 +5,68 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.records import Flags, Ints
+from simulator.kernels.records import Accesses, Flags, Ints
 
 Longs = npt.NDArray[np.int64]
 
 
 def derive(
-    rank: Ints,
-    peer: Ints,
-    source: Ints,
-    target: Ints,
-    count: Ints,
-    reduces: Flags,
-    ranks: int,
-    slots: int,
-) -> tuple[Longs, Ints]:
-    """Predecessors from what operations read and write, as a CSR (indptr, indices); duplicates may
-    remain.
+    accesses: Accesses, call: Ints, local: Flags, reduces: Flags, ranks: int, slots: int
+) -> tuple[Longs, Ints, Longs]:
+    """Predecessors from what operations read and write, as a CSR (indptr, indices), in which
+    duplicates may remain; and a conflict.
 
-    The accesses to a cell (rank, slot) form groups: an overwrite is a group of one, and so is a run
-    of reductions, or of reads, of any length. Every member of a group waits for every member of the
-    group before it, and for nothing else: older ones are ancestors already.
+    The accesses to a cell (rank, slot) form groups: an overwrite is a group of
+    one, and so is a run of reductions, or of reads, of any length. Every member of a group waits
+    for every member of the group before it, and for nothing else: older ones are ancestors already.
+
+    Operations of one call see the state before it. A conflict is two of them of which one writes
+    what the other reads, or which overwrite the same: their numbers, the slot, and whether both
+    overwrite; or -1. A `local` operation may write what it reads.
     """
+    owner, rank, peer, source, target, count = accesses
     cells = ranks * slots
     begins = np.zeros(cells + 1, np.int64)
-    operations = len(rank)
-    for i in range(operations):
-        for j in range(count[i]):
-            if source[i] >= 0:
-                begins[rank[i] * slots + source[i] + j + 1] += 1
-            if target[i] >= 0:
-                begins[peer[i] * slots + target[i] + j + 1] += 1
+    rows, operations = len(owner), len(reduces)
+    for row in range(rows):
+        for j in range(count[row]):
+            if source[row] >= 0:
+                begins[rank[row] * slots + source[row] + j + 1] += 1
+            if target[row] >= 0:
+                begins[peer[row] * slots + target[row] + j + 1] += 1
     for cell in range(cells):
         begins[cell + 1] += begins[cell]
     filled = begins[:-1].copy()
-    accesses = np.empty(begins[cells], np.int32)
-    for i in range(operations):
-        for j in range(count[i]):
-            if source[i] >= 0:
-                cell = rank[i] * slots + source[i] + j
-                accesses[filled[cell]] = i * 2
+    entries = np.empty(begins[cells], np.int32)
+    for row in range(rows):
+        for j in range(count[row]):
+            if source[row] >= 0:
+                cell = rank[row] * slots + source[row] + j
+                entries[filled[cell]] = owner[row] * 2
                 filled[cell] += 1
-            if target[i] >= 0:
-                cell = peer[i] * slots + target[i] + j
-                accesses[filled[cell]] = i * 2 + 1
+            if target[row] >= 0:
+                cell = peer[row] * slots + target[row] + j
+                entries[filled[cell]] = owner[row] * 2 + 1
                 filled[cell] += 1
+    conflict = np.full(4, -1, np.int64)
     waits = np.zeros(operations + 1, np.int64)
     indices = np.empty(0, np.int32)
     for emit in range(2):
         for cell in range(cells):
             first, previous, last_kind = begins[cell], begins[cell], -1
+            last = -1
             for k in range(begins[cell], begins[cell + 1]):
-                i = accesses[k] // 2
-                access = 0 if accesses[k] % 2 == 0 else 1 + reduces[i]
-                if access != last_kind or access == 1:
+                i = entries[k] // 2
+                access = 0 if entries[k] % 2 == 0 else 1 + reduces[i]
+                opens = access != last_kind or access == 1
+                if opens and last >= 0 and call[last] == call[i] and not (last == i and local[i]):
+                    conflict[0], conflict[1], conflict[2] = last, i, cell % slots
+                    conflict[3] = access == 1 and last_kind == 1
+                if opens:
                     previous, first, last_kind = first, k, access
+                last = i
                 for before in range(previous, first):
-                    j = accesses[before] // 2
+                    j = entries[before] // 2
                     if j == i:
                         continue
                     if emit == 0:
@@ -73,7 +78,7 @@ def derive(
             for i in range(operations):
                 waits[i + 1] += waits[i]
             indices = np.empty(waits[operations], np.int32)
-    return np.concatenate((np.zeros(1, np.int64), waits[:-1])), indices
+    return np.concatenate((np.zeros(1, np.int64), waits[:-1])), indices, conflict
 
 
 def merge(

@@ -42,6 +42,21 @@ class Operations(NamedTuple):
     lane: npt.NDArray[np.int16]
 
 
+class Accesses(NamedTuple):
+    """What operations read and write: a row for each operation, or several one after the other."""
+
+    owner: Ints
+    """The operation of each row."""
+    rank: Ints
+    peer: Ints
+    source: Ints
+    """The first slot that is read at `rank`, or -1."""
+    target: Ints
+    """The first slot that is written at `peer`, or -1."""
+    count: Ints  # type: ignore[assignment]
+    """The number of slots."""
+
+
 class Routes(NamedTuple):
     """The route of each operation, and its nodes; see
     :class:`simulator.schedules.routed.Routed`."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr, Operations
 from simulator.kernels.records import Flags as Flags
+from simulator.schedules.folding import Fold
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -71,6 +72,9 @@ class Schedule:
     """Operation i waits for `indices[indptr[i]:indptr[i + 1]]`."""
     indices: Ints
     """The numbers of these operations: all are lower than i."""
+    fold: Fold | None = None
+    """How the operations stand for those of all ranks, if they do: then the columns are those of
+    one rank of each orbit."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -88,7 +92,12 @@ class Schedule:
     @property
     def volume(self) -> float:
         """Bytes that all transfers between ranks move together."""
-        return float(self.nbytes[self.remote].sum())
+        return float(self.nbytes[self.remote].sum()) * self.members
+
+    @property
+    def members(self) -> int:
+        """The number of operations for which each stands: one, unless the schedule is folded."""
+        return 1 if self.fold is None else self.fold.order
 
     @cached_property
     def steps(self) -> int:
@@ -108,10 +117,10 @@ class Schedule:
 
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""
-        return np.asarray(
-            np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks),
-            dtype=np.float64,
-        )
+        sent = np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks)
+        if self.fold is not None:
+            sent = sent[self.fold.shifts.folded(np.arange(self.ranks))]
+        return np.asarray(sent, dtype=np.float64)
 
     def exchanged(self, beyond: float, node: Ints) -> Floats:
         """The bytes of the longest message of each step in which ranks on two nodes send each other

@@ -4,18 +4,25 @@ whom."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
+from simulator.kernels.records import Accesses
+from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
+from simulator.schedules.shifts import Move, Shifts
 from simulator.schedules.slots import Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
+Calls = tuple[int | Ints, int | Ints]
+"""Sizes of calls, and how many calls have each."""
 LANES = 1023
 PHASES = 2**15 - 1
 _ONE = np.zeros(1)
@@ -44,6 +51,9 @@ class ScheduleBuilder:
     from them no dependency is derived, the order is that of service. `servers` are ranks after the
     `ranks` workers that own no data of the collective; the `switches` after them are switches that
     reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
+
+    With `shifts` the schedule is folded: its operations are those of one rank of each orbit, which
+    stand for all. Slots that `moves` name go along with the ranks; the others stay.
     """
 
     def __init__(
@@ -57,6 +67,8 @@ class ScheduleBuilder:
         servers: int = 0,
         switches: int = 0,
         phase: str = "transfer",
+        shifts: Shifts | None = None,
+        moves: Sequence[Move] = (),
     ) -> None:
         ranks, servers, switches = map(
             whole_number, ("ranks", "servers", "switches"), (ranks, servers, switches)
@@ -68,7 +80,13 @@ class ScheduleBuilder:
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
-        self.slots = Slots(self.ranks, nbytes, slots, scratch, unordered)
+        self.shifts = shifts if shifts is not None and shifts.order > 1 else None
+        if self.shifts is not None and self.shifts.ranks != self.ranks:
+            raise InputError(f"shifts of {self.shifts.ranks} ranks: there are {self.ranks}")
+        held = self.ranks // (1 if self.shifts is None else self.shifts.order)
+        self.slots = Slots(held, nbytes, slots, scratch, unordered)
+        self._moves = list(moves)
+        self._calls: list[Calls] = []
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
         self._built = False
@@ -86,6 +104,20 @@ class ScheduleBuilder:
             raise InputError(f"phase {name!r} is one too many: a schedule has at most {PHASES}")
         self._phase = name
 
+    def each(self, ranks: Column | None = None) -> Column:
+        """The ranks to write operations for: all, or of `ranks` those given; of a folded schedule
+        the representatives among them."""
+        chosen = np.arange(self.ranks) if ranks is None else ranks
+        if self.shifts is None:
+            return chosen
+        if ranks is None:
+            return self.shifts.representatives
+        return np.asarray(chosen[self.shifts.element(chosen) == 0])
+
+    def place(self, rank: Column) -> Column:
+        """Where the operation of each rank stands in an array of the operations of :meth:`each`."""
+        return rank if self.shifts is None else self.shifts.place(rank)
+
     def reduce(
         self,
         rank: Index,
@@ -96,17 +128,18 @@ class ScheduleBuilder:
         count: Index = 1,
         channel: Index = 0,
         after: Index = (),
+        steps: bool = False,
     ) -> Ints:
         """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target`
         (the same slots).
 
         Returns the numbers of the operations. Among equally short routes the `channel` chooses.
         `after` are operations to wait for besides what the slots imply: the same for all, shape
-        (n,), or a row each, shape (operations, n), in which -1 is none.
+        (n,), or a row each, shape (operations, n), in which -1 is none. With `steps` the operands
+        have a row a step, and each step sees the state after the step before.
         """
-        return self._transfer(
-            rank, peer, slot, slot if target is None else target, count, channel, True, after
-        )
+        places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
+        return self._transfer(places | {"channel": channel}, True, after, steps)
 
     def copy(
         self,
@@ -118,11 +151,11 @@ class ScheduleBuilder:
         count: Index = 1,
         channel: Index = 0,
         after: Index = (),
+        steps: bool = False,
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
-        return self._transfer(
-            rank, peer, slot, slot if target is None else target, count, channel, False, after
-        )
+        places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
+        return self._transfer(places | {"channel": channel}, False, after, steps)
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
@@ -130,9 +163,8 @@ class ScheduleBuilder:
             raise InputError(f"a message has {nbytes} bytes: 0 or more")
         rank, peer = whole_numbers("rank", rank), whole_numbers("peer", peer)
         self._check_ranks(rank, peer)
-        return self._append(
-            after, kind=TRANSFER, rank=rank, peer=peer, source=-1, target=-1, nbytes=nbytes
-        )
+        places = {"rank": rank, "peer": peer, "source": -1, "target": -1}
+        return self._append(after, {"kind": TRANSFER, "nbytes": nbytes} | places)
 
     def compute(
         self,
@@ -155,7 +187,8 @@ class ScheduleBuilder:
         names = "rank", "reads", "writes", "count"
         columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
         self._check_ranks(columns[0])
-        self.slots.check(*(columns[k].ravel() for k in (0, 0, 1, 2, 3)), reduces=False, local=True)
+        self.slots.check(*columns[1:])
+        self._check_races([columns[0], *columns], local=True)
         used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
         places = {
             "rank": columns[0],
@@ -164,7 +197,7 @@ class ScheduleBuilder:
             "target": columns[2],
             "count": used,
         }
-        added = self._append(after, kind=COMPUTE, seconds=seconds, lane=lane, **places)
+        added = self._append(after, {"kind": COMPUTE, "seconds": seconds, "lane": lane} | places)
         self._lanes = max(self._lanes, int(np.max(lane)) + 1)
         return added
 
@@ -212,44 +245,34 @@ class ScheduleBuilder:
             dtype=np.int16,
         )
         first = self._size
-        added = self._append(
-            after,
-            kind=child.kind,
-            rank=place[child.rank],
-            peer=place[child.peer],
-            source=place_of[child.source],
-            target=place_of[child.target],
-            count=child.count,
-            reduces=child.reduces,
-            nbytes=child.nbytes,
-            seconds=child.seconds,
-            lane=child.lane,
-            phase=names[child.phase] if len(child) else child.phase,
-        )
+        columns = {name: getattr(child, name) for name in _COLUMNS} | {
+            "rank": place[child.rank],
+            "peer": place[child.peer],
+            "source": place_of[child.source],
+            "target": place_of[child.target],
+            "phase": names[child.phase] if len(child) else child.phase,
+        }
+        added = self._append(after, columns, calls=self._calls_of(child, slot, behind))
         waits = np.repeat(np.arange(len(child), dtype=np.int32), np.diff(child.indptr))
         self._after.append((waits + np.int32(first), child.indices + np.int32(first)))
         self._lanes = max(self._lanes, child.lanes)
         return added
 
     def build(self) -> Schedule:
-        """The schedule, with the predecessors of every operation."""
+        """The schedule, with the predecessors of every operation. Raises InputError where one
+        operation of a step writes what another reads, or two overwrite the same slot."""
         for column in self._columns.values():
             column.resize(self._size, refcheck=False)
         self._built = True
         columns = dict(self._columns)
-        source, target = (self.slots.in_order(columns[name]) for name in ("source", "target"))
-        touched = (
-            columns["rank"],
-            columns["peer"],
-            source,
-            target,
-            columns["count"],
-            columns["reduces"],
-        )
-        derive = kernel(dependencies.derive, self._size)
-        indptr, indices = kernel(dependencies.merge, self._size)(
-            *derive(*touched, self.ranks, len(self.slots)), *self._explicit()
-        )
+        fold = None
+        if self.shifts is not None:
+            fold = Fold(self.shifts, tuple(dict.fromkeys(self._moves)), self._call())
+        indptr, indices, conflict = self._derived(columns, fold)
+        if conflict[0] >= 0:
+            raise InputError(_conflict(columns, *conflict.tolist()))
+        merge = kernel(dependencies.merge, self._size)
+        indptr, indices = merge(indptr, indices, *self._explicit())
         return Schedule(
             ranks=self.ranks,
             workers=self.workers,
@@ -261,54 +284,116 @@ class ScheduleBuilder:
             lanes=self._lanes,
             indptr=indptr,
             indices=indices,
+            fold=fold,
             **columns,
         )
 
+    def _derived(
+        self, columns: dict[str, Any], fold: Fold | None
+    ) -> tuple[npt.NDArray[np.int64], Ints, npt.NDArray[np.int64]]:
+        """Who waits for whom by the slots, and a conflict."""
+        local = (columns["kind"] == COMPUTE).astype(np.int8)
+        slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
+        owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
+        rows = Accesses(owner, columns["rank"], columns["peer"], *slots, columns["count"])
+        if fold is not None:
+            rows, ranks = accesses(fold, rows), ranks // fold.order
+        derive = kernel(dependencies.derive, self._size)
+        result: tuple[npt.NDArray[np.int64], Ints, npt.NDArray[np.int64]] = derive(
+            rows, self._call(), local, columns["reduces"], ranks, len(self.slots)
+        )
+        return result
+
+    def _call(self) -> Ints:
+        """The call, or the step of a call, of every operation."""
+        if not self._calls:
+            return np.zeros(0, dtype=np.int32)
+        sizes, numbers = (
+            np.concatenate(list(map(np.atleast_1d, each)))
+            for each in zip(*self._calls, strict=True)
+        )
+        sizes = np.repeat(sizes, numbers)
+        return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+
+    def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Calls:
+        """The calls of a schedule that is added: the sizes, and how many have each. Its slots move
+        as they did."""
+        shifts = None if child.fold is None else child.fold.shifts
+        if shifts != self.shifts and len(child):
+            raise InputError("a schedule is added to one that is folded alike")
+        if child.fold is None:
+            return 1, len(child)
+        for axis, first, inner, end in child.fold.moves:
+            base = slot if first < child.buffer else scratch - child.buffer
+            self._moves.append(Move(axis, base + first, inner, base + end))
+        sizes = np.bincount(child.fold.call).astype(np.int32)
+        return sizes, np.ones(len(sizes), dtype=np.int32)
+
     def _transfer(
-        self,
-        rank: Index,
-        peer: Index,
-        slot: Index,
-        target: Index,
-        count: Index,
-        channel: Index,
-        reduces: bool,
-        after: Index,
+        self, places: dict[str, Index | None], reduces: bool, after: Index, steps: bool
     ) -> Ints:
-        names = "rank", "peer", "slot", "target", "count", "channel"
-        whole = map(whole_numbers, names, (rank, peer, slot, target, count, channel))
-        columns = [column.ravel() for column in np.broadcast_arrays(*whole)]
-        if np.min(columns[5], initial=0) < 0 or np.max(columns[5], initial=0) > LANES:
-            raise InputError(f"channel {channel}: channels run from 0 to {LANES}")
-        if np.any(columns[2] < 0) or np.any(columns[3] < 0) or np.any(columns[4] < 1):
+        if places["target"] is None:
+            places["target"] = places["slot"]
+        whole = {name: whole_numbers(name, place) for name, place in places.items()}
+        rank, peer, slot, target, count, channel = whole.values()
+        if np.min(channel, initial=0) < 0 or np.max(channel, initial=0) > LANES:
+            raise InputError(f"channel {places['channel']}: channels run from 0 to {LANES}")
+        if np.any(slot < 0) or np.any(target < 0) or np.any(count < 1):
             raise InputError(
                 f"slot {slot} to {target}, {count} of them: one or more, and a rank has "
                 f"{len(self.slots)}"
             )
-        self._check_ranks(columns[0], columns[1])
-        self.slots.check(*columns[:5], reduces=reduces, local=False)
-        places = dict(
-            zip(("rank", "peer", "source", "target", "count", "lane"), columns, strict=True)
-        )
-        nbytes = self.slots.bytes_of(columns[2], columns[4])
-        return self._append(after, kind=TRANSFER, reduces=reduces, nbytes=nbytes, **places)
+        self._check_ranks(rank, peer)
+        self.slots.check(slot, target, count)
+        if not steps:
+            self._check_races([rank, peer, slot, target, count], reduces=reduces)
+        nbytes = self.slots.bytes_of(slot, count)
+        columns = {
+            "kind": TRANSFER,
+            "rank": rank,
+            "peer": peer,
+            "source": slot,
+            "target": target,
+            "count": count,
+            "reduces": reduces,
+            "nbytes": nbytes,
+            "lane": channel,
+        }
+        return self._append(after, columns, steps=steps)
 
     def _append(
-        self, after: Index, **values: Index | bool | float | npt.NDArray[np.floating]
+        self,
+        after: Index,
+        values: dict[str, Any],
+        *,
+        steps: bool = False,
+        calls: Calls | None = None,
     ) -> Ints:
         earlier = whole_numbers("after", after)
-        size = np.broadcast(*values.values(), _ONE).size
-        first, last = self._size, self._size + size
+        shape = np.broadcast(*values.values(), _ONE).shape
+        first, last = self._size, self._size + prod(shape)
         waits = _waits(first, last, earlier) if earlier.size else None
         self._grow(last)
-        if size and "phase" not in values:
+        if last > first and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
         for name, column in self._columns.items():
-            column[first:last] = values.get(name, 0)
+            column[first:last].reshape(shape)[...] = values.get(name, 0)
+        if self.shifts is not None and np.any(
+            self.shifts.element(self._columns["rank"][first:last])
+        ):
+            raise InputError("a folded schedule is written for its representatives: see each()")
         self._size = last
+        rows = shape[0] if steps else 1
+        self._calls.append(((last - first) // max(1, rows), rows) if calls is None else calls)
         if waits is not None:
             self._after.append(waits)
         return np.arange(first, last, dtype=np.int32)
+
+    def _check_races(self, columns: list[Column], **kind: bool) -> None:
+        """Refuse races within a call at once; steps and folded schedules are checked when they are
+        built."""
+        if self.shifts is None:
+            self.slots.check_races(columns, **kind)
 
     def _check_ranks(self, *ends: Column) -> None:
         for ranks in ends:
@@ -334,6 +419,21 @@ class ScheduleBuilder:
         indptr = np.zeros(self._size + 1, dtype=np.int64)
         np.cumsum(np.bincount(waits, minlength=self._size), out=indptr[1:])
         return indptr, indices[np.argsort(waits, kind="stable")]
+
+
+def _conflict(columns: dict[str, Any], first: int, other: int, slot: int, both: int) -> str:
+    """The message for two operations of a step that are in each other's way."""
+    where = ", ".join(
+        f"rank {columns['rank'][number]} to {columns['peer'][number]}" for number in (first, other)
+    )
+    if both:
+        return (
+            f"two operations of one step overwrite the same slot, {slot} ({where}): use two steps"
+        )
+    return (
+        f"one operation of a step writes what another reads, slot {slot} ({where}): go through "
+        f"scratch, or use two steps"
+    )
 
 
 def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from simulator.schedules.folding import spread
 from simulator.schedules.schedule import LIMIT
 from simulator.schedules.whole_numbers import Column, whole_number
 from topologies.errors import InputError
@@ -45,8 +46,8 @@ class Slots:
             )
         self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
-        self._writes = 1
-        self._written = np.zeros(ranks * len(self.shares), dtype=np.int64)
+        self._writes, self._cells = 1, ranks * len(self.shares)
+        self._written: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.shares)
@@ -67,32 +68,32 @@ class Slots:
         sums = np.concatenate(([0.0], np.cumsum(self.shares)))
         return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
 
-    def check(
-        self,
-        rank: Column,
-        peer: Column,
-        slot: Column,
-        target: Column,
-        count: Column,
-        *,
-        reduces: bool,
-        local: bool,
-    ) -> None:
-        """Refuse slots that are not there and races within a call; `local` operations may replace
-        what they read."""
-        slots = len(self.shares)
-        if rank.size == 0:
+    def check(self, slot: Column, target: Column, count: Column) -> None:
+        """Refuse slots that are not there; -1 is none."""
+        if not slot.size or not target.size or not count.size:
             return
-        if (
-            min(slot.min(), target.min()) < -1
-            or max((slot + count).max(), (target + count).max()) > slots
-            or count.min() < 1
-        ):
+        most = max(int((slot + count).max()), int((target + count).max()))
+        if min(slot.min(), target.min()) < -1 or most > len(self.shares) or count.min() < 1:
             raise InputError(
-                f"slots {slot} to {target}, {count} of them, are not all there: a rank has {slots}"
+                f"slots {slot} to {target}, {count} of them, are not all there: a rank has "
+                f"{len(self.shares)}"
             )
-        reads, readers = _spread(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
-        writes, writers = _spread(
+
+    def check_races(
+        self, columns: Sequence[Column], *, reduces: bool = False, local: bool = False
+    ) -> None:
+        """Refuse races within a call, whose columns are rank, peer, slot, target and count; `local`
+        operations may replace what they read."""
+        rank, peer, slot, target, count = (
+            column.ravel() for column in np.broadcast_arrays(*columns)
+        )
+        if not len(rank):
+            return
+        if self._written is None:
+            self._written = np.zeros(self._cells, dtype=np.int64)
+        slots = len(self.shares)
+        reads, readers = _cells(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
+        writes, writers = _cells(
             peer * slots + target, count, (target >= 0) & (target < self._ordered)
         )
         self._written[writes] = self._writes + writers
@@ -129,13 +130,10 @@ def _shares(
     return shares
 
 
-def _spread(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
+def _cells(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
     """The cells `first`, `first + 1`, ... of every range that is there, and the number of its
     range."""
     if count.max() == 1 and present.all():
         return first, np.arange(len(first))
-    number = np.repeat(np.arange(len(first)), count * present)
-    offset = np.arange(len(number)) - np.repeat(
-        np.cumsum(count * present) - count * present, count * present
-    )
+    number, offset = spread(count * present)
     return np.asarray(first[number] + offset), number

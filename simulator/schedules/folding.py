@@ -1,0 +1,62 @@
+"""Folded schedules: operations of one rank of each orbit, which stand for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels.records import Accesses
+from simulator.schedules.shifts import Longs, Move, Numbers, Shifts
+from topologies.topology import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """How the operations of a folded schedule stand for those of all ranks."""
+
+    shifts: Shifts
+    """The shifts that take each operation to those for which it stands."""
+    moves: tuple[Move, ...]
+    """The slots that move with the ranks."""
+    call: Ints
+    """The call of the builder, or the step of a call, that wrote each operation."""
+
+    @property
+    def order(self) -> int:
+        """The number of operations for which each stands."""
+        return self.shifts.order
+
+    def cells(self, rank: Numbers, slot: Numbers) -> Longs:
+        """The slot of the representative of each rank that stands for a slot of it; -1 stays."""
+        back = self.shifts.slots_back(slot, self.shifts.element(rank), self.moves)
+        return np.where(np.asarray(slot) < 0, -1, back)
+
+
+def accesses(fold: Fold, rows: Accesses) -> Accesses:
+    """What operations read and write, slot by slot, as slots of representatives; ranks are places
+    among these."""
+    row, offset = spread(rows.count)
+    reads, writes = (
+        np.where(first[row] < 0, -1, first[row] + offset) for first in (rows.source, rows.target)
+    )
+    columns = (
+        rows.owner[row],
+        fold.shifts.place(rows.rank)[row],
+        fold.shifts.place(rows.peer)[row],
+        fold.cells(rows.rank[row], reads),
+        fold.cells(rows.peer[row], writes),
+        np.ones(len(row)),
+    )
+    return Accesses(*(np.asarray(column, dtype=np.int32) for column in columns))
+
+
+def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:
+    """The number of the range, and the place in it, of every member of ranges of `count` members.
+
+    >>> [column.tolist() for column in spread(np.array([2, 0, 1]))]
+    [[0, 0, 2], [0, 1, 0]]
+    """
+    owner = np.repeat(np.arange(len(count)), count)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)

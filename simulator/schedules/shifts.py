@@ -1,0 +1,150 @@
+"""Shifts of ranks, and of slots with them, that map a schedule onto itself.
+
+A schedule that does the same at many ranks is written for some of them alone: one of each orbit of
+a group of shifts stands for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+
+Numbers = npt.NDArray[np.integer]
+Longs = npt.NDArray[np.int64]
+
+
+class Move(NamedTuple):
+    """Slots that move along when the ranks are shifted along an axis."""
+
+    axis: int
+    """The axis of the ranks."""
+    first: int
+    """The first of the slots."""
+    inner: int
+    """Slots from one place along the axis to the next: a shift by 1 adds so many."""
+    end: int
+    """The slot after the last."""
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """Shifts of ranks along axes, by multiples of a stride on each.
+
+    Ranks lie in a box, in row-major order. All shifts together are a group. It takes every rank to
+    as many others as it has shifts, so that all orbits are equally large.
+
+    >>> Shifts((4,), (2,)).order, Shifts((4,), (2,)).representatives.tolist()
+    (2, [0, 1])
+    """
+
+    shape: tuple[int, ...]
+    """The extent of each axis; together they multiply to the ranks."""
+    strides: tuple[int, ...]
+    """The stride on each axis divides its extent; a stride of the whole extent moves nothing."""
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != len(self.strides) or any(
+            extent < 1 or stride < 1 or extent % stride
+            for extent, stride in zip(self.shape, self.strides, strict=False)
+        ):
+            raise InputError(
+                f"shifts of {self.shape} by multiples of {self.strides}: a stride divides its "
+                f"extent"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return prod(self.shape)
+
+    @property
+    def order(self) -> int:
+        """The number of shifts, and of ranks for which one stands."""
+        return self.ranks // prod(self.strides)
+
+    @cached_property
+    def representatives(self) -> Longs:
+        """The first rank of each orbit, in ascending order."""
+        places = [np.arange(stride) * inner for _, stride, inner in self._axes]
+        sums = np.zeros(1, dtype=np.int64)
+        for place in places:
+            sums = (sums[:, None] + place).ravel()
+        return sums
+
+    @cached_property
+    def elements(self) -> Longs:
+        """All shifts, each as the rank to which it takes rank 0, in ascending order."""
+        sums = np.zeros(1, dtype=np.int64)
+        for extent, stride, inner in self._axes:
+            sums = (sums[:, None] + np.arange(0, extent, stride) * inner).ravel()
+        return sums
+
+    def element(self, rank: Numbers) -> Longs:
+        """The shift that takes the representative of each rank to it."""
+        taken = np.zeros(np.shape(rank), dtype=np.int64)
+        for extent, stride, inner in self._axes:
+            if stride < extent:
+                place = rank // inner % extent
+                taken += (place - place % stride) * inner
+        return taken
+
+    def folded(self, rank: Numbers) -> Longs:
+        """The representative of each rank."""
+        return np.asarray(rank - self.element(rank), dtype=np.int64)
+
+    def place(self, rank: Numbers) -> Longs:
+        """The place of the representative of each rank among the representatives."""
+        return np.searchsorted(self.representatives, self.folded(rank))
+
+    def shifted(self, rank: Numbers, element: Numbers) -> Longs:
+        """Each rank after a shift."""
+        return self._combined(rank, element, 1)
+
+    def back(self, rank: Numbers, element: Numbers) -> Longs:
+        """Each rank before a shift."""
+        return self._combined(rank, element, -1)
+
+    def slots_back(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...]) -> Longs:
+        """Each slot before a shift; -1 stays."""
+        return self._moved(slot, element, moves, -1)
+
+    def slots_shifted(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...]) -> Longs:
+        """Each slot after a shift; -1 stays."""
+        return self._moved(slot, element, moves, 1)
+
+    @cached_property
+    def _axes(self) -> list[tuple[int, int, int]]:
+        """Extent, stride, and ranks from one place to the next, of each axis."""
+        inner = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+        return list(zip(self.shape, self.strides, inner, strict=True))
+
+    def _combined(self, rank: Numbers, element: Numbers, sign: int) -> Longs:
+        result = np.asarray(rank, dtype=np.int64)
+        for extent, stride, inner in self._axes:
+            if stride < extent:
+                place, by = result // inner % extent, element // inner % extent
+                result = result + ((place + sign * by) % extent - place) * inner
+        return result
+
+    def _moved(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...], sign: int) -> Longs:
+        result = np.asarray(slot, dtype=np.int64)
+        for axis, first, inner, end in moves:
+            extent, stride, step = self._axes[axis]
+            if stride < extent:
+                place = (result - first) // inner % extent
+                by = element // step % extent
+                change = ((place + sign * by) % extent - place) * inner
+                result = result + np.where((result >= first) & (result < end), change, 0)
+        return result
+
+
+def rotations(ranks: int, stride: int = 1) -> Shifts:
+    """The shifts of ranks in a ring by multiples of a stride."""
+    return Shifts((ranks,), (stride,))
