@@ -13,6 +13,7 @@ from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Routes, Topology
 
 Longs = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.integer]
 
 SMALL = 200
 FEW = 4
@@ -28,7 +29,9 @@ really equal. Machines whose latencies add up to more than a second are measured
 ticks."""
 
 
-def find_routes(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Routes:
+def find_routes(
+    topology: Topology, sources: Numbers, targets: Numbers, channels: Numbers
+) -> Routes:
     """The links from each source rank to its target rank, in CSR form. Raises InputError if there
     is none.
 
@@ -75,7 +78,7 @@ def _joined(
     return total, np.concatenate(columns).astype(np.int32)[order]
 
 
-def _salts(topology: Topology, sources: Ints, targets: Ints, channels: Ints) -> Longs:
+def _salts(topology: Topology, sources: Numbers, targets: Numbers, channels: Numbers) -> Longs:
     """What chooses among equal routes within the sender's node, into the receiver's, and between,
     shape (pairs, 3)."""
     salts = np.zeros((len(sources), 3), dtype=np.int64)

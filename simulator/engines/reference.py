@@ -5,6 +5,7 @@ The place for behaviour of your own: subclass :class:`Machine` and pass it to :f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator
 from heapq import heappush
 
@@ -61,10 +62,9 @@ class Machine:
         self.start, self.cause = np.zeros(nodes), np.full(nodes, -1, dtype=np.int32)
         self.sent = np.zeros(0)
         self.media = [Serial() for _ in self.topology.medium_names]
-        self.lanes = [
-            [Serial() for _ in range(self.schedule.lanes)] for _ in range(self.schedule.ranks)
-        ]
-        self.merging = [Serial() for _ in range(self.schedule.ranks)]
+        self.lanes: dict[tuple[int, int], Serial] = defaultdict(Serial)
+        self.merging: dict[int, Serial] = defaultdict(Serial)
+        self.peer = routed.peer.tolist()
 
     def run(self) -> Timeline:
         """Simulate to the end."""
@@ -92,12 +92,12 @@ class Machine:
 
     def compute(self, i: int) -> Process:
         """Occupy a lane for the duration."""
-        lane = self.lanes[self.schedule.rank[i]][self.schedule.lane[i]]
+        lane = self.lanes[int(self.schedule.rank[i]), int(self.schedule.lane[i])]
         yield from self.occupy(i, int(self.routed.node_indptr[i]), lane, self.schedule.seconds[i])
 
     def merge(self, i: int) -> Process:
         """Merge or copy at the receiver: what a local transfer is, and how a reducing one ends."""
-        peer, reduces = self.schedule.peer[i], self.schedule.reduces[i]
+        peer, reduces = self.peer[i], self.schedule.reduces[i]
         cost = (self.routed.reduction if reduces else self.routed.copy)[peer]
         node = int(self.routed.node_indptr[i]) + len(self.routed.hops(i))
         yield from self.occupy(i, node, self.merging[peer], self.schedule.nbytes[i] * cost)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Csr, Network, Ranks, Routes, Work
+from simulator.schedules.folded_routes import check_order, fold_routes
+from simulator.schedules.folding import spread
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
@@ -22,6 +24,8 @@ class Routed:
 
     An operation has nodes: one for each hop and one for the reduction at its end. A local operation
     or a computation has one node.
+
+    Of a folded schedule the topology has one link and one medium of each orbit.
     """
 
     schedule: Schedule
@@ -38,6 +42,33 @@ class Routed:
     """γ of each rank, in seconds a byte."""
     copy: Floats
     """Seconds a byte of a local copy at each rank."""
+    machine: Topology
+    """The topology before it was folded."""
+    shift: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Of a folded schedule: what takes each of `route_links` to the link of the machine there."""
+
+    @property
+    def peer(self) -> Ints:
+        """The rank that stands for the receiver of each operation."""
+        schedule = self.schedule
+        if schedule.fold is None:
+            return schedule.peer
+        return schedule.fold.shifts.folded(schedule.peer).astype(np.int32)
+
+    @cached_property
+    def sender(self) -> Ints:
+        """Who has each node, of all ranks, where the representative of its link or lane is used."""
+        schedule, count = self.schedule, np.diff(self.node_indptr)
+        sender = np.repeat(schedule.rank, count)
+        if schedule.fold is None:
+            return sender
+        shifts, hops = schedule.fold.shifts, np.diff(self.route_indptr)[self.route]
+        operation, place = spread(count)
+        crosses = place < hops[operation]
+        taken = shifts.element(schedule.peer)[operation]
+        entry = self.route_indptr[self.route[operation[crosses]]] + place[crosses]
+        taken[crosses] = self.shift[entry]
+        return shifts.back(sender, taken).astype(np.int32)
 
     def hops(self, operation: int) -> Ints:
         """The links that an operation crosses."""
@@ -55,7 +86,7 @@ class Routed:
         """The columns for kernels."""
         schedule, topology = self.schedule, self.topology
         return Work(
-            schedule.operations,
+            schedule.operations._replace(peer=self.peer),
             Csr(schedule.indptr, schedule.indices),
             Routes(self.route, self.route_indptr, self.route_links, self.node_indptr),
             Network(
@@ -80,23 +111,22 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     _check_switches(schedule, topology)
     pairs, route_of = _pairs(schedule)
     channel, pair = np.divmod(pairs, schedule.ranks**2)
-    indptr, links = topology.routes(pair // schedule.ranks, pair % schedule.ranks, channel)
+    sender, receiver = np.divmod(pair, schedule.ranks)
+    placed = topology.placement[: schedule.ranks]
+    costs = topology.reduction[placed], topology.copy[placed]
+    shift, network = np.zeros(0, dtype=np.int32), topology
+    if schedule.fold is None:
+        indptr, links = topology.routes(sender, receiver, channel)
+    else:
+        folded = fold_routes(schedule.fold.shifts, topology, sender, receiver, channel)
+        check_order(schedule, route_of, folded, np.concatenate(costs))
+        network, indptr, links, shift = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
     nodes = np.where(hops == 0, 1, hops + (schedule.reduces == 1)).astype(np.int32)
     node_indptr = np.zeros(len(schedule) + 1, dtype=np.int32)
     np.cumsum(nodes, out=node_indptr[1:])
-    placed = topology.placement[: schedule.ranks]
-    return Routed(
-        schedule,
-        topology,
-        route_of,
-        indptr,
-        links,
-        node_indptr,
-        topology.reduction[placed],
-        topology.copy[placed],
-    )
+    return Routed(schedule, network, route_of, indptr, links, node_indptr, *costs, topology, shift)
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:
@@ -111,7 +141,9 @@ def _check_switches(schedule: Schedule, topology: Topology) -> None:
 
 DENSE = 2**26
 """Ranks squared times channels up to which a table of all is the quickest way to number those that
-are used."""
+are used, if there are not many more than operations."""
+SPARSE = 2**20
+"""Ranks squared times channels up to which it always is."""
 
 
 def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
@@ -121,7 +153,7 @@ def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
     channels = int(schedule.lane.max(initial=0)) + 1
     if channels > 1:
         key += schedule.lane.astype(np.int64) * schedule.ranks**2
-    if channels * schedule.ranks**2 > DENSE:
+    if channels * schedule.ranks**2 > min(DENSE, max(SPARSE, 8 * len(schedule))):
         pairs, number = np.unique(key[remote], return_inverse=True)
         route_of = np.zeros(len(schedule), dtype=np.int32)
         route_of[remote] = number + 1
