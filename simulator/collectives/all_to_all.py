@@ -6,20 +6,27 @@ from simulator.collectives.collective import ALL_TO_ALL, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts
 
 
-def pairwise_all_to_all(ranks: int, nbytes: float) -> Schedule:
+def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Peers in the order r+1, r+2, ... Blocks arrive in scratch. A rank copies them to their places
     when it has sent everything."""
-    pairs = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="exchange")
-    rank = np.arange(ranks)
-    for turn in range(1, ranks):
-        peer = (rank + turn) % ranks
-        pairs.copy(rank, peer, slot=peer, target=ranks + rank)
+    moves = [Move(axis=0, first=first, inner=1, end=first + ranks) for first in (0, ranks)]
+    pairs = ScheduleBuilder(
+        ranks,
+        nbytes,
+        slots=ranks,
+        scratch=ranks,
+        phase="exchange",
+        shifts=shifts,
+        moves=moves,
+    )
+    rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
+    peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
+    pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=True)
     pairs.phase("unpack")
-    for turn in range(1, ranks):
-        origin = (rank - turn) % ranks
-        pairs.copy(rank, rank, slot=ranks + origin, target=origin)
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=True)
     return pairs.build()
 
 

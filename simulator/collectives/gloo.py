@@ -29,6 +29,7 @@ from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20
@@ -44,7 +45,9 @@ def segments(ranks: int, nbytes: float) -> int:
     return max(2, -int(-nbytes // (ranks * SEGMENT)))
 
 
-def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
+def gloo_ring_all_reduce(
+    ranks: int, nbytes: float, shifts: Shifts | None = None, *, segments: int = 2
+) -> Schedule:
     """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments`
     segments a chunk.
 
@@ -57,7 +60,7 @@ def gloo_ring_all_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Sch
     >>> gloo_ring_all_reduce(4, 4096.0).volume
     24576.0
     """
-    ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
+    ring = _ring(ranks, nbytes, segments, shifts)
     reduced = _pass(ring, ring.reduce, -1, segments, first=1)
     ring.phase("all-gather")
     _pass(ring, ring.copy, -1, segments, first=0, before=reduced)
@@ -71,7 +74,7 @@ def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedul
     If a chunk has more than two segments, gloo sends all but the last two to a further rank,
     which does not need them. The reason is that its last loop assumes two segments a chunk.
     """
-    ring = ScheduleBuilder(ranks, nbytes, slots=ranks * segments, phase="reduce-scatter")
+    ring = _ring(ranks, nbytes, segments)
     reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)
     ring.phase("gather")
     senders = np.arange(1, ranks)
@@ -82,9 +85,10 @@ def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedul
     return ring.build()
 
 
-def gloo_ring_all_gather(ranks: int, nbytes: float) -> Schedule:
+def gloo_ring_all_gather(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Round a ring from rank r to r + 1, chunks in halves, two in flight."""
-    ring = ScheduleBuilder(ranks, nbytes, slots=2 * ranks, phase="all-gather")
+    ring = _ring(ranks, nbytes, 2, shifts)
+    ring.phase("all-gather")
     _pass(ring, ring.copy, 1, 2, first=0)
     return ring.build()
 
@@ -123,6 +127,17 @@ def gloo_send_recv(ranks: int, nbytes: float) -> Schedule:
     return rendezvous(shift_send_recv(ranks, nbytes))
 
 
+def _ring(
+    ranks: int, nbytes: float, segments: int, shifts: Shifts | None = None
+) -> ScheduleBuilder:
+    """A builder for chunks of so many segments; chunk c of rank r is chunk c + k of rank r + k."""
+    slots = ranks * segments
+    moves = [Move(axis=0, first=0, inner=segments, end=slots)]
+    return ScheduleBuilder(
+        ranks, nbytes, slots=slots, phase="reduce-scatter", shifts=shifts, moves=moves
+    )
+
+
 def _pass(
     ring: ScheduleBuilder,
     move: Callable[..., Ints],
@@ -139,14 +154,17 @@ def _pass(
     It ends when it has passed on all chunks but one, and `further` segments. Returns the last two
     transfers of every rank, shape (ranks,) each. The first transfers wait for those in `before`.
     """
-    rank = np.arange(ring.ranks)
+    rank = ring.each()
     behind, ahead = (rank + step) % ring.ranks, (rank - step) % ring.ranks
+    place_behind, place_ahead = ring.place(behind), ring.place(ahead)
     done = before or []
     for segment in range((ring.ranks - 1) * segments + further):
         waits = done[-2:-1] if segment > 1 else before or []
-        posted = np.array([column for sent in waits for column in (sent[ahead], sent)]).T
+        posted = np.array([column for sent in waits for column in (sent[place_ahead], sent)]).T
         ready = ring.signal(rank, ahead, after=posted)
-        after = np.column_stack((ready[behind], posted)) if waits else ready[behind, None]
+        after = (
+            np.column_stack((ready[place_behind], posted)) if waits else ready[place_behind, None]
+        )
         chunk = (rank + first - step * (segment // segments)) % ring.ranks
         done = [*done, move(rank, behind, slot=chunk * segments + segment % segments, after=after)][
             -2:

@@ -8,25 +8,31 @@ from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Shifts, halves
 
 
-def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """Among q = 2^⌊log2 p⌋ ranks. The others fold in before and out after.
+def halving_doubling_all_reduce(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
+    """Among q = 2^⌊log2 p⌋ ranks; the others fold in before and out after.
 
     Both sides wait for each other, as in MPI's blocking sendrecv. An exchange begins when both have
     finished the exchange before.
     """
     rounds = log2_floor(ranks)
-    vector = ScheduleBuilder(ranks, nbytes, slots=1 << rounds, phase="fold")
-    rank, extra = np.arange(1 << rounds), np.arange(1 << rounds, ranks)
-    ready = np.full(1 << rounds, -1)
+    vector = ScheduleBuilder(
+        ranks, nbytes, slots=1 << rounds, phase="fold", shifts=shifts, moves=halves(rounds)
+    )
+    rank, extra = vector.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
+    ready = np.full(len(rank), -1)
     ready[: len(extra)] = vector.reduce(extra, extra - (1 << rounds), slot=0, count=1 << rounds)
     vector.phase("reduce-scatter")
     for level in reversed(range(rounds)):
         peer = rank ^ (1 << level)
+        other = vector.place(peer)
         ready = vector.reduce(
-            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[peer, None]
-        )[peer]
+            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[other, None]
+        )[other]
     vector.phase("all-gather")
     for level in range(rounds):
         vector.copy(rank, rank ^ (1 << level), slot=_half(rank, level), count=1 << level)
@@ -35,9 +41,11 @@ def halving_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
     return vector.build()
 
 
-def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges, each of half of the rest. Off powers of two some ranks fold in before and
-    out after, in pairs.
+def recursive_halving_reduce_scatter(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
+    """log2 q exchanges of half of what is left; off powers of two some ranks fold in before and out
+    after, in pairs.
 
     An exchange begins when both ranks have ended their last exchange, with both directions.
 
@@ -45,18 +53,21 @@ def recursive_halving_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
     rounds, first = log2_floor(ranks), chunks(ranks)
-    place, rank = np.arange(1 << rounds), first[:-1]
-    extra = first[: ranks - len(rank)] + 1
-    vector = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="fold")
+    vector = ScheduleBuilder(
+        ranks, nbytes, slots=ranks, phase="fold", shifts=shifts, moves=halves(rounds)
+    )
+    place = vector.each(np.arange(1 << rounds))
+    rank, extra = first[place], first[: ranks - (1 << rounds)] + 1
     done = np.full((len(rank), 2), -1)
     done[: len(extra), 0] = vector.reduce(extra, extra - 1, slot=0, count=ranks)
     vector.phase("reduce-scatter")
     for level in reversed(range(rounds)):
         peer = place ^ (1 << level)
-        begin, after = _half(peer, level), np.hstack((done, done[peer]))
+        other = vector.place(peer)
+        begin, after = _half(peer, level), np.hstack((done, done[other]))
         slot, end = first[begin], first[begin + (1 << level)]
-        sent = vector.reduce(rank, rank[peer], slot=slot, count=end - slot, after=after)
-        done = np.stack((sent, sent[peer]), axis=1)
+        sent = vector.reduce(rank, first[peer], slot=slot, count=end - slot, after=after)
+        done = np.stack((sent, sent[other]), axis=1)
     vector.phase("unfold")
     vector.copy(extra - 1, extra, slot=extra, after=done[: len(extra)])
     return vector.build()

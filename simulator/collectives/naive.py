@@ -6,24 +6,27 @@ from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Shifts
 from topologies.topology import Ints
 
 
-def naive_all_reduce(ranks: int, nbytes: float, *, staggered: bool = True) -> Schedule:
-    """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all its messages
-    have arrived.
+def naive_all_reduce(
+    ranks: int, nbytes: float, shifts: Shifts | None = None, *, staggered: bool = True
+) -> Schedule:
+    """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all that it sent
+    has arrived.
 
     If not `staggered`, every rank sends to rank 0 first. For p > 2 that takes (2p - 3)V/β instead
     of (p - 1)V/β.
     """
-    naive = ScheduleBuilder(ranks, nbytes, scratch=ranks - 1, phase="exchange")
-    rank = np.arange(ranks)
-    for turn in range(1, ranks):
-        peer = (rank + turn) % ranks if staggered else np.where(rank < turn, turn, turn - 1)
-        naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks)
+    naive = ScheduleBuilder(
+        ranks, nbytes, scratch=ranks - 1, phase="exchange", shifts=shifts if staggered else None
+    )
+    rank, turn = naive.each(), np.arange(1, ranks)[:, None]
+    peer = (rank + turn) % ranks if staggered else np.where(rank < turn, turn, turn - 1)
+    naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=True)
     naive.phase("merge")
-    for inbox in range(1, ranks):
-        naive.reduce(rank, rank, slot=inbox, target=0)
+    naive.reduce(rank, rank, slot=turn, target=0, steps=True)
     return naive.build()
 
 

@@ -8,9 +8,12 @@ from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts
 
 
-def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:
+def neighbor_exchange_all_gather(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
     """Ranks 2b and 2b + 1 exchange their chunks. Then each rank sends the two chunks of its last
     exchange to the neighbour on its other side.
 
@@ -20,16 +23,17 @@ def neighbor_exchange_all_gather(ranks: int, nbytes: float) -> Schedule:
     3
     """
     if ranks % 2:
-        return ring_all_gather(ranks, nbytes)
-    exchange = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="all-gather")
-    rank = np.arange(ranks)
+        return ring_all_gather(ranks, nbytes, shifts)
+    moves = [Move(axis=0, first=0, inner=2, end=ranks)]
+    exchange = ScheduleBuilder(
+        ranks, nbytes, slots=ranks, phase="all-gather", shifts=shifts, moves=moves
+    )
+    rank, step = exchange.each(), np.arange(1, ranks // 2)[:, None]
     sides = rank ^ 1, ((rank + 1 ^ 1) - 1) % ranks
     exchange.copy(rank, sides[0], slot=rank)
-    pair = rank // 2
-    for step in range(1, ranks // 2):
-        peer = sides[step % 2]
-        exchange.copy(rank, peer, slot=2 * pair, count=2)
-        pair = pair[peer]
+    away = np.where((rank + step) % 2, step // 2, -(step // 2))
+    pair = (rank // 2 + away) % (ranks // 2)
+    exchange.copy(rank, np.where(step % 2, sides[1], sides[0]), slot=2 * pair, count=2, steps=True)
     return exchange.build()
 
 

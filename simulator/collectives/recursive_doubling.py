@@ -6,33 +6,38 @@ from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Shifts, halves
 from topologies.topology import Ints
 
 
-def recursive_doubling_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch, where they are merged. The other
-    ranks fold in and out.
+def recursive_doubling_all_reduce(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
+    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks
+    fold in and out.
 
     Both sides wait for each other, as in MPI's blocking sendrecv: no rank sends to a rank that is
     still folding.
     """
     rounds = log2_floor(ranks)
-    exchange = ScheduleBuilder(ranks, nbytes, scratch=1, phase="fold")
-    rank, extra = np.arange(1 << rounds), np.arange(1 << rounds, ranks)
-    ready = np.full(1 << rounds, -1)
+    exchange = ScheduleBuilder(ranks, nbytes, scratch=1, phase="fold", shifts=shifts)
+    rank, extra = exchange.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
+    ready = np.full(len(rank), -1)
     ready[: len(extra)] = exchange.reduce(extra, extra - (1 << rounds), slot=0)
     for level in range(rounds):
         exchange.phase(f"round {level}")
         peer = rank ^ (1 << level)
-        exchange.copy(rank, peer, slot=0, target=1, after=ready[peer, None])
+        exchange.copy(rank, peer, slot=0, target=1, after=ready[exchange.place(peer), None])
         ready = exchange.reduce(rank, rank, slot=1, target=0)
     exchange.phase("unfold")
     exchange.copy(extra - (1 << rounds), extra, slot=0)
     return exchange.build()
 
 
-def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
-    """log2 q exchanges of 1, 2, 4, ... chunks. Off powers of two some ranks fold in and out, as
+def recursive_doubling_all_gather(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
+    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as
     :func:`chunks` says.
 
     An exchange begins when both ranks have ended their last exchange, with both directions.
@@ -41,19 +46,22 @@ def recursive_doubling_all_gather(ranks: int, nbytes: float) -> Schedule:
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
     rounds, first = log2_floor(ranks), chunks(ranks)
-    place, rank = np.arange(1 << rounds), first[:-1]
-    extra = first[: ranks - len(rank)] + 1
-    gather = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="fold")
+    gather = ScheduleBuilder(
+        ranks, nbytes, slots=ranks, phase="fold", shifts=shifts, moves=halves(rounds)
+    )
+    place = gather.each(np.arange(1 << rounds))
+    rank, extra = first[place], first[: ranks - (1 << rounds)] + 1
     done = np.full((len(rank), 2), -1)
     done[: len(extra), 0] = gather.copy(extra, extra - 1, slot=extra)
     gather.phase("all-gather")
     for level in range(rounds):
         peer, begin = place ^ (1 << level), place >> level << level
-        slot, after = first[begin], np.hstack((done, done[peer]))
+        other = gather.place(peer)
+        slot, after = first[begin], np.hstack((done, done[other]))
         sent = gather.copy(
-            rank, rank[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after
+            rank, first[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after
         )
-        done = np.stack((sent, sent[peer]), axis=1)
+        done = np.stack((sent, sent[other]), axis=1)
     gather.phase("unfold")
     gather.copy(extra - 1, extra, slot=0, count=ranks, after=done[: len(extra)])
     return gather.build()

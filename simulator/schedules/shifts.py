@@ -145,6 +145,16 @@ class Shifts:
         return result
 
 
+def halves(rounds: int) -> list[Move]:
+    """The moves of 2^rounds slots along as many axes of two: slot s goes where rank s goes.
+
+    >>> halves(2)
+    [Move(axis=0, first=0, inner=2, end=4), Move(axis=1, first=0, inner=1, end=4)]
+    """
+    slots = 1 << rounds
+    return [Move(axis, 0, slots >> axis + 1, slots) for axis in range(rounds)]
+
+
 def rotations(ranks: int, stride: int = 1) -> Shifts:
     """The shifts of ranks in a ring by multiples of a stride."""
     return Shifts((ranks,), (stride,))
