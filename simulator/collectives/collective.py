@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simulator.cost_models import CostModel
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.semantics import Data, Promise
+from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -29,9 +29,9 @@ class Collective:
     """
 
     name: str
-    postcondition: Callable[[Data], Promise]
+    postcondition: Callable[[Data, Chosen], Promise]
     """From the workers' buffers before, shape (workers, slots), to which slots are promised and
-    what they hold after."""
+    what they hold after. The buffers may have some slots only."""
     busbw: Bytes
     """The factor from algbw to busbw, as nccl-tests has it."""
     volume: Bytes
@@ -114,51 +114,55 @@ def _only(rank: int, values: Data, ranks: int) -> Promise:
     return promised, np.broadcast_to(values, promised.shape)
 
 
-def _owned(before: Data) -> npt.NDArray[np.bool_]:
+def _owned(before: Data, chosen: Chosen) -> npt.NDArray[np.bool_]:
     """Which slots belong to the chunk that each rank owns, shape (ranks, slots)."""
-    ranks, slots = before.shape
+    ranks, slots = len(before), before.shape[1] if chosen is None else chosen.total
     if slots % ranks:
         raise ValueError(f"{slots} slots do not cut into {ranks} chunks: make them a multiple")
-    owner = np.arange(slots) // (slots // ranks)
+    number = np.arange(slots) if chosen is None else chosen.number
+    owner = number // (slots // ranks)
     return np.asarray(owner == np.arange(ranks)[:, None], dtype=np.bool_)
 
 
-def _all_reduce(before: Data) -> Promise:
+def _all_reduce(before: Data, chosen: Chosen = None) -> Promise:
     return _everywhere(before.sum(axis=0), len(before))
 
 
-def _reduce_scatter(before: Data) -> Promise:
-    return _owned(before), np.broadcast_to(before.sum(axis=0), before.shape)
+def _reduce_scatter(before: Data, chosen: Chosen = None) -> Promise:
+    return _owned(before, chosen), np.broadcast_to(before.sum(axis=0), before.shape)
 
 
-def _all_gather(before: Data) -> Promise:
-    return _everywhere(np.where(_owned(before), before, np.uint64(0)).sum(axis=0), len(before))
+def _all_gather(before: Data, chosen: Chosen = None) -> Promise:
+    owned = np.where(_owned(before, chosen), before, np.uint64(0))
+    return _everywhere(owned.sum(axis=0), len(before))
 
 
-def _reduce(before: Data) -> Promise:
+def _reduce(before: Data, chosen: Chosen = None) -> Promise:
     return _only(0, before.sum(axis=0), len(before))
 
 
-def _broadcast(before: Data) -> Promise:
+def _broadcast(before: Data, chosen: Chosen = None) -> Promise:
     return _everywhere(before[0], len(before))
 
 
-def _gather(before: Data) -> Promise:
-    return _only(0, _all_gather(before)[1][0], len(before))
+def _gather(before: Data, chosen: Chosen = None) -> Promise:
+    return _only(0, _all_gather(before, chosen)[1][0], len(before))
 
 
-def _scatter(before: Data) -> Promise:
-    return _owned(before), np.broadcast_to(before[0], before.shape)
+def _scatter(before: Data, chosen: Chosen = None) -> Promise:
+    return _owned(before, chosen), np.broadcast_to(before[0], before.shape)
 
 
-def _all_to_all(before: Data) -> Promise:
+def _all_to_all(before: Data, chosen: Chosen = None) -> Promise:
     ranks, slots = before.shape
-    _owned(before)
+    if chosen is not None and chosen.total != slots:
+        raise ValueError(f"{slots} of {chosen.total} slots: an all-to-all is proven on all")
+    _owned(before, chosen)
     blocks = before.reshape(ranks, ranks, slots // ranks)
     return np.ones(before.shape, dtype=np.bool_), blocks.transpose(1, 0, 2).reshape(before.shape)
 
 
-def _send_recv(before: Data) -> Promise:
+def _send_recv(before: Data, chosen: Chosen = None) -> Promise:
     return np.ones(before.shape, dtype=np.bool_), np.roll(before, 1, axis=0)
 
 

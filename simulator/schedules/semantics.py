@@ -4,17 +4,31 @@ postcondition."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import execution
+from simulator.schedules.followed import follow
 from simulator.schedules.schedule import Schedule
 from topologies._compile import kernel
 from topologies.topology import Ints
 
 Data = npt.NDArray[np.uint64]
+
+
+class Slots(NamedTuple):
+    """Some slots of a buffer."""
+
+    number: Ints
+    """The slots."""
+    total: int
+    """The number of all slots of the buffer."""
+
+
+Chosen = Slots | None
+"""Some slots, or all."""
 Promise = tuple[npt.NDArray[np.bool_], Data]
 """Which slots a collective promises, and their values; both of shape (workers, slots)."""
 
@@ -25,7 +39,7 @@ class Contract(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def postcondition(self) -> Callable[[Data], Promise]: ...
+    def postcondition(self) -> Callable[[Data, Chosen], Promise]: ...
 
 
 class WrongResult(Exception):
@@ -58,15 +72,36 @@ def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
 def check(
     schedule: Schedule, collective: Contract, seed: int = 0, order: Ints | None = None
 ) -> None:
-    """Raise :class:`WrongResult` unless the schedule computes what the collective promises."""
-    before = inputs(schedule, seed)
-    after = run(schedule, before, order)
-    workers, buffer = schedule.workers, schedule.buffer
-    promised, expected = collective.postcondition(before[:workers, :buffer])
-    wrong = promised & (after[:workers, :buffer] != expected)
+    """Raise :class:`WrongResult` unless the schedule computes what the collective promises.
+
+    A folded schedule is run at all ranks, on slots that stand for all (:func:`follow`).
+    """
+    if schedule.fold is not None:
+        before, after, chosen = _followed(schedule, seed)
+    else:
+        data = inputs(schedule, seed)
+        after = run(schedule, data, order)[: schedule.workers, : schedule.buffer]
+        before, chosen = data[: schedule.workers, : schedule.buffer], None
+    promised, expected = collective.postcondition(before, chosen)
+    wrong = promised & (after != expected)
     if wrong.any():
         rank, slot = np.argwhere(wrong)[0]
+        slot = slot if chosen is None else chosen.number[slot]
         raise WrongResult(
             f"{collective.name}: {wrong.sum()} of {promised.sum()} results are wrong, first slot "
             f"{slot} of rank {rank}"
         )
+
+
+def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, Slots]:
+    """What the followed slots of the buffers hold before and after a folded schedule."""
+    followed = follow(schedule)
+    rng = np.random.default_rng(seed)
+    shape = schedule.ranks, len(followed.slots)
+    before = rng.integers(0, 2**64, size=shape, dtype=np.uint64)
+    after, order = before.copy(), np.arange(len(followed.operation), dtype=np.int32)
+    with np.errstate(over="ignore"):
+        kernel(execution.execute, len(order))(order, followed.operations, after)
+    buffer = followed.slots < schedule.buffer
+    slots = Slots(followed.slots[buffer], schedule.buffer)
+    return before[:, buffer], after[:, buffer], slots

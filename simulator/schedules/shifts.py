@@ -120,10 +120,14 @@ class Shifts:
         return self._moved(slot, element, moves, 1)
 
     @cached_property
+    def steps(self) -> list[int]:
+        """Ranks from one place along each axis to the next."""
+        return [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+
+    @cached_property
     def _axes(self) -> list[tuple[int, int, int]]:
-        """Extent, stride, and ranks from one place to the next, of each axis."""
-        inner = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
-        return list(zip(self.shape, self.strides, inner, strict=True))
+        """Extent, stride and step of each axis."""
+        return list(zip(self.shape, self.strides, self.steps, strict=True))
 
     def _combined(self, rank: Numbers, element: Numbers, sign: int) -> Longs:
         result = np.asarray(rank, dtype=np.int64)

@@ -175,7 +175,7 @@ def contents(schedule: Schedule, factor: int = 3) -> Memory:
 
 
 def expect(name: str, before: Memory) -> tuple[np.ndarray, np.ndarray]:
-    promised, values = algorithms()[name].collective.postcondition(before.astype(np.uint64))
+    promised, values = algorithms()[name].collective.postcondition(before.astype(np.uint64), None)
     return promised, values.astype(float)
 
 

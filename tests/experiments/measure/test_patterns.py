@@ -32,7 +32,7 @@ def buffers(values: Values, ranks: int, elements: int) -> Numbers:
 def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, seed: int) -> None:
     elements, values = ranks * chunks, Values(ranks, "float32", seed)
     promised, after = SIMULATED[name].postcondition(
-        buffers(values, ranks, elements).astype(np.uint64)
+        buffers(values, ranks, elements).astype(np.uint64), None
     )
     for rank in range(ranks):
         expected = values.of([Chunk(rank, 0, 0), *promise(name, rank, ranks, elements)])
