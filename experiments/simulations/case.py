@@ -50,14 +50,14 @@ class Case:
     @property
     def routed(self) -> Routed:
         """The schedule on the machine, laid once for all sizes."""
-        if self._routed is None or self._routed.topology is not self.topology:
+        if self._routed is None or self._routed.machine is not self.topology:
             self._routed, self._fabric = route(self.schedule, self.topology), None
         return self._routed
 
     def fabric(self, routed: Routed) -> Fabric:
         """What the formula knows of the machine of a run: the same for all sizes, unless a profile
         changes the machine."""
-        if routed.topology is not self.topology:
+        if routed.machine is not self.topology:
             return observe(routed)
         if self._fabric is None:
             self._fabric = observe(routed)

@@ -79,7 +79,7 @@ def judge(case: Case, run: Run) -> SweepRow:
     schedule, cost, p = timeline.schedule, case.cost, case.ranks
     nbytes, simulated, time = schedule.nbytes_total, timeline.makespan, run.seconds
     fabric = case.fabric(timeline.routed)
-    bound = best_bound(case.algorithm.collective, timeline.routed.topology, p, nbytes)
+    bound = best_bound(case.algorithm.collective, timeline.routed.machine, p, nbytes)
     usage = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
