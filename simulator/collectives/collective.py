@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from simulator.cost_models import CostModel
+from simulator.cost_models import CostModel, is_power_of_two
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
+from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -60,17 +61,20 @@ class Algorithm:
 
     name: str
     collective: Collective
-    schedule: Callable[[int, float], Schedule]
-    """Writes the schedule for a number of workers and V in bytes. Call :meth:`build` instead, which
-    refuses numbers that are not `defined`."""
+    schedule: Callable[..., Schedule]
+    """Writes the schedule for a number of workers and V in bytes, and for shifts if it has `axes`.
+    Call :meth:`build` instead, which refuses numbers that are not `defined`."""
     cost: CostModel
     """The formula of what `schedule` writes."""
     summary: str
     """Half a line for `simctl algos`."""
     servers: int = 0
     """Devices that are needed in addition to the workers."""
-    fit: Callable[[Topology, int, float], Fitted] | None = None
+    fit: Callable[..., Fitted] | None = None
     """Chooses rings, trees or switches for a machine, if the algorithm depends on the machine."""
+    axes: Callable[[int], tuple[int, ...]] = lambda ranks: ()
+    """The box in which a number of workers lie, along whose axes the schedule may be shifted; none
+    if no shift takes the schedule to itself."""
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
@@ -89,18 +93,37 @@ class Algorithm:
         self._check(ranks)
         return self.schedule(ranks, nbytes)
 
-    def on(self, topology: Topology, ranks: int, nbytes: float) -> Fitted:
-        """The schedule on a machine, made for it if the algorithm depends on the machine."""
-        if self.fit is None:
-            return Fitted(self.build(ranks, nbytes), topology, self.cost)
+    def on(
+        self, topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+    ) -> Fitted:
+        """The schedule on a machine, made for it if the algorithm depends on the machine; with
+        `shifts` written for one rank of each orbit."""
         self._check(ranks)
-        return self.fit(topology, ranks, nbytes)
+        options = () if shifts is None else (shifts,)
+        if self.fit is None:
+            return Fitted(self.schedule(ranks, nbytes, *options), topology, self.cost)
+        return self.fit(topology, ranks, nbytes, *options)
 
     def _check(self, ranks: int) -> None:
         if not self.defined(ranks):
             smaller = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
             hint = f": take {smaller}, or another algorithm" if smaller else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
+
+
+def in_a_ring(ranks: int) -> tuple[int, ...]:
+    """Ranks that may be shifted by any number."""
+    return (ranks,)
+
+
+def in_pairs(ranks: int) -> tuple[int, ...]:
+    """Ranks that may be shifted by even numbers; in a ring if they are odd."""
+    return (ranks,) if ranks % 2 else (ranks // 2, 2)
+
+
+def in_bits(ranks: int) -> tuple[int, ...]:
+    """Ranks of a power of two, each bit of which may be flipped."""
+    return (2,) * (ranks.bit_length() - 1) if is_power_of_two(ranks) else ()
 
 
 def _everywhere(values: Data, ranks: int) -> Promise:

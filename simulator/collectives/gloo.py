@@ -23,6 +23,7 @@ from simulator.collectives.collective import (
     SCATTER,
     SEND_RECV,
     Algorithm,
+    in_a_ring,
 )
 from simulator.collectives.shift import shift_send_recv
 from simulator.cost_models import gloo_formulas, log2_ceil
@@ -179,6 +180,7 @@ ALGORITHMS = (
         gloo_ring_all_reduce,
         gloo_formulas.GLOO_RING,
         "gloo: a ring of segments, each sent when its receiver is ready",
+        axes=in_a_ring,
     ),
     Algorithm(
         "gloo_reduce",
@@ -193,6 +195,7 @@ ALGORITHMS = (
         gloo_ring_all_gather,
         gloo_formulas.GLOO_ALL_GATHER,
         "gloo: a ring of half chunks, two in flight",
+        axes=in_a_ring,
     ),
     Algorithm(
         "gloo_broadcast",

@@ -3,7 +3,7 @@ doubling."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm, in_bits
 from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
@@ -85,6 +85,7 @@ ALGORITHMS = (
         halving_doubling_all_reduce,
         trees.HALVING_DOUBLING,
         "Rabenseifner: recursive halving, then recursive doubling",
+        axes=in_bits,
     ),
     Algorithm(
         "recursive_halving_reduce_scatter",
@@ -92,5 +93,6 @@ ALGORITHMS = (
         recursive_halving_reduce_scatter,
         trees.RECURSIVE_HALVING_REDUCE_SCATTER,
         "every round halves what a rank exchanges with the rank 2^k away",
+        axes=in_bits,
     ),
 )

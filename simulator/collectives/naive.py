@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.collective import ALL_REDUCE, Algorithm, in_a_ring
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -54,6 +54,7 @@ ALGORITHMS = (
         naive_all_reduce,
         servers.NAIVE,
         "every rank sends all its data to every other rank at once",
+        axes=in_a_ring,
     ),
     Algorithm(
         "naive_serial",

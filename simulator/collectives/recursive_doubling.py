@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm, in_bits
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -88,6 +88,7 @@ ALGORITHMS = (
         recursive_doubling_all_reduce,
         trees.RECURSIVE_DOUBLING,
         "in round k every rank exchanges all data with the rank 2^k away",
+        axes=in_bits,
     ),
     Algorithm(
         "recursive_doubling_all_gather",
@@ -95,5 +96,6 @@ ALGORITHMS = (
         recursive_doubling_all_gather,
         trees.RECURSIVE_DOUBLING_ALL_GATHER,
         "in round k every rank exchanges its chunks with the rank 2^k away",
+        axes=in_bits,
     ),
 )

@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    Algorithm,
+    in_a_ring,
+)
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -61,6 +67,7 @@ ALGORITHMS = (
         ring_all_reduce,
         neighbors.RING_ALL_REDUCE,
         "reduce-scatter, then all-gather, round a ring",
+        axes=in_a_ring,
     ),
     Algorithm(
         "ring_reduce_scatter",
@@ -68,6 +75,7 @@ ALGORITHMS = (
         ring_reduce_scatter,
         neighbors.RING_REDUCE_SCATTER,
         "each chunk goes round a ring and grows at every rank",
+        axes=in_a_ring,
     ),
     Algorithm(
         "ring_all_gather",
@@ -75,5 +83,6 @@ ALGORITHMS = (
         ring_all_gather,
         neighbors.RING_ALL_GATHER,
         "each chunk goes round a ring",
+        axes=in_a_ring,
     ),
 )

@@ -1,6 +1,6 @@
 """Send and receive: every rank sends its buffer to the next, as nccl-tests' sendrecv does."""
 
-from simulator.collectives.collective import SEND_RECV, Algorithm
+from simulator.collectives.collective import SEND_RECV, Algorithm, in_a_ring
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -24,5 +24,6 @@ ALGORITHMS = (
         shift_send_recv,
         neighbors.SHIFT,
         "every rank sends to the next rank",
+        axes=in_a_ring,
     ),
 )

@@ -120,7 +120,7 @@ def observe(routed: Routed) -> Fabric:
     if fold is not None:
         shift = routed.shift[link].astype(np.int64)
         ends = fold.shifts.back(ends, shift)
-    crossings = Crossings(route[link], media, *ends, shift)
+    crossings = Crossings(route[link], media, ends[0], ends[1], shift)
     entered = np.isin(link, starts)
     ports = _ports(routed, crossings.chosen(timed), crossings.chosen(timed & entered), best)
     latency_s, gap_s, bandwidth_Bps = best.tolist()
