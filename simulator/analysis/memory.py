@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 
@@ -12,7 +12,10 @@ import numpy.typing as npt
 
 from simulator.kernels.cells import Contents, Layout, Longs, Moments, Values, fill
 from simulator.kernels.copies import Copies, Events, Levels, follow
+from simulator.schedules import semantics
+from simulator.schedules.followed import follow as follow_slots
 from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from topologies._compile import compiled, pays
 from topologies.topology import Floats, Ints
@@ -70,6 +73,14 @@ class Memory:
         return float(self.redundant.max())
 
 
+class Course(NamedTuple):
+    """A schedule, and when its operations ran."""
+
+    schedule: Schedule
+    start: Floats
+    finish: Floats
+
+
 class Scratch(NamedTuple):
     """The cells of scratch in memory that operations use."""
 
@@ -100,7 +111,17 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-    layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
+    if schedule.fold is not None:
+        return _unfolded(schedule, timeline, held, live)
+    return _trace(Course(schedule, timeline.start, timeline.finish), held, live)
+
+
+def _trace(course: Course, held: Changes | None, live: Changes | None) -> Memory:
+    schedule = course.schedule
+    order = np.argsort(course.finish, kind="stable").astype(np.int32)
+    rounding = ROUNDING * float(course.finish.max(initial=0.0))
+    moments = Moments(order, course.start, course.finish, rounding)
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
     form = _arrays if is_compiled else _lists
     order, operations = _by_time(timeline.finish), schedule.operations
     moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
@@ -112,14 +133,53 @@ def trace(
     copies = form(Copies.none(values.known[0], len(contents.value)))
     del values
     scratch = _scratch(moments, layout, contents)
-    events = _events(timeline, layout, joined(_first_uses(scratch), holdings), live)
-    most = len(order) + len(events.arrivals) + len(events.times) + 1
-    levels = form(Levels.blank(schedule.ranks, most))
-    walk = compiled(follow) if is_compiled else follow
-    steps = walk(*inputs, contents, copies, form(events), levels)
-    times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])
-    changes = partial(_residence, timeline, layout, scratch, holdings)
-    return Memory(times, resident, resident - distinct, np.array(levels.peaks), changes)
+    events = _events(course, layout, joined(_first_uses(scratch), held), live)
+    levels = Levels.blank(schedule.ranks, len(order) + len(events.arrivals) + len(events.times) + 1)
+    outputs = (contents.restarted(), Copies.none(known), events, levels)
+    steps = _run(follow, is_compiled, inputs, outputs)
+    times, resident, distinct = (column[:steps].copy() for column in levels[-3:])
+    changes = partial(_residence, course, layout, scratch, held)
+    return Memory(times, resident, resident - distinct, levels.peaks, changes)
+
+
+def _unfolded(
+    schedule: Schedule, timeline: Timeline, held: Changes | None, live: Changes | None
+) -> Memory:
+    """The memory of all ranks, from the slots of a folded schedule that stand for all.
+
+    Ranks for which one stands hold the same at all times, and together what their followed slots
+    hold, times the slots for which these stand.
+    """
+    assert schedule.fold is not None
+    followed, shifts = follow_slots(schedule), schedule.fold.shifts
+    weight = followed.weight.astype(np.float64)
+    slot = np.maximum(followed.operations.source, followed.operations.target)
+    nbytes = followed.operations.nbytes * np.where(slot < 0, 1.0, weight[slot])
+    columns = followed.operations._replace(nbytes=nbytes)._asdict()
+    written = replace(
+        schedule,
+        fold=None,
+        shares=schedule.shares[followed.slots] * weight,
+        buffer=int((followed.slots < schedule.buffer).sum()),
+        phase=schedule.phase[followed.operation],
+        indptr=np.zeros(len(nbytes) + 1, np.int32),
+        indices=np.zeros(0, np.int32),
+        **columns,
+    )
+    times = timeline.start[followed.operation], timeline.finish[followed.operation]
+    memory = _trace(Course(written, *times), held, live)
+    changes = partial(_standing, memory.changes, shifts)
+    levels = replace(memory, changes=changes).held
+    peaks = np.zeros(schedule.ranks)
+    np.maximum.at(peaks, levels.rank, levels.nbytes)
+    peaks = peaks[shifts.folded(np.arange(schedule.ranks))]
+    return replace(memory, peaks=peaks, changes=changes)
+
+
+def _standing(changes: Callable[[], Changes], shifts: Shifts) -> Changes:
+    """Changes of all ranks as those of the ranks that stand for them."""
+    times, nbytes, rank = changes()
+    return Changes(times, nbytes / shifts.order, shifts.folded(rank).astype(np.int32))
 
 
 def joined(changes: Changes, more: Changes | None) -> Changes:
@@ -200,18 +260,18 @@ def _first_uses(scratch: Scratch) -> Changes:
     return Changes(scratch.first, scratch.nbytes, scratch.rank)
 
 
-def _inboxes(timeline: Timeline, layout: Layout) -> Ints:
+def _inboxes(course: Course, layout: Layout) -> Ints:
     """Reducing transfers between ranks into memory."""
-    schedule = timeline.schedule
+    schedule = course.schedule
     chosen = schedule.remote & (schedule.reduces == 1)
     chosen &= schedule.peer < layout.memory // len(layout.size)
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _events(timeline: Timeline, layout: Layout, holdings: Changes, live: Changes | None) -> Events:
+def _events(course: Course, layout: Layout, held: Changes, live: Changes | None) -> Events:
     """The events beside finishes, in order of time."""
-    inboxes = _inboxes(timeline, layout)
-    arrivals = inboxes[_by_time(timeline.start[inboxes])]
+    inboxes = _inboxes(course, layout)
+    arrivals = inboxes[np.argsort(course.start[inboxes], kind="stable")]
     if live is not None:
         holdings = joined(holdings, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
     order = np.argsort(holdings.times, kind="stable")
@@ -219,11 +279,9 @@ def _events(timeline: Timeline, layout: Layout, holdings: Changes, live: Changes
     return Events(arrivals, holdings.times[order], holdings.nbytes[order], holdings.rank[order])
 
 
-def _residence(
-    timeline: Timeline, layout: Layout, scratch: Scratch, holdings: Changes | None
-) -> Changes:
+def _residence(course: Course, layout: Layout, scratch: Scratch, held: Changes | None) -> Changes:
     """What appears at ranks and vanishes."""
-    schedule, inbox = timeline.schedule, _inboxes(timeline, layout)
+    schedule, inbox = course.schedule, _inboxes(course, layout)
     workers = np.arange(layout.workers, dtype=np.int32)
     buffers = Changes(
         np.zeros(layout.workers * layout.buffer),
@@ -231,12 +289,12 @@ def _residence(
         np.repeat(workers, layout.buffer),
     )
     appear = Changes(
-        np.concatenate((scratch.first, timeline.start[inbox])),
+        np.concatenate((scratch.first, course.start[inbox])),
         np.concatenate((scratch.nbytes, schedule.nbytes[inbox])),
         np.concatenate((scratch.rank, schedule.peer[inbox])),
     )
     vanish = Changes(
-        np.concatenate((scratch.last, timeline.finish[inbox])), -appear.nbytes, appear.rank
+        np.concatenate((scratch.last, course.finish[inbox])), -appear.nbytes, appear.rank
     )
     return joined(joined(buffers, joined(appear, vanish)), holdings)
 

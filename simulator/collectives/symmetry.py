@@ -49,8 +49,8 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
 
 
 def candidates(shape: tuple[int, ...], node: int) -> Iterator[Shifts]:
-    """Shifts of a box of ranks, the largest group first: by any number of ranks, then by whole nodes,
-    then by several of them."""
+    """Shifts of a box of ranks, the largest group first: by any number of ranks, then by whole
+    nodes, then by several of them."""
     ranks = prod(shape) if shape else 0
     blocks = chain([1], (block for block in range(max(node, 2), ranks, node) if not ranks % block))
     shifts = (Shifts(shape, strides) for block in blocks if (strides := _strides(shape, block)))
