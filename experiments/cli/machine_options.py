@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli.completion import completer, machine_names, placement_orders
-from experiments.cli.options import EngineName, Engines, SharingName
+from experiments.cli.options import EngineName, Engines, SharingName, SymmetryName
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ Sharing = Annotated[
 ]
 StoreAndForward = Annotated[
     bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")
+]
+Symmetry = Annotated[
+    SymmetryName, typer.Option(help="Whether one rank may stand for all that do the same.")
 ]
 
 
@@ -141,6 +144,7 @@ class RuleOptions:
     sharing: Sharing = SharingName.fifo
     store_and_forward: StoreAndForward = False
     engine: Engines = EngineName.auto
+    symmetry: Symmetry = SymmetryName.auto
 
     @property
     def rules(self) -> Rules:
@@ -149,7 +153,12 @@ class RuleOptions:
 
         if self.store_and_forward and self.sharing is SharingName.fair:
             raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
-        return Rules(self.engine.value, self.sharing.value, self.store_and_forward)
+        return Rules(
+            self.engine.value,
+            self.sharing.value,
+            self.store_and_forward,
+            self.symmetry.value,
+        )
 
     @property
     def parameters(self) -> dict[str, str | bool | None]:

@@ -34,6 +34,13 @@ class SharingName(StrEnum):
     fair = "fair"
 
 
+class SymmetryName(StrEnum):
+    """Whether one rank may stand for others."""
+
+    auto = "auto"
+    off = "off"
+
+
 class Metric(StrEnum):
     """What a sweep's plot shows."""
 

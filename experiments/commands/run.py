@@ -77,6 +77,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         "busiest": _busiest(result),
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
+        "ranks_simulated": ranks // result.schedule.members,
     }
     if how == "json":
         output.say(output.to_json(report))
@@ -132,8 +133,14 @@ def _text(
     waiting: list[list[str]],
 ) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
+    simulated = cast(int, report["ranks_simulated"])
+    standing = (
+        [f"{output.counted(simulated, 'rank')} of {row.ranks} simulated: the others do the same"]
+        if simulated < row.ranks
+        else []
+    )
     blocks = [
-        title,
+        "\n".join([title, *standing]),
         output.align(_summary(row)),
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
+from simulator.collectives.operation_counts import estimate
+from simulator.collectives.symmetry import Folded, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
 from simulator.profile import Profile, Run
@@ -15,6 +17,9 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Topology
+
+FEW = 4096
+"""Operations of a schedule that are sooner simulated than folded."""
 
 
 @dataclass
@@ -37,8 +42,12 @@ class Case:
     _fabric: Fabric | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
-        workload.check_schedule(self.algorithm, self.ranks)
-        fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
+        folded = self._folded()
+        if folded is None:
+            workload.check_schedule(self.algorithm, self.ranks)
+            fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
+        else:
+            fitted, self._routed = folded
         self.schedule, self.topology, self.cost, self.chosen = fitted
         servers = self.topology.placement[self.ranks :][: self.algorithm.servers]
         self.chosen += tuple(f"server: {self.topology.device_names[device]}" for device in servers)
@@ -46,6 +55,13 @@ class Case:
             semantics.check(self.schedule, self.algorithm.collective)
         except semantics.WrongResult as error:
             self.wrong = str(error)
+
+    def _folded(self) -> Folded | None:
+        """The schedule of the ranks that stand for all, where that is worth looking for."""
+        few = estimate(self.algorithm, self.ranks) < FEW
+        if self.rules.symmetry == "off" or self.profile is not None or few:
+            return None
+        return fold(self.algorithm, self.topology, self.ranks)
 
     @property
     def routed(self) -> Routed:

@@ -18,6 +18,8 @@ class Rules(NamedTuple):
     """Whether the messages on a link take turns, or share it fairly."""
     store_and_forward: bool = False
     """Whether switches forward whole messages."""
+    symmetry: Literal["auto", "off"] = "auto"
+    """Whether one rank may stand for all that do the same: the results are the same."""
 
     @property
     def unassumed(self) -> str:
