@@ -46,16 +46,10 @@ def contended(
 ) -> Floats:
     """For how many seconds, from `since` to `until`, each node waited for operations of other
     ranks, shape (nodes,)."""
-    sender = np.repeat(timeline.schedule.rank, np.diff(timeline.routed.node_indptr))
     waited_for = kernel(queues.contended, len(node))
     return np.asarray(
         waited_for(
-            np.ascontiguousarray(node, np.int32),
-            since,
-            until,
-            sender,
-            timeline.node_start,
-            timeline.node_cause,
+            node, since, until, timeline.routed.sender, timeline.node_start, timeline.node_cause
         )
     )
 
@@ -84,7 +78,8 @@ def _alone(timeline: Timeline) -> Floats:
 def history(timeline: Timeline) -> History:
     """The columns of a run for kernels."""
     fair, share = timeline.sharing == "fair", contended_share(timeline)
-    return History(timeline.routed.work, timeline.times, share, fair, timeline.store_and_forward)
+    work, sender = timeline.routed.work, timeline.routed.sender
+    return History(work, timeline.times, sender, share, fair, timeline.store_and_forward)
 
 
 def contended_share(timeline: Timeline) -> Floats:
@@ -97,7 +92,7 @@ def contended_share(timeline: Timeline) -> Floats:
     if timeline.sharing != "fair":
         return np.zeros(0)
     occupancy, operations = timeline.occupancy, len(timeline.schedule)
-    sender, medium = timeline.schedule.rank[occupancy.operation], occupancy.medium.astype(np.int64)
+    sender, medium = timeline.routed.sender[occupancy.node], occupancy.medium.astype(np.int64)
     _, place, crossings = np.unique(
         medium * operations + occupancy.operation, return_inverse=True, return_counts=True
     )

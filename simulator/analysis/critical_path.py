@@ -51,6 +51,10 @@ class Segment(NamedTuple):
     """The operation that waited in a queue for `operation`, else `operation`."""
     contended: bool
     """Whether the two operations have different ranks."""
+    rank: int
+    """The rank of `operation`: of a folded schedule, the rank that uses `where`."""
+    waiting: int
+    """The rank of `waiter`, likewise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,8 @@ class Path:
     amount: Floats
     waiter: Ints
     contended: npt.NDArray[np.bool_]
+    rank: Ints
+    waiting: Ints
 
     def __len__(self) -> int:
         return len(self.part)
@@ -79,6 +85,8 @@ class Path:
             self.amount,
             self.waiter,
             self.contended,
+            self.rank,
+            self.waiting,
         )
         return map(Segment, names, *(column.tolist() for column in columns))
 
@@ -86,7 +94,8 @@ class Path:
     def of(cls, segments: Iterable[Segment]) -> Path:
         """The columns of segments."""
         rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
-        dtypes = (np.int8, np.float64, np.int32, np.int32, np.float64, np.int32, np.bool_)
+        whole, real = np.int32, np.float64
+        dtypes = (np.int8, real, whole, whole, real, whole, np.bool_, whole, whole)
         return cls(*(np.array([row[k] for row in rows], dtype) for k, dtype in enumerate(dtypes)))
 
     def total(self, part: Part, length: int) -> Floats:
@@ -124,11 +133,26 @@ def trace_back(timeline: Timeline, last: int | None = None) -> Path:
         return Path.of([])
     end = np.argmax(timeline.finish) if last is None else np.int64(last)
     seconds, names = kernel(path.walk, 0)(history(timeline), end)
-    part, operation, where, waiter, contended = np.ascontiguousarray(names.T)
+    part, operation, where, waiter, contended, occupant, place = np.ascontiguousarray(names.T)
     duration, amount = np.ascontiguousarray(seconds.T)
+    ranks = _ranks(timeline, (operation, occupant)), _ranks(timeline, (waiter, place))
     return Path(
-        part.astype(np.int8), duration, operation, where, amount, waiter, contended.astype(np.bool_)
+        part.astype(np.int8),
+        duration,
+        operation,
+        where,
+        amount,
+        waiter,
+        contended.astype(np.bool_),
+        *ranks,
     )
+
+
+def _ranks(timeline: Timeline, places: tuple[Ints, Ints]) -> Ints:
+    """The ranks that have operations, or that have nodes where these are not -1."""
+    operation, node = places
+    sender = timeline.routed.sender[np.maximum(node, 0)]
+    return np.where(node < 0, timeline.schedule.rank[operation], sender)
 
 
 def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:

@@ -27,12 +27,11 @@ class Wait(NamedTuple):
 
 def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
     """The waits for other ranks on the critical path, the longest first."""
-    schedule = timeline.schedule
     seconds_of: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
         if segment.contended and segment.seconds > 0:
-            where, seconds_by_rank = _occupants(timeline, segment)
-            behind = seconds_of.setdefault((where, int(schedule.rank[segment.waiter])), {})
+            where, waiter, seconds_by_rank = _occupants(timeline, segment)
+            behind = seconds_of.setdefault((where, waiter), {})
             for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
     longest_first = [
@@ -47,33 +46,39 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
     return sorted(longest_first, key=lambda wait: -wait.seconds)
 
 
-def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, dict[int, float]]:
-    """Where a contended segment waited, and its seconds by the rank that it waited for."""
-    names, sender = (
-        timeline.routed.topology.medium_names,
-        int(timeline.schedule.rank[segment.operation]),
-    )
+def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, int, dict[int, float]]:
+    """Where a contended segment waited, which rank, and its seconds by the rank that it waited
+    for."""
+    names, seconds = timeline.routed.topology.medium_names, {segment.rank: segment.seconds}
     if segment.operation == segment.waiter:
-        medium, shares = _sharers(timeline, segment.operation)
-        return names[medium], {rank: share * segment.seconds for rank, share in shares.items()}
+        medium, waiter, shares = _sharers(timeline, segment.operation)
+        seconds = {rank: share * segment.seconds for rank, share in shares.items()}
+        return names[medium], waiter, seconds
     if segment.part in ("serialisation", "gap"):
-        return names[segment.where], {sender: segment.seconds}
-    return f"merging on rank {segment.where}", {sender: segment.seconds}
+        return names[segment.where], segment.waiting, seconds
+    return f"merging on rank {segment.where}", segment.waiting, seconds
 
 
-def _sharers(timeline: Timeline, flow: int) -> tuple[int, dict[int, float]]:
-    """The medium of a flow's route on which other ranks send most meanwhile, and their shares of
-    these bytes."""
-    uses, rank = timeline.occupancy, timeline.schedule.rank
+def _sharers(timeline: Timeline, flow: int) -> tuple[int, int, dict[int, float]]:
+    """The medium of a flow's route on which other ranks send most meanwhile, the rank of the flow,
+    and the shares of the others in these bytes."""
+    uses = timeline.occupancy
+    rank, mine = timeline.routed.sender[uses.node], uses.operation == flow
+    sender = dict(zip(uses.medium[mine].tolist(), rank[mine].tolist(), strict=True))
     start, end = timeline.start[flow], timeline.sent[flow]
     overlap = np.minimum(uses.start + uses.seconds, end) - np.maximum(uses.start, start)
-    shared = np.isin(uses.medium, uses.medium[uses.operation == flow]) & (overlap > 0)
-    rows = np.flatnonzero(shared & (rank[uses.operation] != rank[flow]))
+    shared = np.isin(uses.medium, uses.medium[mine]) & (overlap > 0)
+    other = rank != np.array([sender.get(medium, -1) for medium in uses.medium.tolist()])
+    rows = np.flatnonzero(shared & other)
     nbytes = mean_rate(uses)[rows] * overlap[rows]
     medium = int(np.argmax(np.bincount(uses.medium[rows], nbytes)))
-    mine = uses.medium[rows] == medium
-    by_rank = np.bincount(rank[uses.operation[rows[mine]]], nbytes[mine])
-    return medium, {
-        sharer: float(by_rank[sharer] / by_rank.sum())
-        for sharer in np.flatnonzero(by_rank).tolist()
-    }
+    there = uses.medium[rows] == medium
+    by_rank = np.bincount(rank[rows[there]], nbytes[there])
+    return (
+        medium,
+        sender[medium],
+        {
+            sharer: float(by_rank[sharer] / by_rank.sum())
+            for sharer in np.flatnonzero(by_rank).tolist()
+        },
+    )

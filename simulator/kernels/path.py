@@ -13,10 +13,9 @@ from simulator.kernels.records import (
     Index,
     Ints,
     Network,
-    Operations,
-    Ranks,
     Routes,
     Times,
+    Work,
 )
 
 COMPUTE = 0
@@ -35,8 +34,8 @@ class Rows(NamedTuple):
     seconds: Floats
     """The seconds and the amount of each, shape (rows, 2)."""
     names: Ints
-    """The part, operation, place and waiter of each, and whether it is contended, shape
-    (rows, 5)."""
+    """The part, operation, place and waiter of each, whether it is contended, and the nodes of the
+    operation and of the waiter, or -1 where nothing waits, shape (rows, 7)."""
     used: Ints
     """The number of rows in use, shape (1,)."""
 
@@ -46,6 +45,10 @@ class Wait(NamedTuple):
 
     waiter: Index
     seconds: float
+    occupant: Index
+    """The node of the other operation, or -1 where nothing waits."""
+    node: Index
+    """The node of the waiter, or -1."""
 
 
 def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated[Ints, 2]]:
@@ -56,41 +59,44 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
     contention where the occupant has another rank. What an occupant did before the waiter came is
     charged to the occupant itself. Returns the `seconds` and the `names` of :class:`Rows`.
     """
-    operations, predecessors, routes, network, ranks = history.work
+    work = history.work
+    operations, predecessors, routes, network, _ = work
     route, indptr, links, nodes = routes
     times, fair, store_and_forward = history.times, history.fair, history.store_and_forward
     start, cause, finish = times.start, times.cause, times.finish
-    rank, nbytes, latency = operations.rank, operations.nbytes, network.latency
-    rows = Rows(np.empty((_FIRST, 2)), np.empty((_FIRST, 5), np.int32), np.zeros(1, np.int64))
+    sender, nbytes, latency = history.sender, operations.nbytes, network.latency
+    rows = Rows(np.empty((_FIRST, 2)), np.empty((_FIRST, 7), np.int32), np.zeros(1, np.int64))
     # at the start of the node, or without one at the finish of the operation
     i, node = np.int64(last), np.int64(_NONE)
-    waiter, since = i, np.inf  # who waits for the node to start, and since when
+    # who waits for the node to start, at which node, and since when
+    waiter, place, since = i, node, np.inf
     while i >= 0:
         arrived, hop, used = False, node - nodes[i], rows.used[0]
         first, end = indptr[route[i]], indptr[route[i] + 1]
         if used + end - first + _ROOM > len(rows.seconds):
             seconds = np.empty((2 * used + end - first + _ROOM, 2))
-            names = np.empty((len(seconds), 5), np.int32)
+            names = np.empty((len(seconds), 7), np.int32)
             seconds[:used], names[:used] = rows.seconds[:used], rows.names[:used]
             rows = Rows(seconds, names, rows.used)
         if node == _NONE:
             node = np.int64(nodes[i + 1] - 1)
             arrived = node - nodes[i] < end - first
             if not arrived:
-                serve(operations, ranks, rows, i, Wait(i, 0.0))
+                serve(work, sender, rows, i, Wait(i, 0.0, _NONE, _NONE))
         elif cause[node] >= 0:
             if since >= start[node]:
-                waiter = i
+                waiter, place = i, node
                 since = ready_at(routes, network, times, nbytes[i], i, hop, fair, store_and_forward)
             occupant = np.int64(cause[node])
             holder = np.int64(np.searchsorted(nodes, occupant, side="right") - 1)
-            at, wait = indptr[route[holder]] + occupant - nodes[holder], start[node] - since
+            at = indptr[route[holder]] + occupant - nodes[holder]
+            wait = Wait(waiter, start[node] - since, occupant, place)
             if at < indptr[route[holder] + 1]:
                 busy = start[occupant], start[node]
                 medium = shared(network, links[at], links[first + hop], nbytes[holder], busy)
-                cross(rank, nbytes, network, rows, holder, medium, Wait(waiter, wait))
+                cross(sender, nbytes, network, rows, holder, medium, wait)
             else:
-                serve(operations, ranks, rows, holder, Wait(waiter, wait))
+                serve(work, sender, rows, holder, wait)
             i, node = holder, occupant
             continue
         elif hop == 0:
@@ -102,7 +108,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             fly(links, latency, rows, i, at)
             if store_and_forward:
                 medium = longest(network, links[at], nbytes[i])
-                cross(rank, nbytes, network, rows, i, medium, Wait(i, 0.0))
+                cross(sender, nbytes, network, rows, i, medium, Wait(i, 0.0, _NONE, _NONE))
             node -= 1
         if arrived and fair:
             flow(routes, network, times, rows, i, nbytes[i], history.others[i])
@@ -111,7 +117,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             slowest, medium, _ = last_hop(routes, network, start, nbytes[i], i)
             for at in range(end - 1, slowest - 1, -1):
                 fly(links, latency, rows, i, at)
-            cross(rank, nbytes, network, rows, i, medium, Wait(i, 0.0))
+            cross(sender, nbytes, network, rows, i, medium, Wait(i, 0.0, _NONE, _NONE))
             node = np.int64(nodes[i] + slowest - first)
         since = np.inf
     return rows.seconds[: rows.used[0]], rows.names[: rows.used[0]]
@@ -127,19 +133,20 @@ def add(
     i: Index,
     where: Index,
     amount: float,
-    waiter: Index,
+    wait: Wait,
     contended: bool,
 ) -> None:
     """One more segment."""
     row = rows.used[0]
     rows.seconds[row, 0], rows.seconds[row, 1] = duration, amount
     rows.names[row, 0], rows.names[row, 1], rows.names[row, 2] = part, i, where
-    rows.names[row, 3], rows.names[row, 4] = waiter, contended
+    rows.names[row, 3], rows.names[row, 4] = wait.waiter, contended
+    rows.names[row, 5], rows.names[row, 6] = wait.occupant, wait.node
     rows.used[0] += 1
 
 
 def charge(
-    rank: Ints,
+    sender: Ints,
     rows: Rows,
     part: int,
     duration: float,
@@ -149,40 +156,48 @@ def charge(
     wait: Wait,
 ) -> None:
     """What an operation did while another one waited for the last seconds of it, or for more."""
-    if rank[i] == rank[wait.waiter] or wait.seconds >= duration:
-        contended = rank[i] != rank[wait.waiter]
-        add(rows, part, duration, i, where, amount, wait.waiter, contended)
+    other = wait.occupant != _NONE and sender[wait.occupant] != sender[wait.node]
+    alone = Wait(i, 0.0, _NONE, _NONE)
+    if not other or wait.seconds >= duration:
+        add(rows, part, duration, i, where, amount, wait, other)
     elif wait.seconds <= 0.0:
-        add(rows, part, duration, i, where, amount, i, False)
+        add(rows, part, duration, i, where, amount, alone, False)
     else:
         late = amount * (wait.seconds / duration)
-        add(rows, part, wait.seconds, i, where, late, wait.waiter, True)
-        add(rows, part, duration - wait.seconds, i, where, amount - late, i, False)
+        add(rows, part, wait.seconds, i, where, late, wait, True)
+        add(rows, part, duration - wait.seconds, i, where, amount - late, alone, False)
 
 
 def cross(
-    rank: Ints, nbytes: Floats, network: Network, rows: Rows, i: Index, medium: Index, wait: Wait
+    sender: Ints,
+    nbytes: Floats,
+    network: Network,
+    rows: Rows,
+    i: Index,
+    medium: Index,
+    wait: Wait,
 ) -> None:
     """The bytes and the gap of a transfer on a medium."""
     taken = nbytes[i] / network.bandwidth[medium]
-    rest = Wait(wait.waiter, wait.seconds - taken)
-    charge(rank, rows, SERIALISATION, taken, i, medium, nbytes[i], wait)
-    charge(rank, rows, GAP, network.gap[medium], i, medium, 1.0, rest)
+    rest = Wait(wait.waiter, wait.seconds - taken, wait.occupant, wait.node)
+    charge(sender, rows, SERIALISATION, taken, i, medium, nbytes[i], wait)
+    charge(sender, rows, GAP, network.gap[medium], i, medium, 1.0, rest)
 
 
 def fly(links: Ints, latency: Floats, rows: Rows, i: Index, at: Index) -> None:
     """The latency of a link on the way."""
-    add(rows, LATENCY, latency[links[at]], i, links[at], 1.0, i, False)
+    add(rows, LATENCY, latency[links[at]], i, links[at], 1.0, Wait(i, 0.0, _NONE, _NONE), False)
 
 
-def serve(operations: Operations, ranks: Ranks, rows: Rows, i: Index, wait: Wait) -> None:
+def serve(work: Work, sender: Ints, rows: Rows, i: Index, wait: Wait) -> None:
     """A computation, or the work at the end of a transfer."""
+    operations, ranks = work.operations, work.ranks
     part, amount, where, cost = COMPUTATION, operations.seconds[i], operations.rank[i], 1.0
     if operations.kind[i] != COMPUTE:
         amount, where = operations.nbytes[i], operations.peer[i]
         part = REDUCTION if operations.reduces[i] else COPY
         cost = ranks.reduction[where] if operations.reduces[i] else ranks.copy[where]
-    charge(operations.rank, rows, part, amount * cost, i, where, amount, wait)
+    charge(sender, rows, part, amount * cost, i, where, amount, wait)
 
 
 def flow(
@@ -197,6 +212,7 @@ def flow(
     """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the
     gap."""
     begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
+    wait = Wait(i, 0.0, _NONE, _NONE)
     slowest = widest = network.media[network.indptr[routes.links[begin]]]
     most = crossings(routes, network, i, slowest) * nbytes
     for at in range(end - 1, begin - 1, -1):
@@ -215,12 +231,12 @@ def flow(
     alone = min(took, most / bandwidth)
     contention = others * (took - alone)
     behind = took - alone - contention
-    add(rows, SERIALISATION, alone, i, slowest, most, i, False)
+    add(rows, SERIALISATION, alone, i, slowest, most, wait, False)
     if behind > 0.0:
-        add(rows, SERIALISATION, behind, i, slowest, behind * bandwidth, i, False)
+        add(rows, SERIALISATION, behind, i, slowest, behind * bandwidth, wait, False)
     if contention > 0.0:
-        add(rows, SERIALISATION, contention, i, slowest, contention * bandwidth, i, True)
-    add(rows, GAP, network.gap[widest], i, widest, 1.0, i, False)
+        add(rows, SERIALISATION, contention, i, slowest, contention * bandwidth, wait, True)
+    add(rows, GAP, network.gap[widest], i, widest, 1.0, wait, False)
 
 
 # What the path is read from.

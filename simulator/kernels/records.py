@@ -172,6 +172,8 @@ class History(NamedTuple):
 
     work: Work
     times: Times
+    sender: Ints
+    """Who has each node; see :class:`simulator.schedules.routed.Routed`."""
     others: Floats
     """The share of what each flow waits for that other ranks cause; empty but under fair
     sharing."""

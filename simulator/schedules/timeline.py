@@ -32,6 +32,8 @@ class Occupancy(NamedTuple):
     """For how long."""
     nbytes: Floats
     """The bytes that cross the medium meanwhile."""
+    node: npt.NDArray[np.int64]
+    """The node of the hop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,9 @@ class Timeline:
             seconds = (self.sent - self.start)[operation[row]]
         else:
             seconds = topology.medium_gap[medium] + nbytes / topology.medium_bandwidth[medium]
-        return Occupancy(operation[row], medium, self.node_start[node[row]], seconds, nbytes)
+        return Occupancy(
+            operation[row], medium, self.node_start[node[row]], seconds, nbytes, node[row]
+        )
 
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""
