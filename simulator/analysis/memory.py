@@ -10,10 +10,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from simulator.analysis.courses import Course, course_of
 from simulator.kernels.cells import Contents, Layout, Longs, Moments, Values, fill
 from simulator.kernels.copies import Copies, Events, Levels, follow
-from simulator.schedules import semantics
-from simulator.schedules.followed import follow as follow_slots
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
@@ -48,6 +47,8 @@ class Memory:
     redundant: Floats
     peaks: Floats
     changes: Callable[[], Changes]
+    shifts: Shifts | None = None
+    """Of a folded schedule: what takes the ranks that `changes` lists to all."""
 
     @cached_property
     def holdings(self) -> Changes:
@@ -59,7 +60,8 @@ class Memory:
 
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
-        mine = slice(*np.searchsorted(self.holdings.rank, [rank, rank + 1]))
+        held = rank if self.shifts is None else int(self.shifts.folded(np.array(rank)))
+        mine = slice(*np.searchsorted(self.holdings.rank, [held, held + 1]))
         return self.holdings.times[mine], self.holdings.nbytes[mine]
 
     @property
@@ -71,14 +73,6 @@ class Memory:
     def peak_redundant(self) -> float:
         """The peak amount of duplicate data over all ranks, in bytes."""
         return float(self.redundant.max())
-
-
-class Course(NamedTuple):
-    """A schedule, and when its operations ran."""
-
-    schedule: Schedule
-    start: Floats
-    finish: Floats
 
 
 class Scratch(NamedTuple):
@@ -111,20 +105,23 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-    if schedule.fold is not None:
-        return _unfolded(schedule, timeline, held, live)
-    return _trace(Course(schedule, timeline.start, timeline.finish), held, live)
+    course = course_of(timeline)
+    memory = _trace(course, holdings, live)
+    if schedule.fold is None:
+        return memory
+    shifts = schedule.fold.shifts
+    standing = replace(memory, changes=partial(_standing, memory.changes, shifts), shifts=shifts)
+    peaks = np.zeros(schedule.ranks)
+    np.maximum.at(peaks, standing.holdings.rank, standing.holdings.nbytes)
+    return replace(standing, peaks=peaks[shifts.folded(np.arange(schedule.ranks))])
 
 
-def _trace(course: Course, held: Changes | None, live: Changes | None) -> Memory:
+def _trace(course: Course, holdings: Changes | None, live: Changes | None) -> Memory:
     schedule = course.schedule
-    order = np.argsort(course.finish, kind="stable").astype(np.int32)
-    rounding = ROUNDING * float(course.finish.max(initial=0.0))
-    moments = Moments(order, course.start, course.finish, rounding)
     layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
     form = _arrays if is_compiled else _lists
-    order, operations = _by_time(timeline.finish), schedule.operations
-    moments = Moments(order, timeline.start, timeline.finish, ROUNDING * timeline.makespan)
+    order, operations = _by_time(course.finish), schedule.operations
+    moments = Moments(order, course.start, course.finish, ROUNDING * course.makespan)
     inputs = form(moments), form(operations), form(layout)
     contents, values = _blank(schedule, layout)
     contents, values = form(contents), form(values)
@@ -133,47 +130,14 @@ def _trace(course: Course, held: Changes | None, live: Changes | None) -> Memory
     copies = form(Copies.none(values.known[0], len(contents.value)))
     del values
     scratch = _scratch(moments, layout, contents)
-    events = _events(course, layout, joined(_first_uses(scratch), held), live)
-    levels = Levels.blank(schedule.ranks, len(order) + len(events.arrivals) + len(events.times) + 1)
-    outputs = (contents.restarted(), Copies.none(known), events, levels)
-    steps = _run(follow, is_compiled, inputs, outputs)
-    times, resident, distinct = (column[:steps].copy() for column in levels[-3:])
-    changes = partial(_residence, course, layout, scratch, held)
-    return Memory(times, resident, resident - distinct, levels.peaks, changes)
-
-
-def _unfolded(
-    schedule: Schedule, timeline: Timeline, held: Changes | None, live: Changes | None
-) -> Memory:
-    """The memory of all ranks, from the slots of a folded schedule that stand for all.
-
-    Ranks for which one stands hold the same at all times, and together what their followed slots
-    hold, times the slots for which these stand.
-    """
-    assert schedule.fold is not None
-    followed, shifts = follow_slots(schedule), schedule.fold.shifts
-    weight = followed.weight.astype(np.float64)
-    slot = np.maximum(followed.operations.source, followed.operations.target)
-    nbytes = followed.operations.nbytes * np.where(slot < 0, 1.0, weight[slot])
-    columns = followed.operations._replace(nbytes=nbytes)._asdict()
-    written = replace(
-        schedule,
-        fold=None,
-        shares=schedule.shares[followed.slots] * weight,
-        buffer=int((followed.slots < schedule.buffer).sum()),
-        phase=schedule.phase[followed.operation],
-        indptr=np.zeros(len(nbytes) + 1, np.int32),
-        indices=np.zeros(0, np.int32),
-        **columns,
-    )
-    times = timeline.start[followed.operation], timeline.finish[followed.operation]
-    memory = _trace(Course(written, *times), held, live)
-    changes = partial(_standing, memory.changes, shifts)
-    levels = replace(memory, changes=changes).held
-    peaks = np.zeros(schedule.ranks)
-    np.maximum.at(peaks, levels.rank, levels.nbytes)
-    peaks = peaks[shifts.folded(np.arange(schedule.ranks))]
-    return replace(memory, peaks=peaks, changes=changes)
+    events = _events(course, layout, joined(_first_uses(scratch), holdings), live)
+    most = len(order) + len(events.arrivals) + len(events.times) + 1
+    levels = form(Levels.blank(schedule.ranks, most))
+    walk = compiled(follow) if is_compiled else follow
+    steps = walk(*inputs, contents, copies, form(events), levels)
+    times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])
+    changes = partial(_residence, course, layout, scratch, holdings)
+    return Memory(times, resident, resident - distinct, np.array(levels.peaks), changes)
 
 
 def _standing(changes: Callable[[], Changes], shifts: Shifts) -> Changes:
@@ -268,10 +232,10 @@ def _inboxes(course: Course, layout: Layout) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _events(course: Course, layout: Layout, held: Changes, live: Changes | None) -> Events:
+def _events(course: Course, layout: Layout, holdings: Changes, live: Changes | None) -> Events:
     """The events beside finishes, in order of time."""
     inboxes = _inboxes(course, layout)
-    arrivals = inboxes[np.argsort(course.start[inboxes], kind="stable")]
+    arrivals = inboxes[_by_time(course.start[inboxes])]
     if live is not None:
         holdings = joined(holdings, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
     order = np.argsort(holdings.times, kind="stable")
@@ -279,7 +243,9 @@ def _events(course: Course, layout: Layout, held: Changes, live: Changes | None)
     return Events(arrivals, holdings.times[order], holdings.nbytes[order], holdings.rank[order])
 
 
-def _residence(course: Course, layout: Layout, scratch: Scratch, held: Changes | None) -> Changes:
+def _residence(
+    course: Course, layout: Layout, scratch: Scratch, holdings: Changes | None
+) -> Changes:
     """What appears at ranks and vanishes."""
     schedule, inbox = course.schedule, _inboxes(course, layout)
     workers = np.arange(layout.workers, dtype=np.int32)
