@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_TO_ALL, Algorithm, in_a_ring
+from simulator.collectives.collective import ALL_TO_ALL, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Move, Shifts, rotations
 
 
 def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -37,6 +37,6 @@ ALGORITHMS = (
         pairwise_all_to_all,
         servers.PAIRWISE_ALL_TO_ALL,
         "every rank sends every other rank its block",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from simulator.cost_models import CostModel, is_power_of_two
+from simulator.cost_models import CostModel
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
@@ -62,7 +62,7 @@ class Algorithm:
     name: str
     collective: Collective
     schedule: Callable[..., Schedule]
-    """Writes the schedule for a number of workers and V in bytes, and for shifts if it has `axes`.
+    """Writes the schedule for a number of workers and V in bytes, and folded if shifts are given.
     Call :meth:`build` instead, which refuses numbers that are not `defined`."""
     cost: CostModel
     """The formula of what `schedule` writes."""
@@ -72,9 +72,8 @@ class Algorithm:
     """Devices that are needed in addition to the workers."""
     fit: Callable[..., Fitted] | None = None
     """Chooses rings, trees or switches for a machine, if the algorithm depends on the machine."""
-    axes: Callable[[int], tuple[int, ...]] = lambda ranks: ()
-    """The box in which a number of workers lie, along whose axes the schedule may be shifted; none
-    if no shift takes the schedule to itself."""
+    shifts: Callable[[int], Shifts | None] = lambda ranks: None
+    """All shifts of a number of workers that take the schedule to itself, if there are any."""
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
@@ -109,21 +108,6 @@ class Algorithm:
             smaller = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
             hint = f": take {smaller}, or another algorithm" if smaller else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
-
-
-def in_a_ring(ranks: int) -> tuple[int, ...]:
-    """Ranks that may be shifted by any number."""
-    return (ranks,)
-
-
-def in_pairs(ranks: int) -> tuple[int, ...]:
-    """Ranks that may be shifted by even numbers; in a ring if they are odd."""
-    return (ranks,) if ranks % 2 else (ranks // 2, 2)
-
-
-def in_bits(ranks: int) -> tuple[int, ...]:
-    """Ranks of a power of two, each bit of which may be flipped."""
-    return (2,) * (ranks.bit_length() - 1) if is_power_of_two(ranks) else ()
 
 
 def _everywhere(values: Data, ranks: int) -> Promise:

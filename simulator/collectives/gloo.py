@@ -23,14 +23,13 @@ from simulator.collectives.collective import (
     SCATTER,
     SEND_RECV,
     Algorithm,
-    in_a_ring,
 )
 from simulator.collectives.shift import shift_send_recv
 from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Move, Shifts, rotations
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20
@@ -180,7 +179,7 @@ ALGORITHMS = (
         gloo_ring_all_reduce,
         gloo_formulas.GLOO_RING,
         "gloo: a ring of segments, each sent when its receiver is ready",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "gloo_reduce",
@@ -195,7 +194,7 @@ ALGORITHMS = (
         gloo_ring_all_gather,
         gloo_formulas.GLOO_ALL_GATHER,
         "gloo: a ring of half chunks, two in flight",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "gloo_broadcast",

@@ -3,12 +3,12 @@ doubling."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm, in_bits
+from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, halves
+from simulator.schedules.shifts import Shifts, bits, halves
 
 
 def halving_doubling_all_reduce(
@@ -85,7 +85,7 @@ ALGORITHMS = (
         halving_doubling_all_reduce,
         trees.HALVING_DOUBLING,
         "Rabenseifner: recursive halving, then recursive doubling",
-        axes=in_bits,
+        shifts=bits,
     ),
     Algorithm(
         "recursive_halving_reduce_scatter",
@@ -93,6 +93,6 @@ ALGORITHMS = (
         recursive_halving_reduce_scatter,
         trees.RECURSIVE_HALVING_REDUCE_SCATTER,
         "every round halves what a rank exchanges with the rank 2^k away",
-        axes=in_bits,
+        shifts=bits,
     ),
 )

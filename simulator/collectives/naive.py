@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm, in_a_ring
+from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts
+from simulator.schedules.shifts import Shifts, rotations
 from topologies.topology import Ints
 
 
@@ -54,7 +54,7 @@ ALGORITHMS = (
         naive_all_reduce,
         servers.NAIVE,
         "every rank sends all its data to every other rank at once",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "naive_serial",

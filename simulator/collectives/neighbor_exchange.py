@@ -3,12 +3,12 @@ turn."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_GATHER, Algorithm, in_pairs
+from simulator.collectives.collective import ALL_GATHER, Algorithm
 from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Move, Shifts, in_pairs
 
 
 def neighbor_exchange_all_gather(
@@ -44,6 +44,6 @@ ALGORITHMS = (
         neighbor_exchange_all_gather,
         neighbors.NEIGHBOR_EXCHANGE,
         "every rank exchanges two chunks with its two neighbours in turn",
-        axes=in_pairs,
+        shifts=in_pairs,
     ),
 )

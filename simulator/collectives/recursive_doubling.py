@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm, in_bits
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, halves
+from simulator.schedules.shifts import Shifts, bits, halves
 from topologies.topology import Ints
 
 
@@ -88,7 +88,7 @@ ALGORITHMS = (
         recursive_doubling_all_reduce,
         trees.RECURSIVE_DOUBLING,
         "in round k every rank exchanges all data with the rank 2^k away",
-        axes=in_bits,
+        shifts=bits,
     ),
     Algorithm(
         "recursive_doubling_all_gather",
@@ -96,6 +96,6 @@ ALGORITHMS = (
         recursive_doubling_all_gather,
         trees.RECURSIVE_DOUBLING_ALL_GATHER,
         "in round k every rank exchanges its chunks with the rank 2^k away",
-        axes=in_bits,
+        shifts=bits,
     ),
 )

@@ -7,12 +7,11 @@ from simulator.collectives.collective import (
     ALL_REDUCE,
     REDUCE_SCATTER,
     Algorithm,
-    in_a_ring,
 )
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Move, Shifts, rotations
 
 
 def ring_reduce_scatter(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -67,7 +66,7 @@ ALGORITHMS = (
         ring_all_reduce,
         neighbors.RING_ALL_REDUCE,
         "reduce-scatter, then all-gather, round a ring",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "ring_reduce_scatter",
@@ -75,7 +74,7 @@ ALGORITHMS = (
         ring_reduce_scatter,
         neighbors.RING_REDUCE_SCATTER,
         "each chunk goes round a ring and grows at every rank",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "ring_all_gather",
@@ -83,6 +82,6 @@ ALGORITHMS = (
         ring_all_gather,
         neighbors.RING_ALL_GATHER,
         "each chunk goes round a ring",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
 )

@@ -12,13 +12,12 @@ from simulator.collectives.collective import (
     REDUCE_SCATTER,
     Algorithm,
     Fitted,
-    in_a_ring,
 )
 from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Move, Shifts, rotations
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
@@ -157,7 +156,7 @@ ALGORITHMS = (
         neighbors.RING_ALL_REDUCE,
         "several rings at once, chosen for the machine's links and NICs",
         fit=fit_all_reduce,
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "rings_reduce_scatter",
@@ -166,7 +165,7 @@ ALGORITHMS = (
         neighbors.RING_REDUCE_SCATTER,
         "the reduce-scatter of rings",
         fit=fit_reduce_scatter,
-        axes=in_a_ring,
+        shifts=rotations,
     ),
     Algorithm(
         "rings_all_gather",
@@ -175,6 +174,6 @@ ALGORITHMS = (
         neighbors.RING_ALL_GATHER,
         "the all-gather of rings",
         fit=fit_all_gather,
-        axes=in_a_ring,
+        shifts=rotations,
     ),
 )

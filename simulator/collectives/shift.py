@@ -1,10 +1,10 @@
 """Send and receive: every rank sends its buffer to the next, as nccl-tests' sendrecv does."""
 
-from simulator.collectives.collective import SEND_RECV, Algorithm, in_a_ring
+from simulator.collectives.collective import SEND_RECV, Algorithm
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts
+from simulator.schedules.shifts import Shifts, rotations
 
 
 def shift_send_recv(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -24,6 +24,6 @@ ALGORITHMS = (
         shift_send_recv,
         neighbors.SHIFT,
         "every rank sends to the next rank",
-        axes=in_a_ring,
+        shifts=rotations,
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
     """
     if not algorithm.defined(ranks):
         return None
-    for shifts in candidates(algorithm.axes(ranks), ranks_of_a_node(topology, ranks)):
+    for shifts in candidates(algorithm.shifts(ranks), ranks_of_a_node(topology, ranks)):
         try:
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
             return Folded(fitted, route(fitted.schedule, fitted.topology))
@@ -48,22 +47,24 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
     return None
 
 
-def candidates(shape: tuple[int, ...], node: int) -> Iterator[Shifts]:
-    """Shifts of a box of ranks, the largest group first: by any number of ranks, then by whole
-    nodes, then by several of them."""
-    ranks = prod(shape) if shape else 0
+def candidates(all_shifts: Shifts | None, node: int) -> Iterator[Shifts]:
+    """Groups of shifts, the largest first: all, then those by whole nodes, then by several of
+    them."""
+    if all_shifts is None:
+        return iter(())
+    ranks = all_shifts.ranks
     blocks = chain([1], (block for block in range(max(node, 2), ranks, node) if not ranks % block))
-    shifts = (Shifts(shape, strides) for block in blocks if (strides := _strides(shape, block)))
-    return islice((group for group in shifts if group.order > 1), TRIALS)
+    strides = (_strides(all_shifts, block) for block in blocks)
+    groups = (Shifts(all_shifts.shape, each) for each in strides if each)
+    return islice((group for group in groups if group.order > 1), TRIALS)
 
 
-def _strides(shape: tuple[int, ...], block: int) -> tuple[int, ...]:
-    """The strides by which blocks of ranks stay whole; none if an axis cuts them."""
+def _strides(shifts: Shifts, block: int) -> tuple[int, ...]:
+    """The least strides by which blocks of ranks stay whole; none if an axis cuts them."""
     strides = []
-    for axis, extent in enumerate(shape):
-        inner = prod(shape[axis + 1 :])
-        stride = max(1, block // inner)
-        if stride < extent and (stride * inner % block or extent % stride):
+    for extent, least, step in zip(shifts.shape, shifts.strides, shifts.steps, strict=True):
+        stride = max(least, block // step)
+        if stride < extent and (stride * step % block or extent % stride or stride % least):
             return ()
         strides.append(min(stride, extent))
     return tuple(strides)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Accesses
 from simulator.schedules.shifts import Longs, Move, Numbers, Shifts
+from topologies.errors import InputError
 from topologies.topology import Ints
 
 
@@ -22,6 +24,15 @@ class Fold:
     """The slots that move with the ranks."""
     call: Ints
     """The call of the builder, or the step of a call, that wrote each operation."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError where slots would move along an axis in two ways."""
+        for move, later in pairwise(sorted(self.moves)):
+            if later.axis == move.axis and later.first < move.end:
+                raise InputError(
+                    f"slots {later.first} to {later.end - 1} move in another way than slots "
+                    f"{move.first} to {move.end - 1}"
+                )
 
     @property
     def order(self) -> int:

@@ -159,6 +159,17 @@ def halves(rounds: int) -> list[Move]:
     return [Move(axis, 0, slots >> axis + 1, slots) for axis in range(rounds)]
 
 
+def in_pairs(ranks: int) -> Shifts:
+    """The shifts of ranks in a ring by even numbers; by all if the ranks are odd."""
+    return rotations(ranks) if ranks % 2 else Shifts((ranks // 2, 2), (1, 2))
+
+
+def bits(ranks: int) -> Shifts | None:
+    """The flips of each bit of ranks of a power of two."""
+    axes = ranks.bit_length() - 1
+    return Shifts((2,) * axes, (1,) * axes) if ranks == 1 << axes else None
+
+
 def rotations(ranks: int, stride: int = 1) -> Shifts:
     """The shifts of ranks in a ring by multiples of a stride."""
     return Shifts((ranks,), (stride,))

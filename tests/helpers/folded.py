@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+
 import numpy as np
 
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
-from topologies.topology import Ints
+from topologies.shapes import SHAPES
+from topologies.topology import Ints, Topology
 
 
 def partners(whole: Schedule, folded: Schedule) -> Ints:
@@ -18,21 +24,50 @@ def partners(whole: Schedule, folded: Schedule) -> Ints:
     stands = folded.fold.shifts.folded(whole.rank)
     partner = np.full(len(whole), -1, dtype=np.int32)
     for rank in np.unique(whole.rank):
-        mine = np.flatnonzero(whole.rank == rank)
-        theirs = np.flatnonzero(folded.rank == stands[mine[0]])
-        assert len(mine) == len(theirs)
-        partner[mine] = theirs
+        numbers = np.flatnonzero(whole.rank == rank)
+        partner[numbers] = np.flatnonzero(folded.rank == stands[numbers[0]])
     return partner
 
 
 def assert_alike(whole: Timeline, folded: Timeline) -> None:
     """Every operation of all ranks has the times of the operation that stands for it."""
-    partner = partners(whole.schedule, folded.schedule)
+    schedule, standing = whole.schedule, folded.schedule
+    partner = partners(schedule, standing)
     for name in ("ready", "start", "finish"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(folded, name)[partner], name)
-    assert whole.schedule.volume == folded.schedule.volume
-    assert whole.schedule.steps == folded.schedule.steps
-    np.testing.assert_array_equal(whole.schedule.sent(), folded.schedule.sent())
-    waits = [set(partner[whole.schedule.predecessors(i)].tolist()) for i in range(len(partner))]
-    for operation, awaited in enumerate(waits):
-        assert awaited == set(folded.schedule.predecessors(partner[operation]).tolist())
+    assert (schedule.volume, schedule.steps) == (standing.volume, standing.steps)
+    np.testing.assert_array_equal(schedule.sent(), standing.sent())
+    for operation in range(len(partner)):
+        waits = partner[schedule.predecessors(operation)]
+        assert {*waits.tolist()} == {*standing.predecessors(partner[operation]).tolist()}
+
+
+def groups(shifts: Shifts | None) -> Iterator[Shifts]:
+    """The groups of some shifts, but for that of no shift at all."""
+    if shifts is None:
+        return
+    divisors = [
+        [d for d in range(least, extent + 1) if extent % d == 0 and d % least == 0]
+        for extent, least in zip(shifts.shape, shifts.strides, strict=True)
+    ]
+    for strides in product(*divisors):
+        if prod(strides) < shifts.ranks:
+            yield Shifts(shifts.shape, strides)
+
+
+def machines(ranks: int) -> Iterator[Topology]:
+    """Machines that look the same from all ranks, from those of a node, and from none."""
+    link = {"bandwidth": 2.0, "latency": 0.5}
+    yield SHAPES["star"](ranks, **link, reduction=0.25)
+    yield SHAPES["star"](ranks, bandwidth=2.0)
+    yield SHAPES["ring"](ranks, **link)
+    yield SHAPES["ring"](ranks, bandwidth=2.0)
+    yield SHAPES["nodes"](ranks, **link, per_node=2)
+    yield SHAPES["nodes"](ranks, **link, per_node=4, reduction=0.125)
+    yield SHAPES["full_mesh"](ranks, **link)
+    yield SHAPES["full_mesh"](ranks, **link, ports="one")
+    yield SHAPES["torus"](ranks, bandwidth=2.0)
+    yield SHAPES["bus"](ranks, bandwidth=2.0)
+    yield SHAPES["line"](ranks, **link)
+    if ranks & (ranks - 1) == 0:
+        yield SHAPES["hypercube"](ranks, **link)

@@ -1,0 +1,101 @@
+"""What is read of a folded run is what is read of the run of all ranks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from folded import groups, machines
+from simulator.analysis import memory
+from simulator.analysis.critical_path import critical_path, parts, worth
+from simulator.analysis.waits import waits
+from simulator.collectives import Algorithm, algorithms, find
+from simulator.cost_models.fabric import observe
+from simulator.engines import simulate
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.shifts import rotations
+from simulator.schedules.timeline import Timeline
+from topologies.shapes import star
+
+FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
+by_name = pytest.mark.parametrize("algorithm", FOLDING, ids=[a.name for a in FOLDING])
+
+
+def two_runs(algorithm: Algorithm, data: st.DataObject) -> tuple[Timeline, Timeline] | None:
+    """A run of all ranks and a folded one, if the machine allows it."""
+    ranks = data.draw(st.integers(2, 12).filter(lambda p: any(groups(algorithm.shifts(p)))))
+    group = data.draw(st.sampled_from([*groups(algorithm.shifts(ranks))]))
+    topology = data.draw(st.sampled_from([*machines(ranks)]))
+    nbytes, fair = 4.0 * ranks, data.draw(st.booleans())
+    whole = algorithm.on(topology, ranks, nbytes)
+    try:
+        fitted = algorithm.on(topology, ranks, nbytes, group)
+        folded = simulate(fitted.schedule, fitted.topology, sharing="fair" if fair else "fifo")
+    except NotSymmetric:
+        return None
+    run = simulate(whole.schedule, whole.topology, sharing="fair" if fair else "fifo")
+    return run, folded
+
+
+@by_name
+@given(data=st.data())
+def test_memory(algorithm: Algorithm, data: st.DataObject) -> None:
+    if runs := two_runs(algorithm, data):
+        whole, folded = (memory.trace(run.schedule, run) for run in runs)
+        for name in ("times", "resident", "redundant", "peaks"):
+            expected, traced = getattr(whole, name), getattr(folded, name)
+            np.testing.assert_allclose(traced, expected, 1e-12, 1e-9, err_msg=name)
+        rank = data.draw(st.integers(0, len(whole.peaks) - 1))
+        for expected, traced in zip(whole.of(rank), folded.of(rank), strict=True):
+            np.testing.assert_allclose(traced, expected, 1e-12, 1e-9)
+
+
+@by_name
+@given(data=st.data())
+def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
+    if runs := two_runs(algorithm, data):
+        assert observe(runs[1].routed) == observe(runs[0].routed)
+
+
+@by_name
+@given(data=st.data())
+def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
+    """Equally late predecessors may be named in another order, so that only sums are alike."""
+    if runs := two_runs(algorithm, data):
+        whole, folded = runs
+        path = critical_path(folded)
+        assert sum(segment.seconds for segment in path) == pytest.approx(whole.makespan)
+        assert sum(parts(path).values()) == pytest.approx(whole.makespan)
+        assert sum(worth(path).values()) == pytest.approx(whole.makespan)
+        for wait in waits(folded, path):
+            assert wait.waiter not in wait.behind
+
+
+@by_name
+@given(data=st.data())
+def test_bytes_on_media(algorithm: Algorithm, data: st.DataObject) -> None:
+    """A medium that stands for an orbit carries what each medium of the orbit does."""
+    if runs := two_runs(algorithm, data):
+        whole, folded = runs
+        names = {name: k for k, name in enumerate(whole.routed.topology.medium_names)}
+        same = [names[name] for name in folded.routed.topology.medium_names]
+        np.testing.assert_allclose(folded.medium_bytes(), whole.medium_bytes()[same])
+        np.testing.assert_allclose(folded.utilisation(), whole.utilisation()[same])
+
+
+def test_who_waits_for_whom_is_true_of_the_link_that_is_named() -> None:
+    """Two ranks send to a third at once: on the way in, the later one waits for the earlier."""
+    algorithm, topology = find("naive"), star(4, bandwidth=1.0)
+    timelines = [
+        simulate(algorithm.schedule(4, 4.0, shifts), topology) for shifts in (None, rotations(4))
+    ]
+    expected, folded = (
+        {(wait.where, wait.waiter, wait.behind) for wait in waits(t, critical_path(t))}
+        for t in timelines
+    )
+    every = {
+        (f"switch->gpu{rank}", (waiter + rank) % 4, tuple((b + rank) % 4 for b in behind))
+        for _, waiter, behind in folded
+        for rank in range(4)
+    }
+    assert expected <= every | {row for row in expected if not row[0].startswith("switch")}
