@@ -82,7 +82,8 @@ def validate(
             f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the "
             f"other ones"
         )
-    case = Case(algorithm, ranks, links(ranks, algorithm.servers, None, None), rules)
+    machine = links(ranks, algorithm.servers, None, None)
+    case = Case(algorithm, ranks, machine, rules._replace(symmetry="off"))
     indices = set(_every_other(measured)) if fit else set()
     links_fit = None
     if fit:

@@ -42,10 +42,15 @@ class Routed:
     """γ of each rank, in seconds a byte."""
     copy: Floats
     """Seconds a byte of a local copy at each rank."""
-    machine: Topology
-    """The topology before it was folded."""
+    whole: Topology | None = None
+    """Of a folded schedule: the topology before it was folded."""
     shift: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """Of a folded schedule: what takes each of `route_links` to the link of the machine there."""
+
+    @property
+    def machine(self) -> Topology:
+        """The topology with all of its links."""
+        return self.topology if self.whole is None else self.whole
 
     @property
     def peer(self) -> Ints:
@@ -114,19 +119,22 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     sender, receiver = np.divmod(pair, schedule.ranks)
     placed = topology.placement[: schedule.ranks]
     costs = topology.reduction[placed], topology.copy[placed]
-    shift, network = np.zeros(0, dtype=np.int32), topology
+    folded = None
     if schedule.fold is None:
         indptr, links = topology.routes(sender, receiver, channel)
     else:
         folded = fold_routes(schedule.fold.shifts, topology, sender, receiver, channel)
         check_order(schedule, route_of, folded, np.concatenate(costs))
-        network, indptr, links, shift = folded
+        _, indptr, links, _ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
     nodes = np.where(hops == 0, 1, hops + (schedule.reduces == 1)).astype(np.int32)
     node_indptr = np.zeros(len(schedule) + 1, dtype=np.int32)
     np.cumsum(nodes, out=node_indptr[1:])
-    return Routed(schedule, network, route_of, indptr, links, node_indptr, *costs, topology, shift)
+    routed = Routed(schedule, topology, route_of, indptr, links, node_indptr, *costs)
+    if folded is None:
+        return routed
+    return replace(routed, topology=folded.topology, whole=topology, shift=folded.shift)
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:
