@@ -49,7 +49,12 @@ def contended(
     waited_for = kernel(queues.contended, len(node))
     return np.asarray(
         waited_for(
-            node, since, until, timeline.routed.sender, timeline.node_start, timeline.node_cause
+            np.ascontiguousarray(node, np.int32),
+            since,
+            until,
+            timeline.routed.sender,
+            timeline.node_start,
+            timeline.node_cause,
         )
     )
 

@@ -7,6 +7,7 @@ from simulator.kernels import (
     execution,
     fair_sharing,
     first_come,
+    meetings,
     path,
     queues,
 )
@@ -25,6 +26,7 @@ KERNELS: tuple[Kernel, ...] = (
     _pair_kernels.between,
     _kernels.shortest,
     path.walk,
+    meetings.meetings,
     fair_sharing.simulate,
     queues.idle,
     queues.contended,

@@ -295,7 +295,9 @@ class ScheduleBuilder:
         local = (columns["kind"] == COMPUTE).astype(np.int8)
         slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
         owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
-        rows = Accesses(owner, columns["rank"], columns["peer"], *slots, columns["count"])
+        rows = Accesses(
+            owner, columns["rank"], columns["peer"], slots[0], slots[1], columns["count"]
+        )
         if fold is not None:
             rows, ranks = accesses(fold, rows), ranks // fold.order
         derive = kernel(dependencies.derive, self._size)
