@@ -6,7 +6,7 @@ from simulator.collectives.collective import ALL_TO_ALL, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, rotations
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 
 
 def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -14,13 +14,7 @@ def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None)
     when it has sent everything."""
     moves = [Move(axis=0, first=first, inner=1, end=first + ranks) for first in (0, ranks)]
     pairs = ScheduleBuilder(
-        ranks,
-        nbytes,
-        slots=ranks,
-        scratch=ranks,
-        phase="exchange",
-        shifts=shifts,
-        moves=moves,
+        fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=ranks, phase="exchange"
     )
     rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks

@@ -29,7 +29,7 @@ from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, rotations
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20
@@ -132,10 +132,8 @@ def _ring(
 ) -> ScheduleBuilder:
     """A builder for chunks of so many segments; chunk c of rank r is chunk c + k of rank r + k."""
     slots = ranks * segments
-    moves = [Move(axis=0, first=0, inner=segments, end=slots)]
-    return ScheduleBuilder(
-        ranks, nbytes, slots=slots, phase="reduce-scatter", shifts=shifts, moves=moves
-    )
+    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=segments, end=slots))
+    return ScheduleBuilder(ring, nbytes, slots=slots, phase="reduce-scatter")
 
 
 def _pass(

@@ -8,7 +8,7 @@ from simulator.collectives.recursive_doubling import chunks
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, bits, halves
+from simulator.schedules.shifts import Shifts, bits, fold, halves
 
 
 def halving_doubling_all_reduce(
@@ -21,7 +21,7 @@ def halving_doubling_all_reduce(
     """
     rounds = log2_floor(ranks)
     vector = ScheduleBuilder(
-        ranks, nbytes, slots=1 << rounds, phase="fold", shifts=shifts, moves=halves(rounds)
+        fold(ranks, shifts, *halves(rounds)), nbytes, slots=1 << rounds, phase="fold"
     )
     rank, extra = vector.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
     ready = np.full(len(rank), -1)
@@ -54,7 +54,7 @@ def recursive_halving_reduce_scatter(
     """
     rounds, first = log2_floor(ranks), chunks(ranks)
     vector = ScheduleBuilder(
-        ranks, nbytes, slots=ranks, phase="fold", shifts=shifts, moves=halves(rounds)
+        fold(ranks, shifts, *halves(rounds)), nbytes, slots=ranks, phase="fold"
     )
     place = vector.each(np.arange(1 << rounds))
     rank, extra = first[place], first[: ranks - (1 << rounds)] + 1

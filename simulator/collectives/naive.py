@@ -6,7 +6,7 @@ from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, rotations
+from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.topology import Ints
 
 
@@ -19,9 +19,8 @@ def naive_all_reduce(
     If not `staggered`, every rank sends to rank 0 first. For p > 2 that takes (2p - 3)V/β instead
     of (p - 1)V/β.
     """
-    naive = ScheduleBuilder(
-        ranks, nbytes, scratch=ranks - 1, phase="exchange", shifts=shifts if staggered else None
-    )
+    ring = fold(ranks, shifts if staggered else None)
+    naive = ScheduleBuilder(ring, nbytes, scratch=ranks - 1, phase="exchange")
     rank, turn = naive.each(), np.arange(1, ranks)[:, None]
     peer = (rank + turn) % ranks if staggered else np.where(rank < turn, turn, turn - 1)
     naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=True)

@@ -8,7 +8,7 @@ from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, in_pairs
+from simulator.schedules.shifts import Move, Shifts, fold, in_pairs
 
 
 def neighbor_exchange_all_gather(
@@ -24,10 +24,8 @@ def neighbor_exchange_all_gather(
     """
     if ranks % 2:
         return ring_all_gather(ranks, nbytes, shifts)
-    moves = [Move(axis=0, first=0, inner=2, end=ranks)]
-    exchange = ScheduleBuilder(
-        ranks, nbytes, slots=ranks, phase="all-gather", shifts=shifts, moves=moves
-    )
+    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=2, end=ranks))
+    exchange = ScheduleBuilder(ring, nbytes, slots=ranks, phase="all-gather")
     rank, step = exchange.each(), np.arange(1, ranks // 2)[:, None]
     sides = rank ^ 1, ((rank + 1 ^ 1) - 1) % ranks
     exchange.copy(rank, sides[0], slot=rank)

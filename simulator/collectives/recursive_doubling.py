@@ -6,7 +6,7 @@ from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, bits, halves
+from simulator.schedules.shifts import Shifts, bits, fold, halves
 from topologies.topology import Ints
 
 
@@ -20,7 +20,7 @@ def recursive_doubling_all_reduce(
     still folding.
     """
     rounds = log2_floor(ranks)
-    exchange = ScheduleBuilder(ranks, nbytes, scratch=1, phase="fold", shifts=shifts)
+    exchange = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1, phase="fold")
     rank, extra = exchange.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
     ready = np.full(len(rank), -1)
     ready[: len(extra)] = exchange.reduce(extra, extra - (1 << rounds), slot=0)
@@ -47,7 +47,7 @@ def recursive_doubling_all_gather(
     """
     rounds, first = log2_floor(ranks), chunks(ranks)
     gather = ScheduleBuilder(
-        ranks, nbytes, slots=ranks, phase="fold", shifts=shifts, moves=halves(rounds)
+        fold(ranks, shifts, *halves(rounds)), nbytes, slots=ranks, phase="fold"
     )
     place = gather.each(np.arange(1 << rounds))
     rank, extra = first[place], first[: ranks - (1 << rounds)] + 1

@@ -11,7 +11,7 @@ from simulator.collectives.collective import (
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, rotations
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 
 
 def ring_reduce_scatter(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -42,8 +42,8 @@ def ring_all_reduce(ranks: int, nbytes: float, shifts: Shifts | None = None) -> 
 
 def _builder(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
     """Chunk c of rank r is chunk c + k of rank r + k."""
-    moves = [Move(axis=0, first=0, inner=1, end=ranks)]
-    return ScheduleBuilder(ranks, nbytes, slots=ranks, shifts=shifts, moves=moves)
+    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
+    return ScheduleBuilder(ring, nbytes, slots=ranks)
 
 
 def _reduce_scatter(ring: ScheduleBuilder) -> None:

@@ -17,7 +17,7 @@ from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, rotations
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
@@ -67,8 +67,8 @@ def _builder(
     if shifts is not None:
         _check(order, shifts)
     slots = ranks * len(order)
-    moves = [Move(axis=0, first=0, inner=len(order), end=slots)]
-    return ScheduleBuilder(ranks, nbytes, slots=slots, shifts=shifts, moves=moves), order
+    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=len(order), end=slots))
+    return ScheduleBuilder(ring, nbytes, slots=slots), order
 
 
 def _check(order: Orders, shifts: Shifts) -> None:

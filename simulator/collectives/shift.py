@@ -4,12 +4,12 @@ from simulator.collectives.collective import SEND_RECV, Algorithm
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, rotations
+from simulator.schedules.shifts import Shifts, fold, rotations
 
 
 def shift_send_recv(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """One step round the ring. The data arrive in scratch and then replace the buffer."""
-    shift = ScheduleBuilder(ranks, nbytes, scratch=1, phase="send", shifts=shifts)
+    shift = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1, phase="send")
     rank = shift.each()
     shift.copy(rank, (rank + 1) % ranks, slot=0, target=1)
     shift.phase("unpack")

@@ -12,17 +12,16 @@ import numpy.typing as npt
 
 from simulator.kernels import dependencies
 from simulator.kernels.records import Accesses
+from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
 from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
-from simulator.schedules.shifts import Move, Shifts
+from simulator.schedules.shifts import Folded, Move, rotations
 from simulator.schedules.slots import Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-Calls = tuple[int | Ints, int | Ints]
-"""Sizes of calls, and how many calls have each."""
 LANES = 1023
 PHASES = 2**15 - 1
 _ONE = np.zeros(1)
@@ -52,13 +51,13 @@ class ScheduleBuilder:
     `ranks` workers that own no data of the collective; the `switches` after them are switches that
     reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
 
-    With `shifts` the schedule is folded: its operations are those of one rank of each orbit, which
-    stand for all. Slots that `moves` name go along with the ranks; the others stay.
+    With folded `ranks` the operations are those of one rank of each orbit, which stand for all:
+    see :func:`simulator.schedules.shifts.fold`.
     """
 
     def __init__(
         self,
-        ranks: int,
+        ranks: int | Folded,
         nbytes: float,
         *,
         slots: int | Sequence[float] = 1,
@@ -67,30 +66,27 @@ class ScheduleBuilder:
         servers: int = 0,
         switches: int = 0,
         phase: str = "transfer",
-        shifts: Shifts | None = None,
-        moves: Sequence[Move] = (),
     ) -> None:
+        folded = ranks if isinstance(ranks, Folded) else Folded(rotations(1), ())
+        count = folded.shifts.ranks if isinstance(ranks, Folded) else ranks
         ranks, servers, switches = map(
-            whole_number, ("ranks", "servers", "switches"), (ranks, servers, switches)
+            whole_number, ("ranks", "servers", "switches"), (count, servers, switches)
         )
         if ranks < 1:
             raise InputError(f"ranks must be at least 1, got {ranks}")
         if min(servers, switches) < 0:
             raise InputError(f"servers are {servers}, switches {switches}: 0 or more")
+        if folded.shifts.order > 1 and servers + switches:
+            raise InputError(f"servers are {servers}, switches {switches}: folded, 0 of both")
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
-        self.shifts = shifts if shifts is not None and shifts.order > 1 else None
-        if self.shifts is not None and self.shifts.ranks != self.ranks:
-            raise InputError(f"shifts of {self.shifts.ranks} ranks: there are {self.ranks}")
-        held = self.ranks // (1 if self.shifts is None else self.shifts.order)
-        self.slots = Slots(held, nbytes, slots, scratch, unordered)
-        self._moves = list(moves)
-        self._calls: list[Calls] = []
+        self.shifts = folded.shifts if folded.shifts.order > 1 else None
+        self.slots = Slots(self.ranks // folded.shifts.order, nbytes, slots, scratch, unordered)
+        self._moves, self._calls = list(folded.moves), Calls()
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
         self._built = False
-        self._after: list[tuple[Ints, Ints]] = []
         self._phases: dict[str, int] = {}
         self._lanes = 1
         self.phase(phase)
@@ -110,8 +106,6 @@ class ScheduleBuilder:
         chosen = np.arange(self.ranks) if ranks is None else ranks
         if self.shifts is None:
             return chosen
-        if ranks is None:
-            return self.shifts.representatives
         return np.asarray(chosen[self.shifts.element(chosen) == 0])
 
     def place(self, rank: Column) -> Column:
@@ -254,7 +248,7 @@ class ScheduleBuilder:
         }
         added = self._append(after, columns, calls=self._calls_of(child, slot, behind))
         waits = np.repeat(np.arange(len(child), dtype=np.int32), np.diff(child.indptr))
-        self._after.append((waits + np.int32(first), child.indices + np.int32(first)))
+        self._calls.wait(waits + np.int32(first), child.indices + np.int32(first))
         self._lanes = max(self._lanes, child.lanes)
         return added
 
@@ -267,12 +261,12 @@ class ScheduleBuilder:
         columns = dict(self._columns)
         fold = None
         if self.shifts is not None:
-            fold = Fold(self.shifts, tuple(dict.fromkeys(self._moves)), self._call())
+            fold = Fold(self.shifts, tuple(dict.fromkeys(self._moves)), self._calls.numbers)
         indptr, indices, conflict = self._derived(columns, fold)
         if conflict[0] >= 0:
-            raise InputError(_conflict(columns, *conflict.tolist()))
+            raise InputError(conflict_message(columns, *conflict.tolist()))
         merge = kernel(dependencies.merge, self._size)
-        indptr, indices = merge(indptr, indices, *self._explicit())
+        indptr, indices = merge(indptr, indices, *self._calls.waits(self._size))
         return Schedule(
             ranks=self.ranks,
             workers=self.workers,
@@ -302,22 +296,11 @@ class ScheduleBuilder:
             rows, ranks = accesses(fold, rows), ranks // fold.order
         derive = kernel(dependencies.derive, self._size)
         result: tuple[npt.NDArray[np.int64], Ints, npt.NDArray[np.int64]] = derive(
-            rows, self._call(), local, columns["reduces"], ranks, len(self.slots)
+            rows, self._calls.numbers, local, columns["reduces"], ranks, len(self.slots)
         )
         return result
 
-    def _call(self) -> Ints:
-        """The call, or the step of a call, of every operation."""
-        if not self._calls:
-            return np.zeros(0, dtype=np.int32)
-        sizes, numbers = (
-            np.concatenate(list(map(np.atleast_1d, each)))
-            for each in zip(*self._calls, strict=True)
-        )
-        sizes = np.repeat(sizes, numbers)
-        return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-
-    def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Calls:
+    def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Sizes:
         """The calls of a schedule that is added: the sizes, and how many have each. Its slots move
         as they did."""
         shifts = None if child.fold is None else child.fold.shifts
@@ -369,12 +352,12 @@ class ScheduleBuilder:
         values: dict[str, Any],
         *,
         steps: bool = False,
-        calls: Calls | None = None,
+        calls: Sizes | None = None,
     ) -> Ints:
         earlier = whole_numbers("after", after)
         shape = np.broadcast(*values.values(), _ONE).shape
         first, last = self._size, self._size + prod(shape)
-        waits = _waits(first, last, earlier) if earlier.size else None
+        waits = pairs_of(first, last, earlier) if earlier.size else None
         self._grow(last)
         if last > first and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
@@ -386,9 +369,9 @@ class ScheduleBuilder:
             raise InputError("a folded schedule is written for its representatives: see each()")
         self._size = last
         rows = shape[0] if steps else 1
-        self._calls.append(((last - first) // max(1, rows), rows) if calls is None else calls)
+        self._calls.add(((last - first) // max(1, rows), rows) if calls is None else calls)
         if waits is not None:
-            self._after.append(waits)
+            self._calls.wait(*waits)
         return np.arange(first, last, dtype=np.int32)
 
     def _check_races(self, columns: list[Column], **kind: bool) -> None:
@@ -414,44 +397,3 @@ class ScheduleBuilder:
         if size > capacity:
             for column in self._columns.values():
                 column.resize(max(size, 2 * capacity), refcheck=False)
-
-    def _explicit(self) -> tuple[npt.NDArray[np.int64], Ints]:
-        waits = np.concatenate([np.zeros(0, np.int32), *(waits for waits, _ in self._after)])
-        indices = np.concatenate([np.zeros(0, np.int32), *(indices for _, indices in self._after)])
-        indptr = np.zeros(self._size + 1, dtype=np.int64)
-        np.cumsum(np.bincount(waits, minlength=self._size), out=indptr[1:])
-        return indptr, indices[np.argsort(waits, kind="stable")]
-
-
-def _conflict(columns: dict[str, Any], first: int, other: int, slot: int, both: int) -> str:
-    """The message for two operations of a step that are in each other's way."""
-    where = ", ".join(
-        f"rank {columns['rank'][number]} to {columns['peer'][number]}" for number in (first, other)
-    )
-    if both:
-        return (
-            f"two operations of one step overwrite the same slot, {slot} ({where}): use two steps"
-        )
-    return (
-        f"one operation of a step writes what another reads, slot {slot} ({where}): go through "
-        f"scratch, or use two steps"
-    )
-
-
-def _waits(first: int, last: int, after: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
-    """Pairs (operation, operation that it waits for) of the new operations `first` to `last` -
-    1."""
-    if after.ndim > 2 or (after.ndim == 2 and len(after) not in (1, last - first)):
-        raise InputError(
-            f"operations to wait for have the shape {after.shape}: (n,) for all, or a row for each"
-        )
-    if after.size and (after.min() < -1 or after.max() >= first):
-        raise InputError(
-            f"an operation waits for {after.min()} to {after.max()}: it can wait for earlier "
-            f"ones only"
-        )
-    row = after if after.ndim == 2 else after.reshape(1, -1)
-    rows = np.broadcast_to(row, (last - first, row.shape[1]))
-    operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
-    present = rows.ravel() >= 0
-    return operation[present], rows.ravel()[present].astype(np.int32)

@@ -149,6 +149,20 @@ class Shifts:
         return result
 
 
+class Folded(NamedTuple):
+    """Ranks of which some stand for all."""
+
+    shifts: Shifts
+    """What takes those to all."""
+    moves: tuple[Move, ...]
+    """The slots that go along with the ranks; the others stay."""
+
+
+def fold(ranks: int, shifts: Shifts | None, *moves: Move) -> int | Folded:
+    """The ranks of a schedule: folded if there are shifts, else their number."""
+    return ranks if shifts is None else Folded(shifts, moves)
+
+
 def halves(rounds: int) -> list[Move]:
     """The moves of 2^rounds slots along as many axes of two: slot s goes where rank s goes.
 

@@ -16,7 +16,7 @@ from simulator.engines import simulate
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, rotations
+from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.degraded import slowed
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
@@ -84,7 +84,7 @@ def test_of_128_ranks(name: str) -> None:
 
 def sent_twice(ranks: int, steps: tuple[int, int], shifts: Shifts | None) -> Schedule:
     """Every rank sends to two others, in a call each."""
-    builder = ScheduleBuilder(ranks, 8.0 * ranks, slots=2, scratch=2, shifts=shifts)
+    builder = ScheduleBuilder(fold(ranks, shifts), 8.0 * ranks, slots=2, scratch=2)
     for slot, step in enumerate(steps):
         rank = builder.each()
         builder.copy(rank, (rank + step) % ranks, slot=slot, target=2 + slot)
@@ -120,7 +120,7 @@ def test_a_slow_rank_refuses_the_shifts_that_move_it(slow: int) -> None:
 
 
 def message(call: Callable[[ScheduleBuilder], object]) -> str:
-    builder = ScheduleBuilder(4, 4.0, slots=4, shifts=rotations(4))
+    builder = ScheduleBuilder(fold(4, rotations(4)), 4.0, slots=4)
     return message_of(lambda: (call(builder), builder.build()))
 
 
@@ -130,10 +130,10 @@ def test_operations_are_written_for_representatives() -> None:
     assert message(lambda b: b.compute(2, 1.0)) == expected
 
 
-def test_shifts_are_those_of_the_ranks() -> None:
-    assert "shifts of 4 ranks: there are 5" in message_of(
-        ScheduleBuilder, 5, 4.0, shifts=rotations(4)
-    )
+def test_servers_do_not_fold() -> None:
+    for extra in ("servers", "switches"):
+        refused = message_of(ScheduleBuilder, fold(4, rotations(4)), 4.0, **{extra: 1})
+        assert refused.endswith("folded, 0 of both")
 
 
 def test_ranks_that_overwrite_what_another_rank_reads_are_refused() -> None:
@@ -160,13 +160,13 @@ def test_steps_with_a_conflict_are_refused() -> None:
 def test_a_child_is_folded_as_its_parent() -> None:
     whole, folded = (ring_all_reduce(4, 4.0, shifts) for shifts in (None, rotations(4)))
     for child, shifts in ((whole, rotations(4)), (folded, None), (folded, rotations(4, 2))):
-        builder = ScheduleBuilder(4, 8.0, slots=8, shifts=shifts)
+        builder = ScheduleBuilder(fold(4, shifts), 8.0, slots=8)
         assert "folded alike" in message_of(builder.inline, child)
 
 
 def test_slots_move_in_one_way() -> None:
     builder, child = (
-        ScheduleBuilder(4, 8.0, slots=8, shifts=rotations(4)),
+        ScheduleBuilder(fold(4, rotations(4)), 8.0, slots=8),
         ring_all_reduce(4, 4.0, rotations(4)),
     )
     for slot in (0, 3):
@@ -179,7 +179,7 @@ def test_a_child_keeps_its_moves() -> None:
     topology = SHAPES["star"](4, bandwidth=2.0, latency=0.5)
     timelines = []
     for shifts in (None, rotations(4)):
-        builder = ScheduleBuilder(4, 8.0, slots=[1 / 8] * 8, shifts=shifts)
+        builder = ScheduleBuilder(fold(4, shifts), 8.0, slots=[1 / 8] * 8)
         child = ring_all_reduce(4, 4.0, shifts)
         for place in (0, 0, 4):
             builder.inline(child, slot=place)
