@@ -12,6 +12,22 @@ from simulator.kernels.records import Floats, FlowRoutes, Ints, Unsigned
 _NONE = -1
 
 
+class Heap(NamedTuple):
+    """Items in the order of a heap: that with the lowest key comes first."""
+
+    items: Unsigned
+    key: Floats
+    """The key of each item."""
+    slot: Ints
+    """Where in `items` each item is."""
+
+    @classmethod
+    def of(cls, count: int) -> Heap:
+        """Items with the highest of keys."""
+        items = np.arange(count, dtype=np.uint32)
+        return cls(items, np.full(count, np.inf), items.astype(np.int32))
+
+
 class Queues(NamedTuple):
     """The flows of each route, in the order in which they end, and the routes in use across each
     medium: m has `member[first[m] : first[m] + active[m]]`."""
@@ -30,29 +46,19 @@ class Queues(NamedTuple):
     """The number of flows of each route."""
     ahead: Floats
     """The threshold of the first flow of each route."""
-    rate: Floats
-    """Bytes/s of each flow of each route."""
-    served: Floats
-    """The bytes that each flow of each route has had since the route was idle."""
-    updated: Floats
-    """When `served` was counted."""
-    first: Ints
+    first: Unsigned
     member: Unsigned
     entry: Unsigned
     """The place of each member in `FlowRoutes.media`."""
     place: Unsigned
     """Where in `member` the route of each place in `FlowRoutes.media` is."""
-    active: Ints
+    active: Unsigned
     """The number of routes in use across each medium."""
-    load: Ints
-    """The number of flows across each medium."""
-    busy: Ints
-    """The number of media in use, shape (1,)."""
 
     @classmethod
     def idle(cls, operations: int, routes: FlowRoutes, media: int) -> Queues:
         """No flow on any route."""
-        count, first = len(routes.gap), np.zeros(media + 1, np.int32)
+        count, first = len(routes.gap), np.zeros(media + 1, np.uint32)
         np.cumsum(np.bincount(routes.media, minlength=media), out=first[1:])
         return cls(
             threshold=np.zeros(operations),
@@ -62,58 +68,90 @@ class Queues(NamedTuple):
             tail=np.full(count, _NONE, np.int32),
             flows=np.zeros(count, np.int32),
             ahead=np.zeros(count),
-            rate=np.zeros(count),
-            served=np.zeros(count),
-            updated=np.zeros(count),
             first=first,
             member=np.zeros_like(routes.media),
             entry=np.zeros_like(routes.media),
             place=np.zeros_like(routes.media),
-            active=np.zeros(media, np.int32),
-            load=np.zeros(media, np.int32),
-            busy=np.zeros(1, np.int32),
+            active=np.zeros(media, np.uint32),
         )
 
 
 class Rates(NamedTuple):
-    """What a solution for the rates works on."""
+    """Which medium limits the flows of each route, and the level of each medium: what it gives to
+    each flow that it limits.
+
+    Medium m limits `route[first[m] : first[m] + size[m]]`, with `Queues.first`.
+    """
 
     bandwidth: Floats
-    marked: npt.NDArray[np.bool_]
-    """Whether the flows across each medium have changed since the last solution."""
-    changed: Unsigned
-    """The media that are marked."""
-    reached: Unsigned
-    """The media of a solution: a heap, the lowest share first."""
-    seen: npt.NDArray[np.int64]
-    """The number of the last solution that reached each medium."""
-    spare: Floats
-    """Bytes/s of each medium that no flow has yet."""
-    share: Floats
-    """Bytes/s of each medium for each of its flows without a rate."""
-    unfixed: Ints
-    """The number of flows of each medium without a rate."""
-    solution: npt.NDArray[np.int64]
-    """The number of the last solution with a rate for each route."""
-    solved: Unsigned
-    """The routes of a solution."""
+    level: Floats
+    """Bytes/s of each flow that a medium limits: infinite where it limits none, and 0 until it is
+    known."""
+    load: Ints
+    """The number of flows across each medium, as often as they cross it."""
+    limited: Ints
+    """The number of those that it limits."""
+    taken: Floats
+    """Bytes/s of the others."""
+    highest: Floats
+    """None of the others has more bytes/s."""
+    served: Floats
+    """The bytes that a medium has served to each flow since it limits any."""
+    updated: Floats
+    """When `served` was counted."""
+    soonest: Floats
+    """The lowest `due` of each medium, when its level is found."""
+    size: Unsigned
+    """The number of routes that each medium limits."""
+    route: Unsigned
+    other: Unsigned
+    """The other medium of each of these routes, or m if there is not exactly one."""
+    weight: Ints
+    """The flows of each of these routes."""
     due: Floats
-    """Seconds until the first flow of each of these ends."""
+    """What the medium has served when the first flow of each of these routes ends."""
+    limiter: Unsigned
+    """The medium that limits the flows of each route."""
+    slot: Unsigned
+    """Where in `route` each route is."""
+    offset: Floats
+    """The bytes that each flow of a route has had, less those `served` by its medium."""
+    conflicts: Unsigned
+    """Routes that another medium is to limit, because it has a lower level."""
+    ends: Heap
+    """All media, by the time when the first flow ends that each limits."""
+    changed: Heap
+    """The media whose levels are to be found, by about what they will be."""
+    marked: npt.NDArray[np.bool_]
+    """Whether each medium is among these."""
+    marks: Ints
+    """The number of these, shape (1,)."""
 
     @classmethod
     def blank(cls, routes: FlowRoutes, bandwidth: Floats) -> Rates:
-        """No solution yet."""
+        """No flow on any route."""
         count, media = len(routes.gap), len(bandwidth)
         return cls(
             bandwidth=bandwidth,
+            level=np.full(media, np.inf),
+            load=np.zeros(media, np.int32),
+            limited=np.zeros(media, np.int32),
+            taken=np.zeros(media),
+            highest=np.zeros(media),
+            served=np.zeros(media),
+            updated=np.zeros(media),
+            soonest=np.zeros(media),
+            size=np.zeros(media, np.uint32),
+            route=np.zeros_like(routes.media),
+            other=np.zeros_like(routes.media),
+            weight=np.zeros(len(routes.media), np.int32),
+            due=np.zeros(len(routes.media)),
+            limiter=np.zeros(count, np.uint32),
+            slot=np.zeros(count, np.uint32),
+            offset=np.zeros(count),
+            conflicts=np.zeros(count, np.uint32),
+            ends=Heap.of(media),
+            changed=Heap.of(media),
             marked=np.zeros(media, np.bool_),
-            changed=np.zeros(media, np.uint32),
-            reached=np.zeros(media, np.uint32),
-            seen=np.zeros(media, np.int64),
-            spare=np.zeros(media),
-            share=np.zeros(media),
-            unfixed=np.zeros(media, np.int32),
-            solution=np.zeros(count, np.int64),
-            solved=np.zeros(count, np.uint32),
-            due=np.zeros(count),
+            marks=np.zeros(1, np.int32),
         )

@@ -48,11 +48,11 @@ def build(function: Kernel) -> Code:
 
 
 def _linked(function: Kernel) -> Kernel:
-    """The function with the compiled forms of the functions of its file that it calls."""
-    scope = dict(function.__globals__)
+    """The function with the compiled forms of the functions of its package that it calls."""
+    scope, package = dict(function.__globals__), function.__module__.rpartition(".")[0]
     for name in function.__code__.co_names:
         helper = scope.get(name)
-        if isinstance(helper, FunctionType) and helper.__module__ == function.__module__:
+        if isinstance(helper, FunctionType) and helper.__module__.rpartition(".")[0] == package:
             scope[name] = _compiled_helper(helper)
     return FunctionType(function.__code__, scope, function.__name__)
 

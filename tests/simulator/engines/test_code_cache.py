@@ -186,3 +186,29 @@ def test_a_kernel_is_compiled_again_when_fields_of_a_record_change_places(
     records.write_text(swapped.replace("    swapped: Floats\n", "    reduction: Floats\n"))
     answer, _ = run(RECORDS, tree, SIMCTL_CACHE_DIR=str(folder))
     assert answer == {"copy": 5.0, "built": True}
+
+
+CALLER = """
+from simulator.kernels.firsts import first
+from simulator.kernels.records import Ranks
+def copy_of(ranks: Ranks) -> float:
+    return first(ranks.copy)
+"""
+FUNCTION = """
+from simulator.kernels.records import Floats
+def first(column: Floats) -> float:
+    return column[0]
+"""
+
+
+def test_a_kernel_is_compiled_again_when_a_function_of_another_file_changes(
+    tree: Path, tmp_path: Path
+) -> None:
+    folder, kernels = tmp_path / "cache", tree / "simulator" / "kernels"
+    (kernels / "firsts.py").write_text(FUNCTION)
+    (kernels / "sizes.py").write_text(CALLER)
+    answers = [run(RECORDS, tree, SIMCTL_CACHE_DIR=str(folder))[0] for _ in range(2)]
+    assert answers == [{"copy": 5.0, "built": True}, {"copy": 5.0, "built": False}]
+    (kernels / "firsts.py").write_text(FUNCTION.replace("column[0]", "column[0] + 2"))
+    answer, _ = run(RECORDS, tree, SIMCTL_CACHE_DIR=str(folder))
+    assert answer == {"copy": 7.0, "built": True}
