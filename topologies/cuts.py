@@ -78,6 +78,8 @@ def components(topology: Topology, links: Flags) -> Ints:
     """
     source, target = topology.source[links], topology.target[links]
     label = np.arange(len(topology.device_names))
+    if not len(source):
+        return label.astype(np.int32)
     while True:
         lower = label.copy()
         for start, end in ((source, target), (target, source)):
@@ -106,10 +108,9 @@ def partitions(topology: Topology) -> list[Ints]:
         _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
     ]
     groupings += [
-        components(topology, topology.bandwidth > speed)
-        for speed in distinct(topology.bandwidth)[:LEVELS]
+        components(topology, topology.bandwidth > speed) for speed in _speeds(topology)[:LEVELS]
     ]
-    groupings += [components(topology, reach <= hops) for hops in distinct(reach)[:-1]]
+    groupings += [components(topology, reach <= hops) for hops in _different(reach)[:-1]]
     return list({groups.tobytes(): groups for groups in groupings}.values())
 
 
@@ -146,17 +147,31 @@ def _hops_from_ranks(topology: Topology) -> Ints:
     than there are devices."""
     away = np.full(len(topology.device_names), len(topology.device_names) + 1, dtype=np.int32)
     away[topology.placement] = 0
+    level = 0
     while True:
-        nearer = away.copy()
         for start, end in ((topology.source, topology.target), (topology.target, topology.source)):
-            np.minimum.at(nearer, start, away[end] + 1)
-        if np.array_equal(nearer, away):
+            away[start[(away[end] == level) & (away[start] > level + 1)]] = level + 1
+        level += 1
+        if not (away == level).any():
             return away
-        away = nearer
+
+
+def _speeds(topology: Topology) -> Floats:
+    """The bandwidths of links, from the slowest up."""
+    bandwidth = topology.bandwidth
+    equal = len(bandwidth) > 0 and bandwidth.min() == bandwidth.max()
+    return bandwidth[:1] if equal else distinct(bandwidth)
+
+
+def _different(numbers: Ints) -> npt.NDArray[np.intp]:
+    """The numbers that occur, the lowest first."""
+    return np.flatnonzero(np.bincount(numbers))
 
 
 def _numbered(label: npt.NDArray[np.integer]) -> Ints:
     """Numbers for labels, in the order in which they appear."""
+    if np.array_equal(label, np.arange(len(label))):
+        return label.astype(np.int32)
     _, first, place = np.unique(label, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[place].astype(np.int32)
 

@@ -16,6 +16,8 @@ Longs = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.integer]
 
 SMALL = 200
+WAVES = 32
+"""Links in a row up to which distances from a device are found for all devices at once."""
 FEW = 4
 """Sources of a target up to which each is looked for by itself, from both ends."""
 OF_A_PAIR = 64
@@ -234,8 +236,11 @@ def distances(topology: Topology, sources: Ints | None = None) -> Floats:
     where none."""
     placed = topology.placement
     chosen = placed if sources is None else placed[sources]
-    least = _all_pairs if len(topology.device_names) <= SMALL else _from_sources
-    return least(topology, chosen)[:, placed]
+    if len(topology.device_names) <= SMALL:
+        return _all_pairs(topology, chosen)[:, placed]
+    if len(chosen) == 1 and (least := _in_waves(topology, int(chosen[0]))) is not None:
+        return least[None, placed]
+    return _from_sources(topology, chosen)[:, placed]
 
 
 def _all_pairs(topology: Topology, devices: Ints) -> Floats:
@@ -247,6 +252,26 @@ def _all_pairs(topology: Topology, devices: Ints) -> Floats:
     for via in range(count):
         np.minimum(least, least[:, via : via + 1] + least[via], out=least)
     return np.asarray(least[devices])
+
+
+def _in_waves(topology: Topology, device: int) -> Floats | None:
+    """From a device, over one link more in each turn; None where that takes many turns."""
+    least = np.full(len(topology.device_names), np.inf)
+    least[device] = 0.0
+    active = np.zeros(len(least), dtype=np.bool_)
+    active[device] = True
+    for _ in range(WAVES):
+        links = np.flatnonzero(active[topology.source])
+        target = topology.target[links]
+        ticks = least[topology.source[links]] + np.maximum(topology.latency[links], _NO_LATENCY)
+        nearer = ticks < least[target]
+        target = target[nearer]
+        np.minimum.at(least, target, ticks[nearer])
+        active[:] = False
+        active[target] = True
+        if not len(target):
+            return np.where(least < _NO_LATENCY * len(least), 0.0, least)
+    return None
 
 
 def _from_sources(topology: Topology, devices: Ints) -> Floats:

@@ -14,28 +14,29 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from simulator.analysis.group_needs import needs as needs
+from simulator.analysis.latency_bound import farthest, is_exact
 from simulator.collectives.collective import Collective
 from simulator.schedules.whole_numbers import whole_number
-from topologies.capacity import capacities, congestion, max_flow, tightest_cut
+from topologies.capacity import congestion, max_flow, tightest_cut
 from topologies.columns import distinct
 from topologies.concurrent_flow import concurrent_flow, stretch
-from topologies.cuts import partitions, tree_cuts
+from topologies.cuts import tree_cuts
 from topologies.errors import InputError
-from topologies.routing import distances
+from topologies.groupings import End, Grouping, groupings
 from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
-EXACT = 256
-"""Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
-them."""
 CUTS = 4_000_000
 """Workers times links up to which all cuts are searched. Beyond, only groups and halves are."""
 FLOWS = 6000
 """Sources times links up to which the best routing of all pairs is computed."""
 PAIRS = 1024
 """Workers up to which the links between all pairs are counted."""
-SWEEPS = 4
+HALVES = 500_000
+"""Links up to which the bytes from one half of the workers to the other are bounded."""
 TIE = 1e-12
+_EXCHANGES = ("all_to_all", "send_recv")
 _TURNED = {
     "all_reduce": (False, True),
     "all_gather": (False,),
@@ -63,15 +64,6 @@ class Bound(NamedTuple):
     seconds: float
 
 
-class Needs(NamedTuple):
-    """Bytes that must leave and enter each group of devices, and all that must go from group to
-    group. The unit is V."""
-
-    leave: Floats
-    enter: Floats
-    total: float
-
-
 class Task(NamedTuple):
     """A collective among the first `workers` ranks of a machine."""
 
@@ -89,6 +81,10 @@ _KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], tuple[Limit, ..
     WeakKeyDictionary()
 )
 """The limits that have been computed, as long as their topology is in use."""
+
+
+_HALVES: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDictionary()
+"""The flows between halves of the workers, as long as their topology is in use."""
 
 
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
@@ -143,10 +139,10 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[L
         ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
         raise InputError(f"workers are {workers}: {ranks}")
     task = Task(collective, topology, workers)
-    alone, *groups = partitions(topology)
+    alone, *groups = groupings(topology)
     injection, ejection, total = _through(task, alone)
     bounds_so_far = [
-        Limit("latency", _latency(task), 0.0),
+        Limit("latency", farthest(collective.name, topology, workers), 0.0),
         Limit("injection port", 0.0, float(injection.max())),
         Limit("ejection port", 0.0, float(ejection.max())),
         Limit("all ports", 0.0, total),
@@ -160,76 +156,62 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[L
     return tuple(bounds_so_far)
 
 
-def needs(collective: Collective, group: Ints, groups: int) -> Needs:
-    """The bytes that `collective` must move between groups of devices. Worker r is in `group[r]`.
+def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[str, ...]:
+    """The bounds that :func:`limits` does not compute for so large a machine. Any of them may be
+    higher than the others.
 
-    A group of k of p workers must get the data that it lacks, and must send the data that others
-    lack:
+    - latency of every pair: a few pairs are looked at, which are far apart.
+    - every cut, cut in half: the tightest of all cuts, and the flow between two halves.
+    - best routing, all links: of all-to-all and send-receive.
 
-    - All-gather: k/p of V leave the group, and (p - k)/p enter it.
-    - Reduce-scatter: the reverse, since a group may merge data before it sends them.
-    - All-reduce: V leaves and enters each of m groups, and 2(m - 1)V move in all. Until some group
-      knows the sum of a byte, each other group has sent something. After that, each other group
-      receives something.
+    >>> from simulator.collectives.collective import ALL_REDUCE
+    >>> from topologies.shapes import star
+    >>> left_out(ALL_REDUCE, star(8, bandwidth=1e9), 8)
+    ()
     """
-    workers, ranks = np.bincount(group, minlength=groups), len(group)
-    occupied, root = workers > 0, np.arange(groups) == group[0]
-    share, rest, later = workers / ranks, occupied * (ranks - workers) / ranks, np.roll(group, -1)
-    pairs = (np.bincount(end[group != later], minlength=groups) for end in (group, later))
-    leave, enter = {
-        "all_reduce": (occupied, occupied),
-        "reduce": (occupied & ~root, root),
-        "broadcast": (root, occupied & ~root),
-        "scatter": (root * (ranks - workers) / ranks, share * ~root),
-        "gather": (share * ~root, root * (ranks - workers) / ranks),
-        "all_gather": (share, rest),
-        "reduce_scatter": (rest, share),
-        "all_to_all": (workers * rest, workers * rest),
-        "send_recv": tuple(pairs),
-    }.get(collective.name, (np.zeros(groups), np.zeros(groups)))
-    split = float(occupied.sum() > 1)
-    total = (
-        2.0 * (occupied.sum() - 1)
-        if collective.name == "all_reduce"
-        else max(leave.sum(), enter.sum())
-    )
-    return Needs(split * leave, split * enter, split * float(total))
+    exchanges, pairs = collective.name in _EXCHANGES, workers * topology.links
+    names = {
+        "latency of every pair": not is_exact(collective.name, workers),
+        "every cut": pairs > CUTS and not exchanges,
+        "cut in half": topology.links > HALVES and (pairs > CUTS or exchanges),
+        "best routing": pairs > FLOWS and exchanges,
+        "all links": workers > PAIRS and exchanges,
+    }
+    return tuple(name for name, missing in names.items() if missing)
 
 
-def _through(task: Task, group: Ints) -> tuple[Floats, Floats, float]:
+def _through(task: Task, groups: Grouping) -> tuple[Floats, Floats, float]:
     """Seconds a byte of V: out of each group of devices, into each group, and through all ports
     together.
 
     Data between groups leave and enter a group that has ranks. These need not be workers, since
     other ranks may relay.
     """
-    topology, groups = task.topology, int(group.max()) + 1
-    need = needs(task.collective, group[task.devices], groups)
-    holds = np.zeros(groups, dtype=np.bool_)
-    holds[group[topology.placement]] = holds[group[topology.in_network]] = True
-    crossing = group[topology.source] != group[topology.target]
+    need = needs(task.collective, groups.group[task.devices], groups.count)
     ways, together = [], [0.0]
-    for end, needed in ((topology.source, need.leave), (topology.target, need.enter)):
-        of = np.where(crossing, group[end], np.int32(-1))
-        ways.append(np.array([*map(_seconds, needed, capacities(topology, of, groups))]))
-        for nbytes, members in ((needed.sum(), needed > 0), (need.total, holds)):
-            all_of = np.where(crossing & members[group[end]], np.int32(0), np.int32(-1))
-            together.append(_seconds(nbytes, capacities(topology, all_of, 1)[0]))
+    ends: tuple[tuple[End, Floats], ...] = (("source", need.leave), ("target", need.enter))
+    for end, needed in ends:
+        ways.append(_seconds(needed, groups.ports(task.topology, end)))
+        for nbytes, members in ((needed.sum(), needed > 0), (need.total, groups.holders)):
+            if nbytes > 0:
+                bandwidth = groups.together(task.topology, end, members)
+                together.append(float(_seconds(nbytes, bandwidth)))
     return ways[0], ways[1], max(together)
 
 
-def _seconds(nbytes: float, bandwidth: float) -> float:
+def _seconds(nbytes: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Floats:
     """Seconds to move the bytes; infinite if there are bytes and no bandwidth."""
-    if nbytes == 0:
-        return 0.0
-    return float(nbytes / bandwidth) if bandwidth > 0 else np.inf
+    needed, available = np.asarray(nbytes), np.asarray(bandwidth)
+    seconds = np.where(needed == 0, 0.0, np.inf)
+    np.divide(needed, available, out=seconds, where=(needed != 0) & (available > 0))
+    return seconds
 
 
-def _in_groups(task: Task, partitions: Iterable[Ints]) -> Iterator[Limit]:
+def _in_groups(task: Task, partitions: Iterable[Grouping]) -> Iterator[Limit]:
     """Limits of the data that must leave and enter the groups of each partition."""
-    for group in partitions:
-        workers = np.bincount(group[task.devices], minlength=int(group.max()) + 1)
-        leave, enter, total = _through(task, group)
+    for groups in partitions:
+        workers = np.bincount(groups.group[task.devices], minlength=groups.count)
+        leave, enter, total = _through(task, groups)
         worst = np.maximum(leave, enter)
         yield _cut(task, int(workers[worst.argmax()]), float(worst.max()))
         yield Limit(f"between {np.count_nonzero(workers)} groups", 0.0, total)
@@ -303,10 +285,12 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
     """The tightest of all cuts, or the best routing."""
     beyond, exchanges = (
         tree_cuts(task.topology),
-        task.collective.name in ("all_to_all", "send_recv"),
+        task.collective.name in _EXCHANGES,
     )
     if len(beyond) and not task.topology.shared_names:
-        yield from _in_groups(task, beyond.astype(np.int32))
+        yield from _in_groups(
+            task, (Grouping(task.topology, row.astype(np.int32)) for row in beyond)
+        )
     elif exchanges and len(distinct(task.devices)) * task.topology.links <= FLOWS:
         yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
     elif exchanges:
@@ -331,7 +315,7 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
         if cut := tightest_cut(
             task.topology, weight, distinct(devices), reverse=reverse, above=above
         ):
-            above = _seconds(weight[cut.inside].sum(), cut.bandwidth)
+            above = float(_seconds(weight[cut.inside].sum(), cut.bandwidth))
             yield _cut(task, int(cut.inside[devices].sum()), above)
 
 
@@ -339,14 +323,25 @@ def _cut_in_half(task: Task) -> Iterator[Limit]:
     """The bytes that the first half of the workers and the second must send each other."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
-    half, rest = task.devices[later == 0], task.devices[later == 1]
-    for nbytes, ends in ((need.leave[0], (half, rest)), (need.enter[0], (rest, half))):
-        yield _cut(task, len(half), _seconds(nbytes, max_flow(task.topology, *ends).bandwidth))
+    for nbytes, back in ((need.leave[0], False), (need.enter[0], True)):
+        if nbytes > 0 and task.topology.links <= HALVES:
+            bandwidth = _between_halves(task.topology, task.workers, back)
+            yield _cut(task, task.workers // 2, float(_seconds(nbytes, bandwidth)))
+
+
+def _between_halves(topology: Topology, workers: int, back: bool) -> float:
+    """Bytes/s from the first half of the workers to the second, or back."""
+    known = _HALVES.setdefault(topology, {})
+    if (workers, back) not in known:
+        devices = topology.placement[:workers]
+        ends = devices[: workers // 2], devices[workers // 2 :]
+        known[workers, back] = max_flow(topology, *(ends[::-1] if back else ends)).bandwidth
+    return known[workers, back]
 
 
 def _links(task: Task) -> Iterator[Limit]:
     """The bytes of all pairs, each times its fewest links, over the bandwidth of all links."""
-    if task.collective.name in ("all_to_all", "send_recv") and task.workers <= PAIRS:
+    if task.collective.name in _EXCHANGES and task.workers <= PAIRS:
         prices = np.ones(len(task.topology.medium_bandwidth))
         yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
 
@@ -361,30 +356,3 @@ def _pairs(task: Task) -> tuple[Ints, Floats]:
     else:
         np.add.at(demand, (place, np.roll(place, -1)), 1.0)
     return devices, demand
-
-
-def _latency(task: Task) -> float:
-    """The latency between the farthest two ranks of which one must receive data of the other."""
-    topology, workers = task.topology, task.workers
-    ranks = np.arange(workers, dtype=np.int32)
-    match task.collective.name:
-        case "broadcast" | "scatter":
-            return float(distances(topology, ranks[:1])[0, :workers].max())
-        case "reduce" | "gather":
-            return float(distances(topology, ranks[:EXACT])[:, 0].max())
-        case "send_recv":
-            near = ranks[:EXACT]
-            return float(distances(topology, near)[near, (near + 1) % workers].max())
-        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all":
-            return _diameter(topology, workers)
-    return 0.0
-
-
-def _diameter(topology: Topology, workers: int) -> float:
-    if workers <= EXACT:
-        return float(distances(topology, np.arange(workers, dtype=np.int32))[:, :workers].max())
-    farthest, source = 0.0, 0
-    for _ in range(SWEEPS):
-        row = distances(topology, np.array([source], dtype=np.int32))[0, :workers]
-        farthest, source = max(farthest, float(row.max())), int(row.argmax())
-    return farthest

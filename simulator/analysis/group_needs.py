@@ -1,0 +1,79 @@
+"""The bytes that a collective must move between groups of devices."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.collectives.collective import Collective
+from topologies.topology import Flags, Floats, Ints
+
+Longs = npt.NDArray[np.int64]
+Shares = Floats | Longs | Flags
+
+
+class Needs(NamedTuple):
+    """Bytes that must leave and enter each group of devices, and all that must go from group to
+    group. The unit is V."""
+
+    leave: Floats
+    enter: Floats
+    total: float
+
+
+def needs(collective: Collective, group: Ints, groups: int) -> Needs:
+    """The bytes that `collective` must move between groups of devices. Worker r is in `group[r]`.
+
+    A group of k of p workers must get the data that it lacks, and must send the data that others
+    lack:
+
+    - All-gather: k/p of V leave the group, and (p - k)/p enter it.
+    - Reduce-scatter: the reverse, since a group may merge data before it sends them.
+    - All-reduce: V leaves and enters each of m groups, and 2(m - 1)V move in all. Until some group
+      knows the sum of a byte, each other group has sent something. After that, each other group
+      receives something.
+    """
+    workers = np.bincount(group, minlength=groups)
+    occupied = workers > 0
+    root = np.arange(groups) == group[0]
+    leave, enter = _leave_and_enter(collective.name, group, workers, root)
+    split = float(np.count_nonzero(occupied) > 1)
+    total = (
+        2.0 * (np.count_nonzero(occupied) - 1)
+        if collective.name == "all_reduce"
+        else max(leave.sum(), enter.sum())
+    )
+    out, into = (np.asarray(split * column, dtype=np.float64) for column in (leave, enter))
+    return Needs(out, into, split * float(total))
+
+
+def _leave_and_enter(name: str, group: Ints, workers: Longs, root: Flags) -> tuple[Shares, Shares]:
+    """The bytes that leave and enter each group, if there are several."""
+    ranks, occupied = len(group), workers > 0
+    match name:
+        case "all_reduce":
+            return occupied, occupied
+        case "reduce":
+            return occupied & ~root, root
+        case "broadcast":
+            return root, occupied & ~root
+        case "scatter":
+            return root * (ranks - workers) / ranks, workers / ranks * ~root
+        case "gather":
+            return workers / ranks * ~root, root * (ranks - workers) / ranks
+        case "all_gather":
+            return workers / ranks, occupied * (ranks - workers) / ranks
+        case "reduce_scatter":
+            return occupied * (ranks - workers) / ranks, workers / ranks
+        case "all_to_all":
+            moved = workers * (occupied * (ranks - workers) / ranks)
+            return moved, moved
+        case "send_recv":
+            later = np.roll(group, -1)
+            leave, enter = (
+                np.bincount(end[group != later], minlength=len(workers)) for end in (group, later)
+            )
+            return leave, enter
+    return np.zeros(len(workers)), np.zeros(len(workers))

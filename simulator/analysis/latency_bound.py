@@ -1,0 +1,72 @@
+"""How far apart the ranks of a collective are, at least: its lower bound in latency."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from topologies.errors import InputError
+from topologies.routing import distances
+from topologies.topology import Floats, Ints, Topology
+
+EXACT = 256
+"""Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
+them."""
+SEARCHED = 2**18
+"""Devices times sources up to which all distances from several ranks are computed. Beyond, the
+latencies of their routes are added up."""
+SWEEPS = 4
+_ROWS: WeakKeyDictionary[Topology, dict[int, Floats]] = WeakKeyDictionary()
+"""The distances from some ranks, as long as their topology is in use."""
+
+
+def farthest(collective: str, topology: Topology, workers: int) -> float:
+    """The latency in seconds between the farthest two of the first `workers` ranks of which one
+    must receive data of the other."""
+    near = np.arange(min(workers, EXACT), dtype=np.int32)
+    match collective:
+        case "broadcast" | "scatter":
+            return float(_row(topology, 0)[:workers].max())
+        case "reduce" | "gather":
+            return _apart(topology, near, np.zeros_like(near))
+        case "send_recv":
+            return _apart(topology, near, (near + 1) % workers)
+        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all":
+            return _diameter(topology, workers)
+    return 0.0
+
+
+def is_exact(collective: str, workers: int) -> bool:
+    """Whether :func:`farthest` looks at all ranks."""
+    return workers <= EXACT or collective in ("broadcast", "scatter")
+
+
+def _diameter(topology: Topology, workers: int) -> float:
+    if workers <= EXACT:
+        return float(distances(topology, np.arange(workers, dtype=np.int32))[:, :workers].max())
+    latency, source = 0.0, 0
+    for _ in range(SWEEPS):
+        row = _row(topology, source)[:workers]
+        latency, source = max(latency, float(row.max())), int(row.argmax())
+    return latency
+
+
+def _row(topology: Topology, source: int) -> Floats:
+    """The distance from a rank to each rank."""
+    rows = _ROWS.setdefault(topology, {})
+    if source not in rows:
+        rows[source] = distances(topology, np.array([source], dtype=np.int32))[0]
+    return rows[source]
+
+
+def _apart(topology: Topology, sources: Ints, targets: Ints) -> float:
+    """The longest distance from a source to its target."""
+    if len(topology.device_names) * len(sources) <= SEARCHED:
+        return float(distances(topology, sources)[np.arange(len(sources)), targets].max())
+    try:
+        indptr, links = topology.routes(sources, targets)
+    except InputError:
+        return np.inf
+    route = np.repeat(np.arange(len(sources)), np.diff(indptr))
+    return float(np.bincount(route, topology.latency[links], len(sources)).max())
