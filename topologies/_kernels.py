@@ -106,13 +106,15 @@ def shortest(graph: Graph, pairs: Pairs) -> tuple[Longs, Ints]:
             if settled[sources[k]]:
                 if end + hops[sources[k]] > len(links):
                     longer = np.empty(2 * end + hops[sources[k]], np.int32)
-                    longer[:end] = links[:end]
+                    for place in range(end):
+                        longer[place] = links[place]
                     links = longer
                 crossed: Index = 0
                 salt[:] = 0
                 for _ in range(2):
                     crossed = walk(graph, search, sources[k], target, salt, crossed, links, end)
-                    salt[:] = pairs.salts[k]
+                    for part in range(3):
+                        salt[part] = pairs.salts[k, part]
                 end += hops[sources[k]]
             indptr[k + 1] = end
         forget(search)

@@ -113,7 +113,10 @@ def between(
             sides.settled[side, device] = 1
             if used[side] + degree(ways, side, device) > steps.shape[1]:
                 more = np.empty((2, 2 * (used[side] + degree(ways, side, device)), 4), np.int64)
-                more[:, : steps.shape[1]] = steps
+                for number in range(2 * steps.shape[1]):
+                    for column in range(4):
+                        row, place = number // steps.shape[1], number % steps.shape[1]
+                        more[row, place, column] = steps[row, place, column]
                 steps = more
             for k in range(ways.indptr[side, device], ways.indptr[side, device + 1]):
                 other = ways.ends[side, k]
@@ -127,7 +130,8 @@ def between(
         if best[0] < _FAR:
             if end + best[1] > len(links):
                 longer = np.empty(2 * (end + best[1]), np.int32)
-                longer[:end] = links[:end]
+                for place in range(end):
+                    longer[place] = links[place]
                 links = longer
             mark(ways, sides, steps, used, sources[pair], targets[pair])
             crossed: Index = 0
@@ -135,7 +139,8 @@ def between(
             for _ in range(2):
                 ends = sources[pair], targets[pair]
                 crossed = walk(ways, sides, steps, ends, salt, crossed, links[end:])
-                salt[:] = salts[pair]
+                for part in range(3):
+                    salt[part] = salts[pair, part]
             end += best[1]
         indptr[pair + 1] = end
         forget(sides)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.kernels.records import (
     Csr,
@@ -76,7 +77,8 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
         if used + end - first + _ROOM > len(rows.seconds):
             seconds = np.empty((2 * used + end - first + _ROOM, 2))
             names = np.empty((len(seconds), 7), np.int32)
-            seconds[:used], names[:used] = rows.seconds[:used], rows.names[:used]
+            copy(rows.seconds, seconds, used)
+            copy(rows.names, names, used)
             rows = Rows(seconds, names, rows.used)
         if node == _NONE:
             node = np.int64(nodes[i + 1] - 1)
@@ -121,6 +123,13 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             node = np.int64(nodes[i] + slowest - first)
         since = np.inf
     return rows.seconds[: rows.used[0]], rows.names[: rows.used[0]]
+
+
+def copy(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: Index) -> None:
+    """Copy rows. Numba takes a second to compile an assignment of slices."""
+    for row in range(rows):
+        for column in range(source.shape[1]):
+            target[row, column] = source[row, column]
 
 
 # What fills the path.

@@ -81,7 +81,10 @@ def idle(
             if used + more > len(queues.times):
                 places = np.empty((2 * used + more, 2), np.int32)
                 times = np.empty((len(places), 2))
-                places[:used], times[:used] = queues.places[:used], queues.times[:used]
+                for row in range(used):
+                    for side in range(2):
+                        places[row, side] = queues.places[row, side]
+                        times[row, side] = queues.times[row, side]
                 queues = Queues(places, times, queues.used)
             explain(history, edge, seconds, queues, worker, i, (begin, end))
     used = queues.used[0]

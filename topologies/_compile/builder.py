@@ -65,5 +65,17 @@ def _compiled_helper(function: Kernel) -> Kernel:
 
     options: Any = dict.fromkeys(("no_cpython_wrapper", "no_cfunc_wrapper", "forceinline"), True)
     options["_nrt"] = False
-    result: Kernel = numba.njit(**options)(_linked(function))
-    return result
+    result: Any = numba.njit(**options)(_linked(function))
+    template = result.get_call_template
+    result.get_call_template = lambda types, names: template(tuple(map(_general, types)), names)
+    return result  # type: ignore[no-any-return]
+
+
+def _general(kind: Any) -> Any:
+    """One type for all signed integers, and for all constants of a type, so that a function is
+    compiled once."""
+    import numba
+
+    types: Any = numba.types
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
