@@ -163,7 +163,11 @@ class RuleOptions:
     @property
     def parameters(self) -> dict[str, str | bool | None]:
         """What is stored with a result."""
-        return {"sharing": self.sharing.value, "store_and_forward": self.store_and_forward}
+        return {
+            "sharing": self.sharing.value,
+            "store_and_forward": self.store_and_forward,
+            "symmetry": self.symmetry.value,
+        }
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

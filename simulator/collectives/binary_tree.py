@@ -40,19 +40,24 @@ def binary_tree_all_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -
 def _reduce(tree: ScheduleBuilder) -> Ints:
     """The operations that bring rank 0 its pieces."""
     tree.phase("reduce")
-    child = np.arange(1, tree.ranks)[::-1]
-    pieces = np.arange(tree.slots.buffer)
-    sent = [tree.reduce(rank, (rank - 1) // 2, slot=pieces) for rank in child]
-    return np.concatenate([np.zeros(0, dtype=np.int32), *sent[-2:]])
+    child, pieces = np.arange(1, tree.ranks)[::-1, None], np.arange(tree.slots.buffer)
+    sent = tree.reduce(child, (child - 1) // 2, slot=pieces, steps=True)
+    return sent.reshape(-1)[-2 * len(pieces) :]
 
 
 def _broadcast(tree: ScheduleBuilder, after: Ints | tuple[()] = ()) -> None:
     tree.phase("broadcast")
-    piece = np.arange(tree.slots.buffer)
-    for rank in range((tree.ranks) // 2):
-        child = np.arange(2 * rank + 1, min(2 * rank + 3, tree.ranks))
-        slot, to = np.repeat(piece, len(child)), np.tile(child, len(piece))
-        tree.copy(rank, to, slot=slot, after=after if rank == 0 else ())
+    piece, parents, pairs = np.arange(tree.slots.buffer), tree.ranks // 2, (tree.ranks - 1) // 2
+    for rank, children in (
+        (np.arange(min(pairs, 1)), 2),
+        (np.arange(1, pairs), 2),
+        (np.arange(pairs, parents), 1),
+    ):
+        child = 2 * rank[:, None] + 1 + np.tile(np.arange(children), len(piece))
+        waits = after if 0 in rank else ()
+        slot = np.repeat(piece, children)
+        if len(rank):
+            tree.copy(rank[:, None], child, slot=slot, after=waits, steps=True)
 
 
 ALGORITHMS = (

@@ -28,12 +28,12 @@ def double_tree_all_reduce(
 
     Nodes have `per_node` consecutive ranks each; the last may have fewer. Each of the `channels`
     has an equal share of V and two trees for it. Channel c begins its chains with the c-th rank of
-    each node. Raises InputError if `per_node` or `channels` is below 1.
+    each node. Raises InputError if one of these numbers is below 1.
 
     >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
     [4096.0, 8192.0, 8192.0, 4096.0]
     """
-    for name, value in (("per_node", per_node), ("channels", channels)):
+    for name, value in (("per_node", per_node), ("channels", channels), ("pieces", pieces)):
         if value < 1:
             raise InputError(f"{name} is {value}: 1 or more")
     return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, pieces)
@@ -64,21 +64,18 @@ def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Sch
     The pieces are written one after the other. Of two pieces that are ready at the same time, the
     earlier goes first, up or down.
     """
-    builder = ScheduleBuilder(len(node), nbytes, slots=2 * channels * pieces, phase="reduce")
+    piece = ScheduleBuilder(len(node), nbytes / pieces, slots=2 * channels, phase="reduce")
     parent, depth = _ranked(node, channels)
     joins = [np.nonzero(depth == level) for level in range(1, int(depth.max()) + 1)]
-    for piece in range(pieces):
-        builder.phase("reduce")
-        for tree, child in reversed(joins):
-            builder.reduce(
-                child, parent[tree, child], slot=len(parent) * piece + tree, channel=tree // 2
-            )
-        builder.phase("broadcast")
-        for tree, child in joins:
-            builder.copy(
-                parent[tree, child], child, slot=len(parent) * piece + tree, channel=tree // 2
-            )
-    return builder.build()
+    for tree, child in reversed(joins):
+        piece.reduce(child, parent[tree, child], slot=tree, channel=tree // 2)
+    piece.phase("broadcast")
+    for tree, child in joins:
+        piece.copy(parent[tree, child], child, slot=tree, channel=tree // 2)
+    written, whole = piece.build(), ScheduleBuilder(len(node), nbytes, slots=len(parent) * pieces)
+    for number in range(pieces):
+        whole.inline(written, slot=len(parent) * number)
+    return whole.build()
 
 
 def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:

@@ -142,7 +142,7 @@ def test_devices_of_no_node_are_nodes_of_their_own() -> None:
     [
         ({"per_node": 0}, "per_node is 0: 1 or more"),
         ({"channels": -1}, "channels is -1: 1 or more"),
-        ({"pieces": 0}, "slots are 0: one or more"),
+        ({"pieces": 0}, "pieces is 0: 1 or more"),
     ],
 )
 def test_a_tree_of_nothing_is_refused(wrong: dict[str, int], says: str) -> None:
