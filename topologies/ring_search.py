@@ -60,13 +60,47 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
     groups = _groups(topology, ranks)
     patterns = _patterns(topology, groups)
     most = min(_ceiling(topology, max(groups, key=len)), _way_out(topology, groups))
-    uses, best = (
-        np.zeros(len(topology.medium_bandwidth)),
-        Rings(np.zeros((0, ranks), dtype=np.int32), 0.0),
+    best = Rings(np.zeros((0, ranks), dtype=np.int32), 0.0)
+    for other in _second_nodes(topology, groups):
+        rings = _packed(topology, groups, patterns, other, most, channels)
+        if rings.bandwidth > best.bandwidth * (1 + GAIN):
+            best = rings
+        if best.bandwidth >= most:
+            break
+    plain = np.arange(ranks, dtype=np.int32)
+    alone = _together(topology, 1, _uses(topology, plain, 0))
+    return (
+        Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
     )
-    orders: list[Ints] = []
+
+
+def _second_nodes(topology: Topology, groups: list[Ints]) -> list[Ints | None]:
+    """The nodes to which rings are judged to lead on from the first: the last, which may have fewer
+    ranks, and before it the next, if that is nearer.
+
+    Most crossings are to a near node. To a far node they share links by chance, if a hash chooses
+    the spine. Rings that avoid each other there leave a node by one rail and enter the next by
+    another, and take spines at each crossing.
+    """
+    if len(groups) == 1:
+        return [None]
+    near, far = (int(_legs(topology, groups[0][:1], groups[k][:1], 0)[1][-1]) for k in (1, -1))
+    return [groups[1], groups[-1]] if near < far else [groups[-1]]
+
+
+def _packed(
+    topology: Topology,
+    groups: list[Ints],
+    patterns: Rows,
+    second: Ints | None,
+    most: float,
+    channels: int | None,
+) -> Rings:
+    """The rings that greed finds, judged on a node and a second."""
+    uses, orders = np.zeros(len(topology.medium_bandwidth)), list[Ints]()
+    best = Rings(np.zeros((0, sum(map(len, groups))), dtype=np.int32), 0.0)
     for channel in range(channels or CHANNELS):
-        pattern = patterns[_next(topology, groups, patterns, uses, channel)]
+        pattern = patterns[_next(topology, groups, second, patterns, uses, channel)]
         orders.append(
             np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(
                 np.int32
@@ -78,11 +112,7 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
             best = rings
         if not channels and best.bandwidth >= most:
             break
-    plain = np.arange(ranks, dtype=np.int32)
-    alone = _together(topology, 1, _uses(topology, plain, 0))
-    return (
-        Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
-    )
+    return best
 
 
 def _together(topology: Topology, channels: int, uses: Floats) -> float:
@@ -157,15 +187,17 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
 
 
 def _next(
-    topology: Topology, groups: list[Ints], patterns: Rows, uses: Floats, channel: int
+    topology: Topology,
+    groups: list[Ints],
+    second: Ints | None,
+    patterns: Rows,
+    uses: Floats,
+    channel: int,
 ) -> int:
-    """The pattern that burdens the fullest media least, looked at on the first node and the
-    last."""
+    """The pattern that burdens the fullest media least, looked at on a node and a second."""
     if len(patterns) == 1:
         return 0
-    edges = _edges(
-        topology, max(groups, key=len), groups[-1] if len(groups) > 1 else None, patterns, channel
-    )
+    edges = _edges(topology, max(groups, key=len), second, patterns, channel)
     weight = (uses + AHEAD) / topology.medium_bandwidth
     cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
     shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:SHORTLIST]

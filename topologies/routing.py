@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.integer]
 SMALL = 200
 WAVES = 32
 """Links in a row up to which distances from a device are found for all devices at once."""
-FEW = 4
+FEW = 8
 """Sources of a target up to which each is looked for by itself, from both ends."""
 OF_A_PAIR = 64
 """What the search for a pair takes, in operations of a kernel."""

@@ -185,6 +185,19 @@ def test_rings_reach_what_the_machine_can(name: str, nodes: int, bandwidth: floa
     assert check(topology, topology.ranks).bandwidth / 1e9 == pytest.approx(bandwidth)
 
 
+@pytest.mark.parametrize(("nodes", "crossings"), [(32, 0), (33, 2), (64, 2)])
+def test_rings_cross_a_spine_only_between_units(nodes: int, crossings: int) -> None:
+    """In a unit of 32 nodes a ring leaves a node by the rail on which it enters the next."""
+    topology = cluster("hgx_h100", nodes)
+    rings = find_rings(topology, topology.ranks)
+    assert rings.bandwidth / 1e9 == pytest.approx(8 * 48.0)
+    assert len(rings.orders) == 8
+    spines = [name.startswith("spine") for name in topology.device_names]
+    for channel, order in enumerate(rings.orders):
+        _, links = topology.routes(order, np.roll(order, -1), np.full_like(order, channel))
+        assert np.count_nonzero(np.array(spines)[topology.target[links]]) == crossings
+
+
 def test_seven_neighbours_of_an_mi300x_are_used_almost_fully() -> None:
     """Seven rings of 48 GB/s would be 336: that K8 falls into Hamiltonian cycles each way is not
     found by greed."""
