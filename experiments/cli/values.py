@@ -12,7 +12,7 @@ from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_number
 
-MOST_RANKS = 131_072
+MOST_RANKS = 2**20
 USUAL_RANKS = "2..64"
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.schedules.followed import follow
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats
@@ -33,11 +32,12 @@ def course_of(timeline: Timeline) -> Course:
     schedule = timeline.schedule
     if schedule.fold is None:
         return Course(schedule, timeline.start, timeline.finish)
-    followed = follow(schedule)
+    followed = schedule.followed
     slots, operations = followed.slots, followed.operations
     weight = followed.weight.astype(np.float64)
     slot = np.maximum(operations.source, operations.target)
-    nbytes = operations.nbytes * np.where(slot < 0, 1.0, weight[slot])
+    share = (schedule.nbytes / np.maximum(schedule.count, 1))[followed.operation]
+    nbytes = share * np.where(slot < 0, 1.0, weight[slot])
     written = replace(
         schedule,
         fold=None,

@@ -111,6 +111,9 @@ def trace(
         return memory
     shifts = schedule.fold.shifts
     standing = replace(memory, changes=partial(_standing, memory.changes, shifts), shifts=shifts)
+    if len(shifts.representatives) == 1:
+        peak = float(memory.resident.max(initial=0.0)) / shifts.order
+        return replace(standing, peaks=np.full(schedule.ranks, peak))
     peaks = np.zeros(schedule.ranks)
     np.maximum.at(peaks, standing.holdings.rank, standing.holdings.nbytes)
     return replace(standing, peaks=peaks[shifts.folded(np.arange(schedule.ranks))])

@@ -69,5 +69,7 @@ def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:
     >>> [column.tolist() for column in spread(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]
     """
+    if len(count) and count.min() == count.max() == 1:
+        return np.arange(len(count)), np.zeros(len(count), dtype=np.int64)
     owner = np.repeat(np.arange(len(count)), count)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)

@@ -34,7 +34,7 @@ class Followed:
     operation: Ints
     """The operation of the folded schedule that stands for each."""
     operations: Operations
-    """The columns; slots are places in `slots`."""
+    """The columns, without bytes; slots are places in `slots`."""
 
 
 def follow(schedule: Schedule) -> Followed:
@@ -60,7 +60,6 @@ def follow(schedule: Schedule) -> Followed:
         slot = np.where(column[operation] < 0, -1, column[operation] + offset)
         ends.append(place[fold.shifts.slots_shifted(slot, element, fold.moves)])
     count = np.ones(len(operation), dtype=np.int32)
-    share = schedule.nbytes / np.maximum(schedule.count, 1)
     columns = Operations(
         kind=schedule.kind[operation],
         rank=fold.shifts.shifted(schedule.rank[operation], element).astype(np.int32),
@@ -69,7 +68,7 @@ def follow(schedule: Schedule) -> Followed:
         target=ends[1],
         count=count,
         reduces=schedule.reduces[operation],
-        nbytes=share[operation],
+        nbytes=np.zeros(len(operation)),
         seconds=schedule.seconds[operation],
         lane=schedule.lane[operation],
     )

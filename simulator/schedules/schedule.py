@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ from simulator.schedules.folding import Fold
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
+
+if TYPE_CHECKING:
+    from simulator.schedules.followed import Followed
 
 COMPUTE, TRANSFER = 0, 1
 LIMIT = 2**30
@@ -110,6 +114,13 @@ class Schedule:
         """The operations that wait for each operation."""
         return Csr(*kernel(dependencies.invert, len(self))(self.indptr, self.indices))
 
+    @cached_property
+    def followed(self) -> Followed:
+        """Of a folded schedule: the slots that stand for all, at all ranks."""
+        from simulator.schedules.followed import follow
+
+        return follow(self)
+
     @property
     def operations(self) -> Operations:
         """The columns for kernels."""
@@ -165,5 +176,5 @@ class Schedule:
         return self.indices[self.indptr[operation] : self.indptr[operation + 1]]
 
 
-_SIZELESS = ("remote", "successors", "steps")
+_SIZELESS = ("remote", "successors", "steps", "followed")
 """What is computed of a schedule once, whatever its size."""

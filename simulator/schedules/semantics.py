@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import execution
-from simulator.schedules.followed import follow
 from simulator.schedules.schedule import Schedule
 from topologies._compile import kernel
 from topologies.topology import Ints
@@ -95,7 +94,7 @@ def check(
 
 def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, Slots]:
     """What the followed slots of the buffers hold before and after a folded schedule."""
-    followed = follow(schedule)
+    followed = schedule.followed
     rng = np.random.default_rng(seed)
     shape = schedule.ranks, len(followed.slots)
     before = rng.integers(0, 2**64, size=shape, dtype=np.uint64)

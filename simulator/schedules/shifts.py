@@ -89,10 +89,9 @@ class Shifts:
     def element(self, rank: Numbers) -> Longs:
         """The shift that takes the representative of each rank to it."""
         taken = np.zeros(np.shape(rank), dtype=np.int64)
-        for extent, stride, inner in self._axes:
-            if stride < extent:
-                place = rank // inner % extent
-                taken += (place - place % stride) * inner
+        for axis, (_, stride, step) in self._moved_axes:
+            place = self._place(rank, axis)
+            taken += place * step if stride == 1 else (place - place % stride) * step
         return taken
 
     def folded(self, rank: Numbers) -> Longs:
@@ -129,24 +128,44 @@ class Shifts:
         """Extent, stride and step of each axis."""
         return list(zip(self.shape, self.strides, self.steps, strict=True))
 
+    @cached_property
+    def _moved_axes(self) -> list[tuple[int, tuple[int, int, int]]]:
+        """The axes along which there are shifts."""
+        return [(k, axis) for k, axis in enumerate(self._axes) if axis[1] < axis[0]]
+
+    def _place(self, rank: Numbers, axis: int) -> Numbers:
+        """Where ranks are on an axis. Division takes time: the outermost and the innermost need
+        less of it."""
+        extent, _, step = self._axes[axis]
+        place = rank if step == 1 else rank // step
+        return place % extent if step * extent < self.ranks else place
+
     def _combined(self, rank: Numbers, element: Numbers, sign: int) -> Longs:
         result = np.asarray(rank, dtype=np.int64)
-        for extent, stride, inner in self._axes:
-            if stride < extent:
-                place, by = result // inner % extent, element // inner % extent
-                result = result + ((place + sign * by) % extent - place) * inner
+        for axis, (extent, _, step) in self._moved_axes:
+            place, by = self._place(result, axis), self._place(element, axis)
+            change = _around(place + sign * by, extent) - place
+            result = result + (change if step == 1 else change * step)
         return result
 
     def _moved(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...], sign: int) -> Longs:
         result = np.asarray(slot, dtype=np.int64)
         for axis, first, inner, end in moves:
-            extent, stride, step = self._axes[axis]
-            if stride < extent:
-                place = (result - first) // inner % extent
-                by = element // step % extent
-                change = ((place + sign * by) % extent - place) * inner
-                result = result + np.where((result >= first) & (result < end), change, 0)
+            extent, stride, _ = self._axes[axis]
+            if stride == extent:
+                continue
+            place = result - first if inner == 1 else (result - first) // inner
+            if extent * inner < end - first:
+                place = place % extent
+            change = _around(place + sign * self._place(element, axis), extent) - place
+            inside = (result >= first) & (result < end)
+            result = result + np.where(inside, change if inner == 1 else change * inner, 0)
         return result
+
+
+def _around(place: Numbers, extent: int) -> Numbers:
+    """Places less than an extent off either end, brought back."""
+    return np.where(place < 0, place + extent, np.where(place >= extent, place - extent, place))
 
 
 class Folded(NamedTuple):

@@ -235,7 +235,7 @@ def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -
 def test_the_widest_row_of_any_algorithm_has_100_characters(
     name: str, protocols: tuple[str, ...]
 ) -> None:
-    ranks, size, lines = 131072, 1234567.0, list[str]()
+    ranks, size, lines = 2**20, 1234567.0, list[str]()
     (row,) = sweep(Grid([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9)))
     row = replace(
         row,

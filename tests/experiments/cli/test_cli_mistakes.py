@@ -54,7 +54,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("validate", str(LOG), "--algo", "ring_all_gather"),
         "no curve to simulate by ring_all_gather: choose another algorithm",
     ),
-    "too many ranks": (("run", "--p", "1000000"), "at most 131072"),
+    "too many ranks": (("run", "--p", "10000000"), "at most 1048576"),
     "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
     "a time beyond reason": (("sweep", "--latency", "1e300s"), "out of range"),
     "table and picture in one file": (
