@@ -2,7 +2,7 @@
 
 | arguments | what they do |
 |---|---|
-| engine, machines, steps, commands, crossover | time parts of simctl |
+| engine, machines, steps, commands, cold, crossover | time parts of simctl |
 | accuracy FOLDER | validate every curve of a folder of measurements |
 | training FOLDER | compare predictions of training with measurements |
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
@@ -22,6 +22,7 @@ from statistics import median
 from time import perf_counter
 
 from experiments import output
+from experiments.benchmarks import cold_start
 from topologies.units import format_seconds
 
 REPEATS = 7
@@ -211,6 +212,11 @@ def commands() -> None:
     output.say(output.align([["command", "median", "over python"], *rows]))
 
 
+def cold() -> None:
+    """The first commands on a machine, and the same with compiled code."""
+    output.say(cold_start.table())
+
+
 def crossover() -> None:
     """From when on it pays to load compiled code: whole sweeps, forced each way."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
@@ -248,6 +254,7 @@ BENCHMARKS = {
     "machines": machines,
     "steps": steps,
     "commands": commands,
+    "cold": cold,
     "crossover": crossover,
 }
 

@@ -121,7 +121,7 @@ def trace(
 
 def _trace(course: Course, holdings: Changes | None, live: Changes | None) -> Memory:
     schedule = course.schedule
-    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
     form = _arrays if is_compiled else _lists
     order, operations = _by_time(course.finish), schedule.operations
     moments = Moments(order, course.start, course.finish, ROUNDING * course.makespan)
