@@ -74,6 +74,8 @@ class Algorithm:
     """Chooses rings, trees or switches for a machine, if the algorithm depends on the machine."""
     shifts: Callable[[int], Shifts | None] = lambda ranks: None
     """All shifts of a number of workers that take the schedule to itself, if there are any."""
+    shifts_on: Callable[[Topology, int], Shifts | None] | None = None
+    """The same on a machine, if `fit` makes them depend on it."""
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""

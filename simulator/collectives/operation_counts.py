@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
+from simulator.collectives.two_level import equal_nodes, nodes_of
 from topologies.columns import distinct
 from topologies.topology import Topology
 
@@ -57,6 +58,9 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
         pairs = ranks * (ranks - 1.0)
         yield Bound(2 * pairs, False)
         yield Bound(2 * pairs * len(rings_of(topology, ranks).orders), True)
+    elif algorithm.name == "two_level":
+        per_node = nodes_of(topology, ranks).shape[1]
+        yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)
     elif (exact := _exact(algorithm, ranks)) is not None:
         yield Bound(exact, True)
     else:
@@ -75,6 +79,7 @@ def _exact(algorithm: Algorithm, ranks: int) -> float | None:
         "gloo_ring": 8 * pairs,
         "ring_all_gather": pairs,
         "tree": 2 * peers,
+        "two_level": ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
     }
     return known.get(algorithm.name)
 

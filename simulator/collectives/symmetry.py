@@ -38,7 +38,9 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
     """
     if not algorithm.defined(ranks):
         return None
-    for shifts in candidates(algorithm.shifts(ranks), ranks_of_a_node(topology, ranks)):
+    on = algorithm.shifts_on
+    group = algorithm.shifts(ranks) if on is None else on(topology, ranks)
+    for shifts in candidates(group, ranks_of_a_node(topology, ranks)):
         try:
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
             return Folded(fitted, route(fitted.schedule, fitted.topology))

@@ -12,9 +12,9 @@ from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
-from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.shifts import rotations
 from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
 from topologies.shapes import star
 
 FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
@@ -27,11 +27,11 @@ def two_runs(algorithm: Algorithm, data: st.DataObject) -> tuple[Timeline, Timel
     group = data.draw(st.sampled_from([*groups(algorithm.shifts(ranks))]))
     topology = data.draw(st.sampled_from([*machines(ranks)]))
     nbytes, fair = 4.0 * ranks, data.draw(st.booleans())
-    whole = algorithm.on(topology, ranks, nbytes)
     try:
+        whole = algorithm.on(topology, ranks, nbytes)
         fitted = algorithm.on(topology, ranks, nbytes, group)
         folded = simulate(fitted.schedule, fitted.topology, sharing="fair" if fair else "fifo")
-    except NotSymmetric:
+    except InputError:
         return None
     run = simulate(whole.schedule, whole.topology, sharing="fair" if fair else "fifo")
     return run, folded

@@ -39,6 +39,7 @@ PHASES = {
     "neighbor_exchange": ("all-gather",),
     "pairwise": ("exchange", "unpack"),
     "shift": ("send", "unpack"),
+    "two_level": ("reduce-scatter in nodes", "all-gather in nodes"),
     "sharp": ("reduce in the switches", "multicast"),
     "nvls": ("reduce in the switches", "multicast"),
 }

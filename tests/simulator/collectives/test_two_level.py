@@ -1,0 +1,84 @@
+"""Rings inside each node, and across the nodes."""
+
+import numpy as np
+import pytest
+
+from refusals import message_of
+from simulator.collectives import find
+from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives.operation_counts import bounds
+from simulator.collectives.ring import ring_all_reduce
+from simulator.collectives.symmetry import fold
+from simulator.collectives.two_level import equal_nodes, two_level_all_reduce
+from simulator.engines import simulate
+from simulator.schedules.semantics import check
+from topologies.placement import placed
+from topologies.shapes import nodes, star
+from topologies.topology import Topology
+
+
+def on(topology: Topology, nbytes: float = 8.0) -> float:
+    fitted = find("two_level").on(topology, topology.ranks, nbytes)
+    check(fitted.schedule, ALL_REDUCE)
+    return simulate(fitted.schedule, fitted.topology).makespan
+
+
+def test_two_nodes_of_two_by_hand() -> None:
+    """V = 8: inside, two steps of 4 bytes. Across, both ranks of a node send 2 bytes in turn: two
+    steps of 4 s. The latency of the first hides behind the way out, which is always busy."""
+    topology = nodes(4, bandwidth=1.0, latency=0.5, per_node=2)
+    inside, across = (topology.latency[[*topology.route(0, peer)]].sum() for peer in (1, 2))
+    assert on(topology) == 2 * (4 + inside) + 2 * (2 + 2) + across
+
+
+def test_a_star_of_two_by_two_takes_the_formula() -> None:
+    cost, schedule = find("two_level").cost, two_level_all_reduce(4, 8.0, equal_nodes(4, 2))
+    assert simulate(schedule, star(4, bandwidth=1.0)).makespan == 2 * 4 + 2 * 2
+    assert cost.steps(16) == 2 * 7 + 2
+
+
+@pytest.mark.parametrize(("ranks", "per_node"), [(5, 1), (5, 5), (1, 8), (7, 7)])
+def test_a_single_level_is_a_ring(ranks: int, per_node: int) -> None:
+    levels = two_level_all_reduce(ranks, 8.0, equal_nodes(ranks, per_node))
+    ring = ring_all_reduce(ranks, 8.0)
+    for name in ("rank", "peer", "source", "target", "nbytes"):
+        np.testing.assert_array_equal(getattr(levels, name), getattr(ring, name))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shape"), [(1, (1, 1)), (6, (1, 6)), (12, (2, 6)), (17, (17, 1)), (64, (8, 8))]
+)
+def test_nodes_without_a_machine(ranks: int, shape: tuple[int, int]) -> None:
+    assert equal_nodes(ranks).shape == shape
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 3, 4, 6, 12])
+def test_the_nodes_are_those_of_the_machine(per_node: int) -> None:
+    topology = nodes(12, bandwidth=1.0, per_node=per_node)
+    fitted = find("two_level").on(topology, 12, 8.0)
+    assert fitted.chosen == (f"{12 // per_node} nodes of {per_node} ranks",)
+    same = fitted.schedule.rank // per_node == fitted.schedule.peer // per_node
+    assert same.sum() == 12 * 2 * (per_node - 1)
+    (bound,) = bounds(find("two_level"), topology, 12)
+    assert bound == (len(fitted.schedule), True)
+    check(fitted.schedule, ALL_REDUCE)
+
+
+def test_ranks_that_are_dealt_out_to_nodes() -> None:
+    topology = nodes(12, bandwidth=1.0, latency=0.5, per_node=4)
+    assert on(placed(topology, "round-robin")) == on(topology)
+
+
+def test_nodes_of_several_sizes_are_refused() -> None:
+    topology = nodes(7, bandwidth=1.0, per_node=4)
+    expected = "two_level: 4 ranks in a node and 3 in another: take as many in each"
+    assert message_of(on, topology) == expected
+    assert message_of(fold, find("two_level"), topology, 7) == expected
+
+
+@pytest.mark.parametrize("per_node", [2, 4, 8, 16])
+def test_ranks_of_a_node_stand_for_those_of_all(per_node: int) -> None:
+    folded = fold(find("two_level"), nodes(64, bandwidth=1.0, per_node=per_node), 64)
+    assert folded is not None
+    assert folded.routed.schedule.members == 64 // per_node
+    check(folded.fitted.schedule, ALL_REDUCE)
