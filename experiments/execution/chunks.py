@@ -15,7 +15,7 @@ def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:
     """Neighbouring points of about the same cost together, the dearest chunk first.
 
     >>> chunks({0: 1e5, 1: 9e6, 2: 2e5, 3: 1e4, 4: 1e4}, workers=2)
-    [[1], [2], [0], [3, 4]]
+    [[1], [2, 3, 4], [0]]
     """
     limit = min(max(sum(costs.values()) / (CHUNKS * max(workers, 1)), LEAST), MOST)
     parts: list[list[int]] = []

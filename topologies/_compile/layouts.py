@@ -50,7 +50,7 @@ def layouts(function: Kernel) -> Layouts:
     """The layouts of a kernel, from its annotations.
 
     >>> def double(values: np.typing.NDArray[np.float64], factor: int) -> float: ...
-    >>> layouts(double)
+    >>> layouts(double)  # doctest: +NORMALIZE_WHITESPACE
     Layouts(arguments=(Column(dtype=dtype('float64'), dimensions=1), <class 'int'>),
     result=<class 'float'>)
     """
