@@ -119,14 +119,14 @@ def between(
                         more[row, place, column] = steps[row, place, column]
                 steps = more
             for k in range(ways.indptr[side, device], ways.indptr[side, device + 1]):
-                other = ways.ends[side, k]
+                neighbor = ways.ends[side, k]
                 total = ticks + ways.ticks[ways.places[side, k]]
                 last = sources[pair] if side == 1 else targets[pair]
-                if leads_on(ways, sides, side, device, other, last, total, hops + 1):
-                    follow(steps, side, used, device, other, ways.places[side, k])
-                    if is_nearer(sides, side, other, total, hops + 1):
-                        reach(sides, side, other, total, hops + 1)
-                        heappush(heap, (np.int64(total), np.int64(hops + 1), np.int64(other)))
+                if leads_on(ways, sides, side, device, neighbor, last, total, hops + 1):
+                    follow(steps, side, used, device, neighbor, ways.places[side, k])
+                    if is_nearer(sides, side, neighbor, total, hops + 1):
+                        reach(sides, side, neighbor, total, hops + 1)
+                        heappush(heap, (np.int64(total), np.int64(hops + 1), np.int64(neighbor)))
         if best[0] < _FAR:
             if end + best[1] > len(links):
                 longer = np.empty(2 * (end + best[1]), np.int32)
@@ -178,16 +178,16 @@ def leads_on(
     sides: Sides,
     side: Index,
     device: Index,
-    other: Index,
+    neighbor: Index,
     last: Index,
     ticks: Index,
     hops: Index,
 ) -> bool:
-    """Whether a link between a device and another can be part of a shortest way: the other is the
-    last, or has links besides that back, and the way is not longer than the best."""
-    first = ways.indptr[side, other]
-    alone = ways.indptr[side, other + 1] - first == 1 and ways.ends[side, first] == device
-    if alone and other != last:
+    """Whether a link from a device to its `neighbor` can be part of a shortest way: the neighbor is
+    the last, or has links besides that back, and the way is not longer than the best."""
+    first = ways.indptr[side, neighbor]
+    alone = ways.indptr[side, neighbor + 1] - first == 1 and ways.ends[side, first] == device
+    if alone and neighbor != last:
         return False
     best = sides.best
     return bool(ticks < best[0] or (ticks == best[0] and hops <= best[1]))
@@ -200,11 +200,11 @@ def is_nearer(sides: Sides, side: Index, device: Index, ticks: Index, hops: Inde
 
 
 def follow(
-    steps: Longs, side: Index, used: Longs, device: Index, other: Index, place: Index
+    steps: Longs, side: Index, used: Longs, device: Index, neighbor: Index, place: Index
 ) -> None:
     """Write down a link between a device and another."""
     number = used[side]
-    steps[side, number, _BEFORE + side], steps[side, number, _AFTER - side] = device, other
+    steps[side, number, _BEFORE + side], steps[side, number, _AFTER - side] = device, neighbor
     steps[side, number, _PLACE] = place
     used[side] += 1
 

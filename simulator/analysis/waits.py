@@ -68,8 +68,8 @@ def _sharers(timeline: Timeline, flow: int) -> tuple[int, int, dict[int, float]]
     start, end = timeline.start[flow], timeline.sent[flow]
     overlap = np.minimum(uses.start + uses.seconds, end) - np.maximum(uses.start, start)
     shared = np.isin(uses.medium, uses.medium[mine]) & (overlap > 0)
-    other = rank != np.array([sender.get(medium, -1) for medium in uses.medium.tolist()])
-    rows = np.flatnonzero(shared & other)
+    from_others = rank != np.array([sender.get(medium, -1) for medium in uses.medium.tolist()])
+    rows = np.flatnonzero(shared & from_others)
     nbytes = mean_rate(uses)[rows] * overlap[rows]
     medium = int(np.argmax(np.bincount(uses.medium[rows], nbytes)))
     there = uses.medium[rows] == medium

@@ -29,10 +29,10 @@ def halving_doubling_all_reduce(
     vector.phase("reduce-scatter")
     for level in reversed(range(rounds)):
         peer = rank ^ (1 << level)
-        other = vector.place(peer)
+        partner = vector.place(peer)
         ready = vector.reduce(
-            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[other, None]
-        )[other]
+            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[partner, None]
+        )[partner]
     vector.phase("all-gather")
     for level in range(rounds):
         vector.copy(rank, rank ^ (1 << level), slot=_half(rank, level), count=1 << level)
@@ -63,11 +63,11 @@ def recursive_halving_reduce_scatter(
     vector.phase("reduce-scatter")
     for level in reversed(range(rounds)):
         peer = place ^ (1 << level)
-        other = vector.place(peer)
-        begin, after = _half(peer, level), np.hstack((done, done[other]))
+        partner = vector.place(peer)
+        begin, after = _half(peer, level), np.hstack((done, done[partner]))
         slot, end = first[begin], first[begin + (1 << level)]
         sent = vector.reduce(rank, first[peer], slot=slot, count=end - slot, after=after)
-        done = np.stack((sent, sent[other]), axis=1)
+        done = np.stack((sent, sent[partner]), axis=1)
     vector.phase("unfold")
     vector.copy(extra - 1, extra, slot=extra, after=done[: len(extra)])
     return vector.build()

@@ -56,12 +56,12 @@ def recursive_doubling_all_gather(
     gather.phase("all-gather")
     for level in range(rounds):
         peer, begin = place ^ (1 << level), place >> level << level
-        other = gather.place(peer)
-        slot, after = first[begin], np.hstack((done, done[other]))
+        partner = gather.place(peer)
+        slot, after = first[begin], np.hstack((done, done[partner]))
         sent = gather.copy(
             rank, first[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after
         )
-        done = np.stack((sent, sent[other]), axis=1)
+        done = np.stack((sent, sent[partner]), axis=1)
     gather.phase("unfold")
     gather.copy(extra - 1, extra, slot=0, count=ranks, after=done[: len(extra)])
     return gather.build()

@@ -165,10 +165,10 @@ def charge(
     wait: Wait,
 ) -> None:
     """What an operation did while another one waited for the last seconds of it, or for more."""
-    other = wait.occupant != _NONE and sender[wait.occupant] != sender[wait.node]
+    contended = wait.occupant != _NONE and sender[wait.occupant] != sender[wait.node]
     alone = Wait(i, 0.0, _NONE, _NONE)
-    if not other or wait.seconds >= duration:
-        add(rows, part, duration, i, where, amount, wait, other)
+    if not contended or wait.seconds >= duration:
+        add(rows, part, duration, i, where, amount, wait, contended)
     elif wait.seconds <= 0.0:
         add(rows, part, duration, i, where, amount, alone, False)
     else:

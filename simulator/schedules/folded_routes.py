@@ -186,27 +186,27 @@ def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, costs: Fl
     places = media.link_media[media.link_indptr[folded.links[row]] + offset]
     ends = np.concatenate(([0], np.cumsum(count)))[folded.indptr]
     indptr = np.concatenate((np.zeros(1, np.int32), ends)).astype(np.int32)
-    found = kernel(meetings, len(schedule))(
+    meeting = kernel(meetings, len(schedule))(
         schedule.fold.call,
         route,
         Csr(indptr, places.astype(np.int32)),
         folded.shift[row],
         len(media.medium_bandwidth),
     )
-    if found < 0 and costs.any():
+    if meeting < 0 and costs.any():
         peer = schedule.peer
         lanes = Csr(
             np.arange(len(schedule) + 1, dtype=np.int32), shifts.place(peer).astype(np.int32)
         )
-        found = kernel(meetings, len(schedule))(
+        meeting = kernel(meetings, len(schedule))(
             schedule.fold.call,
             np.arange(len(schedule), dtype=np.int32),
             lanes,
             shifts.element(peer).astype(np.int32),
             len(shifts.representatives),
         )
-    if found >= 0:
+    if meeting >= 0:
         raise NotSymmetric(
-            f"rank {schedule.rank[found]} may meet another rank on its way to "
-            f"{schedule.peer[found]}"
+            f"rank {schedule.rank[meeting]} may meet another rank on its way to "
+            f"{schedule.peer[meeting]}"
         )

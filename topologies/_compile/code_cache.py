@@ -59,6 +59,8 @@ def code(function: Kernel) -> Code:
         if count > compiled:
             compiled = count
             logger.info("compiled: %d of %d", count, len(_all()))
+        # The lock comes free when all kernels are compiled, and this one is there before. No wait
+        # of the system ends at a file, so we look again.
         time.sleep(_WAIT)
         known = _read(_place(function))
     return known
@@ -106,7 +108,7 @@ def start() -> None:
 
 @cache
 def _announce() -> None:
-    logger.info("compiling for this machine, once: about 10 s")
+    logger.info("compiling for this machine, once: about 20 s")
 
 
 _processes: list[Any] = []
@@ -177,12 +179,12 @@ def folder() -> Path:
 
 def _numba_version() -> str:
     """Read from a file, since Numba and its metadata are slow to import."""
-    found = re.search(r'"version": "([^"]+)"', (numba_folder() / "_version.py").read_text())
-    if found is None:
+    version = re.search(r'"version": "([^"]+)"', (numba_folder() / "_version.py").read_text())
+    if version is None:
         from importlib import metadata
 
         return metadata.version("numba")
-    return found[1]
+    return version[1]
 
 
 @cache

@@ -75,18 +75,18 @@ def rows(**options: Any) -> str:
 def test_rows_are_those_of_one_process(cluster: Cluster, simctl: Simctl, tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": cluster.address}))
-    here = simctl(*SWEEP, "--format", "csv")
+    serial = simctl(*SWEEP, "--format", "csv")
     for place in (cluster.address, file):
         done = simctl(*SWEEP, "--format", "csv", "--out", tmp_path / "x.csv", "--dask", place)
-        assert (done.returncode, done.stdout) == (0, here.stdout)
-        assert done.stderr.endswith(here.stderr)
-        assert (tmp_path / "x.csv").read_text() == here.stdout
+        assert (done.returncode, done.stdout) == (0, serial.stdout)
+        assert done.stderr.endswith(serial.stderr)
+        assert (tmp_path / "x.csv").read_text() == serial.stdout
 
 
 @pytest.mark.exhaustive
 def test_training_runs_are_those_of_one_process(cluster: Cluster, simctl: Simctl) -> None:
-    here = simctl(*TRAIN, "--format", "csv")
-    assert simctl(*TRAIN, "--format", "csv", "--dask", cluster.address).stdout == here.stdout
+    serial = simctl(*TRAIN, "--format", "csv")
+    assert simctl(*TRAIN, "--format", "csv", "--dask", cluster.address).stdout == serial.stdout
 
 
 @pytest.mark.parametrize(

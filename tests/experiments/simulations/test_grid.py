@@ -38,8 +38,8 @@ def test_without_someone_to_tell_a_missing_point_is_an_error() -> None:
 
 def test_rows_do_not_depend_on_who_runs_them() -> None:
     missing: list[object] = []
-    here = list(sweep(GRID, missing=missing.append))
-    assert list(sweep(GRID, Processes(2), missing=missing.append)) == here
+    serial = list(sweep(GRID, missing=missing.append))
+    assert list(sweep(GRID, Processes(2), missing=missing.append)) == serial
     assert len(missing) == 2 * 4
 
 
