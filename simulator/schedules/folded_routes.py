@@ -24,6 +24,8 @@ from topologies.topology import Floats, Ints, Topology
 
 MOST = 2**25
 """Routes that are found and compared at most."""
+FEW = 64
+"""Shifts whose routes are found first."""
 
 
 class NotSymmetric(InputError):
@@ -70,25 +72,43 @@ def fold_routes(
     for cost in (topology.reduction[placed], topology.copy[placed]):
         if not np.array_equal(cost, cost[folded]):
             raise NotSymmetric("ranks take different times to reduce or to copy")
-    senders, receivers = (
-        shifts.shifted(rank[:, None], elements[None, :]).ravel() for rank in (source, target)
-    )
-    channels = np.repeat(channel, len(elements))
-    indptr, links = find_routes(topology, senders, receivers, channels)
-    hops = np.diff(indptr).reshape(len(source), len(elements))
-    if len(source) and (hops != hops[:, :1]).any():
-        raise NotSymmetric("routes have different numbers of links")
+    routes = source, target, channel
+    if len(elements) > FEW:
+        _check_few(topology, *_images_of(shifts, topology, routes, elements[:FEW]))
+    hops, links = _images_of(shifts, topology, routes, elements)
     media = Media(
         np.full(len(topology.medium_bandwidth), -1, dtype=np.int64),
         np.zeros(len(topology.medium_bandwidth), dtype=np.int64),
         [],
     )
     crossed: list[tuple[list[int], int]] = []
-    for images in _images(links, hops[:, 0], len(elements)):
+    for images in _images(links, hops, len(elements)):
         crossed.append(_crossed(shifts, topology, images, media))
     own = np.zeros(len(source) + 1, dtype=np.int32)
-    np.cumsum(hops[:, 0], out=own[1:])
+    np.cumsum(hops, out=own[1:])
     return _quotient(topology, own, crossed, media)
+
+
+def _images_of(
+    shifts: Shifts, topology: Topology, routes: tuple[Longs, Longs, Longs], elements: Longs
+) -> tuple[npt.NDArray[np.integer], Ints]:
+    """The links to which shifts take those of some routes, and how many each route has."""
+    *ends, channel = routes
+    senders, receivers = (shifts.shifted(rank[:, None], elements[None, :]).ravel() for rank in ends)
+    indptr, links = find_routes(topology, senders, receivers, np.repeat(channel, len(elements)))
+    hops = np.diff(indptr).reshape(len(channel), len(elements))
+    if len(channel) and (hops != hops[:, :1]).any():
+        raise NotSymmetric("routes have different numbers of links")
+    return hops[:, 0], links
+
+
+def _check_few(topology: Topology, hops: npt.NDArray[np.integer], links: Ints) -> None:
+    """Raises NotSymmetric if the first shifts take a wire to itself: most groups that do not suit a
+    machine are so refused before the routes of all ranks are found."""
+    for images in _images(links, hops, FEW):
+        wires = topology.link_media[topology.link_indptr[images]]
+        if len(np.unique(wires)) < FEW:
+            raise NotSymmetric("a shift leaves a medium in place")
 
 
 def _images(links: Ints, hops: npt.NDArray[np.integer], order: int) -> Iterator[Ints]:

@@ -49,18 +49,16 @@ def accesses(fold: Fold, rows: Accesses) -> Accesses:
     """What operations read and write, slot by slot, as slots of representatives; ranks are places
     among these."""
     row, offset = spread(rows.count)
-    reads, writes = (
-        np.where(first[row] < 0, -1, first[row] + offset) for first in (rows.source, rows.target)
-    )
-    columns = (
-        rows.owner[row],
-        fold.shifts.place(rows.rank)[row],
-        fold.shifts.place(rows.peer)[row],
-        fold.cells(rows.rank[row], reads),
-        fold.cells(rows.peer[row], writes),
-        np.ones(len(row)),
-    )
-    return Accesses(*(np.asarray(column, dtype=np.int32) for column in columns))
+    row, offset = row.astype(np.int32), offset.astype(np.int32)
+    ranks, slots = [], []
+    for rank, first in ((rows.rank, rows.source), (rows.peer, rows.target)):
+        slot, moves = np.where(first[row] < 0, -1, first[row] + offset), fold.shifts.element(rank)
+        away = np.flatnonzero((moves != 0)[row])
+        slot[away] = fold.cells(rank[row[away]], slot[away])
+        ranks.append(fold.shifts.place(rank).astype(np.int32)[row])
+        slots.append(slot.astype(np.int32, copy=False))
+    one = np.ones(len(row), dtype=np.int32)
+    return Accesses(rows.owner[row], ranks[0], ranks[1], slots[0], slots[1], one)
 
 
 def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from simulator.kernels.records import Operations
 from simulator.schedules.folding import Fold, spread
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.shifts import Longs, Shifts
+from simulator.schedules.shifts import Longs, Numbers, Shifts
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -49,16 +49,20 @@ def follow(schedule: Schedule) -> Followed:
     mixed = _mixed(schedule, first)
     slots = np.flatnonzero(mixed | (first == every)).astype(np.int32)
     weight = np.where(mixed, 1, np.bincount(first, minlength=schedule.slots))[slots]
-    owner, offset = spread(schedule.count)
+    owner, offset = (column.astype(np.int32) for column in spread(schedule.count))
     touched = np.where(schedule.source >= 0, schedule.source, schedule.target)[owner] + offset
     rows, element = _members(fold, touched, mixed, first)
     operation, offset = owner[rows], offset[rows]
     place = np.full(schedule.slots + 1, -1, dtype=np.int32)
     place[slots] = np.arange(len(slots))
-    ends = []
+    stays, ends = place[first[touched[rows]]], []
+    turned = np.flatnonzero(mixed[touched[rows]]) if mixed.any() else slice(0)
     for column in (schedule.source, schedule.target):
-        slot = np.where(column[operation] < 0, -1, column[operation] + offset)
-        ends.append(place[fold.shifts.slots_shifted(slot, element, fold.moves)])
+        end = np.where(column[operation] < 0, np.int32(-1), stays)
+        slot = column[operation[turned]]
+        slot = np.where(slot < 0, -1, slot + offset[turned])
+        end[turned] = place[fold.shifts.slots_shifted(slot, element[turned], fold.moves)]
+        ends.append(end)
     count = np.ones(len(operation), dtype=np.int32)
     columns = Operations(
         kind=schedule.kind[operation],
@@ -96,13 +100,13 @@ def _mixed(schedule: Schedule, first: Longs) -> Marks:
     return mixed[first]
 
 
-def _members(fold: Fold, touched: Longs, mixed: Marks, first: Longs) -> tuple[Longs, Longs]:
+def _members(fold: Fold, touched: Numbers, mixed: Marks, first: Longs) -> tuple[Longs, Longs]:
     """For each of the slots that are touched: its place, and the shifts that take it to a slot that
     is followed, a row each, in the order of the places."""
     base, group = _shift_to_first(fold, touched, first)
     base, group = np.where(mixed[touched], 0, base), np.where(mixed[touched], 0, group)
     rows, elements = [], []
-    for axes in np.unique(group):
+    for axes in np.flatnonzero(np.bincount(group)):
         chosen, free = np.flatnonzero(group == axes), _fixing(fold.shifts, int(axes))
         rows.append(np.repeat(chosen, len(free)))
         elements.append((base[chosen, None] + free).ravel())
@@ -115,10 +119,10 @@ def _members(fold: Fold, touched: Longs, mixed: Marks, first: Longs) -> tuple[Lo
     return row[order], element[order]
 
 
-def _shift_to_first(fold: Fold, slot: Longs, first: Longs) -> tuple[Longs, Longs]:
+def _shift_to_first(fold: Fold, slot: Numbers, first: Longs) -> tuple[Longs, Longs]:
     """A shift that takes each slot to the first of its orbit, and the axes along which it moves, as
     the bits of a number."""
-    shifts, base, group = fold.shifts, np.zeros_like(slot), np.zeros_like(slot)
+    shifts, base, group = fold.shifts, np.zeros(len(slot), np.int64), np.zeros(len(slot), np.int64)
     for axis, begin, inner, end in fold.moves:
         extent, stride = shifts.shape[axis], shifts.strides[axis]
         if stride == extent:
