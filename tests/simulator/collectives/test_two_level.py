@@ -9,8 +9,10 @@ from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.operation_counts import bounds
 from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import fold
-from simulator.collectives.two_level import equal_nodes, two_level_all_reduce
+from simulator.collectives.two_level import equal_nodes, shifts_on, two_level_all_reduce
 from simulator.engines import simulate
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
 from topologies.placement import placed
 from topologies.shapes import nodes, star
@@ -82,3 +84,11 @@ def test_ranks_of_a_node_stand_for_those_of_all(per_node: int) -> None:
     assert folded is not None
     assert folded.routed.schedule.members == 64 // per_node
     check(folded.fitted.schedule, ALL_REDUCE)
+
+
+def test_few_shifts_suffice_to_refuse_a_group() -> None:
+    """Ranks of a node share its way out, so that shifts inside nodes leave it in place."""
+    topology, levels = nodes(256, bandwidth=1.0, per_node=4), find("two_level")
+    group = shifts_on(topology, 256)
+    with pytest.raises(NotSymmetric, match=r"a shift leaves a medium in place$"):
+        route(levels.on(topology, 256, 1.0, group).schedule, topology)
