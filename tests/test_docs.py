@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from experiments.benchmarks import calibration_page
+from experiments.benchmarks import calibration_page, speed_page
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
@@ -238,6 +238,14 @@ def test_the_calibration_results_are_what_the_csv_files_say(
     if os.environ.get("SIMCTL_UPDATE_DOCS"):
         calibration_page.PAGE.write_text(written)
     assert calibration_page.PAGE.read_text() == written
+
+
+def test_the_page_of_speed_is_what_the_csv_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    written = speed_page.page()
+    if os.environ.get("SIMCTL_UPDATE_DOCS"):
+        speed_page.PAGE.write_text(written)
+    assert speed_page.PAGE.read_text() == written
 
 
 def test_no_page_calls_runs_by_a_number() -> None:

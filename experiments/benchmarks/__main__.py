@@ -1,285 +1,146 @@
-"""`python -m experiments.benchmarks [NAME...]`: tables of medians within a run.
+"""`python -m experiments.benchmarks [NAME...] [OPTION...]`: ratios and medians within a run.
 
 | arguments | what they do |
 |---|---|
-| engine, machines, steps, commands, cold, crossover | time parts of simctl |
+| speed | time every work that has a goal, in y and beside the goal |
+| growth | exponents of time and bytes in ranks and in transfers |
+| startup | the imports that cost most |
+| cold | the first commands on a machine, and the same with compiled code |
+| engine, machines, steps, commands, crossover | time parts of simctl |
+| speed-page | write the page of the committed speed |
 | accuracy FOLDER | validate every curve of a folder of measurements |
 | training FOLDER | compare predictions of training with measurements |
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
+
+y is the CPU time of a fixed loop of Python in the same run. Without a name: speed, cold, growth,
+startup, engine and commands. With --against or --peer and without a name: only those.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import sysconfig
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from statistics import median
-from time import perf_counter
+from typing import NoReturn
 
 from experiments import output
-from experiments.benchmarks import cold_start
-from topologies.units import format_seconds
+from experiments.benchmarks import cold_start, growth, revisions, speed, speed_page
+from experiments.benchmarks.parts import BENCHMARKS
+from experiments.benchmarks.speed_rows import ROWS, select
+from topologies.errors import InputError
 
-REPEATS = 7
-SIMCTL = str(Path(sysconfig.get_path("scripts")) / "simctl")
-ENGINE = """
-import resource, sys, time
-from simulator.collectives import find
-from simulator.engines import simulate
-from topologies.shapes import SHAPES
-ranks, shape, engine, warm = int(sys.argv[1]), SHAPES[sys.argv[2]], sys.argv[3], find("ring")
-if engine == "compiled":
-    simulate(warm.build(200, 1.0), shape(200, bandwidth=5e10, latency=1e-6), engine)
-begin = time.perf_counter()
-schedule = warm.build(ranks, 2.0**30)
-built = time.perf_counter()
-simulate(schedule, shape(ranks, bandwidth=5e10, latency=1e-6), engine)
-end = time.perf_counter()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(len(schedule), built - begin, end - built, peak)
-"""
-
-CLUSTER = """
-import resource, sys, time
-from simulator.collectives import find
-from simulator.engines import simulate
-from topologies.clusters import cluster
-from topologies.shapes import star
-nodes = int(sys.argv[1])
-if nodes <= 128:
-    simulate(find("ring").build(200, 1.0), star(200, bandwidth=5e10, latency=1e-6), "compiled")
-begin = time.perf_counter()
-machine = cluster("hgx_h100", nodes)
-built = time.perf_counter()
-if nodes <= 128:
-    simulate(find("ring").build(machine.ranks, 2.0**30), machine, "compiled")
-end = time.perf_counter()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(machine.ranks, built - begin, end - built, peak)
-"""
-FAIR = """
-import resource, sys, time
-import numpy as np
-from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.engines import simulate
-from topologies.shapes import star
-def exchange(ranks):
-    builder = ScheduleBuilder(ranks, 1.0)
-    pairs = np.argwhere(~np.eye(ranks, dtype=bool))
-    sizes = 1e6 * (1 + np.random.default_rng(0).permutation(len(pairs)) / len(pairs))
-    for (rank, peer), size in zip(pairs.tolist(), sizes.tolist()):
-        builder.signal(rank, peer, nbytes=size)
-    return builder.build()
-ranks = int(sys.argv[1])
-simulate(exchange(4), star(4, bandwidth=1e9), "compiled", sharing="fair")
-schedule, machine = exchange(ranks), star(ranks, bandwidth=1e9, latency=1e-6)
-begin = time.process_time()
-simulate(schedule, machine, "compiled", sharing="fair")
-end = time.process_time()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
-
-STEPS = """
-import resource, sys, time
-from experiments.models.model_catalogue import find
-from experiments.cli.strategy_parser import find as strategy
-from simulator.engines import simulate
-from simulator.training.measures import measure
-from simulator.training.plan import Setting
-from topologies.shapes import star
-chosen, ranks, steps = strategy(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-model = find("bert_large")
-machine = star(ranks + chosen.servers(ranks), bandwidth=12e9, latency=2e-6)
-for run in range(2):
-    begin = time.perf_counter()
-    plan = chosen.plan(model, Setting(machine, ranks, steps))
-    built = time.perf_counter()
-    timeline = simulate(plan.schedule, machine, "compiled")
-    simulated = time.perf_counter()
-    measure(plan, timeline)
-    end = time.perf_counter()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(len(plan.schedule), built - begin, simulated - built, end - simulated, peak)
-"""
+DEFAULT = ("speed", "cold", "growth", "startup", "engine", "commands")
 
 
-def engine() -> None:
-    """Ring all-reduce, schedule built and simulated: the compiled engine warm, and the
-    reference."""
-    rows = [
-        [
-            "engine",
-            "ranks",
-            "topology",
-            "transfers",
-            "build",
-            "simulate",
-            "both",
-            "transfers/s",
-            "peak",
-        ]
-    ]
-    for name, ranks, shape in (
-        ("reference", 96, "ring"),
-        ("compiled", 96, "ring"),
-        ("compiled", 1024, "ring"),
-        ("compiled", 1024, "star"),
-    ):
-        runs = [_child(ENGINE, str(ranks), shape, name) for _ in range(REPEATS)]
-        transfers, build, simulate, peak = (median(column) for column in zip(*runs, strict=True))
-        times = [format_seconds(value) for value in (build, simulate, build + simulate)]
-        rate = f"{transfers / (build + simulate):.3g}"
-        rows.append(
-            [name, str(ranks), shape, f"{transfers:.0f}", *times, rate, f"{peak / 1e6:.0f}MB"]
-        )
-    output.say(output.align(rows))
+class Parser(ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InputError instead of printing all arguments."""
+        raise InputError(f"{message} (--help lists all arguments)")
 
 
-def machines() -> None:
-    """HGX H100 nodes on rails, with a ring all-reduce of 1 GiB up to 1024 GPUs; all-to-alls of
-    distinct sizes, shared fairly, on a star. Compiled and warm."""
-    rows = [["machine", "GPUs", "build", "ring", "both", "peak"]]
-    for nodes in (16, 128, 16384):
-        runs = [_child(CLUSTER, str(nodes)) for _ in range(REPEATS)]
-        gpus, build, ring, peak = (median(column) for column in zip(*runs, strict=True))
-        times = [
-            format_seconds(build),
-            *([format_seconds(ring), format_seconds(build + ring)] if gpus <= 1024 else ["", ""]),
-        ]
-        rows.append([f"hgx_h100:nodes={nodes}", f"{gpus:.0f}", *times, f"{peak / 1e6:.0f}MB"])
-    output.say(f"{output.align(rows)}\n\n{output.align(_fair_rows())}")
+def parse(arguments: Sequence[str]) -> Namespace:
+    """The names and options of benchmarks of speed."""
+    parser = Parser(
+        prog="python -m experiments.benchmarks",
+        description=__doc__,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--long", action="store_true", help="also what takes over a minute")
+    parser.add_argument("--list", action="store_true", help="print the names of all rows")
+    parser.add_argument("--row", action="append", default=[], help="only rows with this text")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each row [3]")
+    parser.add_argument("--out", type=Path, help="folder for the csv file of `speed`")
+    parser.add_argument("--against", metavar="REV", help="compare each row with a revision")
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=CMD",
+        help="time a shell command with {p} and {size} beside simctl",
+    )
+    options = parser.parse_args(arguments)
+    if options.repeats < 1:
+        raise InputError(f"--repeats is {options.repeats}: it is at least 1")
+    unknown = [name for name in options.names if name not in known(options)]
+    if unknown:
+        raise InputError(f"{unknown[0][:80]!r} is no benchmark: {', '.join(known(options))}")
+    if not options.names and options.against is None and not options.peer:
+        options.names = ["speed"] if options.out else list(DEFAULT)
+    if options.out and "speed" not in options.names:
+        raise InputError("--out writes the rows of `speed`: name it")
+    options.peer = dict(map(revisions.parse_peer, options.peer))
+    return options
 
 
-def _fair_rows() -> list[list[str]]:
-    """All-to-alls under fair sharing: flows and CPU seconds at two numbers of ranks, and both as
-    ratios."""
-    rows, medians = [["fair all-to-all", "flows", "simulate, CPU", "peak"]], []
-    for ranks in (64, 128):
-        runs = [_child(FAIR, str(ranks)) for _ in range(REPEATS)]
-        flows, seconds, peak = (median(column) for column in zip(*runs, strict=True))
-        medians.append((flows, seconds))
-        rows.append(
-            [f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"]
-        )
-    ratios = [f"{large / small:.1f}" for small, large in zip(*medians, strict=True)]
-    return [*rows, ["128 over 64", *ratios, ""]]
+def known(options: Namespace) -> Mapping[str, Callable[[], None]]:
+    """The benchmarks by name."""
 
+    def rows() -> None:
+        records = speed.measure(select(options.row, options.long), options.repeats)
+        output.say(speed.table(records))
+        if options.out:
+            speed_page.write(options.out, records)
 
-def steps() -> None:
-    """Training of BERT-large on a star: the second run in a process."""
-    rows = [
-        [
-            "strategy",
-            "workers",
-            "steps",
-            "operations",
-            "build",
-            "simulate",
-            "both",
-            "measure",
-            "peak",
-        ]
-    ]
-    for strategy, ranks, count in (("ddp:algo=ring", 64, 1), ("asgd", 64, 16), ("asgd", 64, 1000)):
-        runs = [_child(STEPS, strategy, str(ranks), str(count)) for _ in range(REPEATS)]
-        operations, build, simulate, measure, peak = (
-            median(column) for column in zip(*runs, strict=True)
-        )
-        times = [format_seconds(value) for value in (build, simulate, build + simulate, measure)]
-        rows.append(
-            [strategy, str(ranks), str(count), f"{operations:.0f}", *times, f"{peak / 1e6:.0f}MB"]
-        )
-    output.say(output.align(rows))
-
-
-def commands() -> None:
-    """Whole processes with compiled code cached, and an interpreter that does nothing."""
-    lines: dict[str, Sequence[str]] = {
-        "python -c pass": [sys.executable, "-c", "pass"],
-        "simctl --help": [SIMCTL, "--help"],
-        "simctl run --p 8": [SIMCTL, "run", "--p", "8"],
-        "simctl sweep --p 2..64": [SIMCTL, "sweep", "--algo", "ring", "--p", "2..64"],
+    return {
+        "speed": rows,
+        "cold": lambda: output.say(cold_start.table()),
+        "growth": lambda: output.say(growth.table(options.repeats, options.long)),
+        "startup": lambda: output.say(growth.startup()),
+        **BENCHMARKS,
     }
-    seconds = {name: _median(line) for name, line in lines.items()}
-    base = seconds["python -c pass"]
-    rows = [[name, format_seconds(value), f"{value / base:.1f}"] for name, value in seconds.items()]
-    output.say(output.align([["command", "median", "over python"], *rows]))
 
 
-def cold() -> None:
-    """The first commands on a machine, and the same with compiled code."""
-    output.say(cold_start.table())
+def main(arguments: Sequence[str]) -> None:
+    """Run what the arguments say."""
+    if _compares(arguments):
+        return
+    options = parse(arguments)
+    if options.list:
+        output.say("\n".join(row.work for row in ROWS))
+        return
+    if options.against is not None:
+        chosen = select(options.row, options.long)
+        output.say(revisions.against(options.against, chosen, options.repeats))
+    if options.peer:
+        output.say(revisions.peer_table(options.peer, options.repeats))
+    for k, name in enumerate(options.names):
+        output.say("\n" * (k > 0) + f"{name}:\n")
+        known(options)[name]()
 
 
-def crossover() -> None:
-    """From when on it pays to load compiled code: whole sweeps, forced each way."""
-    rows = [["sweep", "never compiled", "always compiled", "chosen"]]
-    script = (
-        "import sys\nfrom topologies import _compile\n_compile.CROSSOVER = {}\nfrom "
-        "experiments.cli import main\nmain()"
-    )
-    for last in (8, 12, 16, 20, 24, 32, 48):
-        line = ["sweep", "--p", f"2..{last}", "--format", "csv"]
-        limits = ("10**12", "-1", "_compile.CROSSOVER")
-        times = [_median([sys.executable, "-c", script.format(limit), *line]) for limit in limits]
-        rows.append([f"--p 2..{last}", *map(format_seconds, times)])
-    output.say(output.align(rows))
-
-
-def _child(script: str, *arguments: str) -> list[float]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True
-    )
-    return [float(value) for value in done.stdout.split()]
-
-
-def _median(line: Sequence[str]) -> float:
-    """The median time of a command over some runs, after one that warms the caches."""
-    seconds = []
-    for _ in range(REPEATS + 1):
-        begin = perf_counter()
-        subprocess.run(line, check=True, capture_output=True)
-        seconds.append(perf_counter() - begin)
-    return median(seconds[1:])
-
-
-BENCHMARKS = {
-    "engine": engine,
-    "machines": machines,
-    "steps": steps,
-    "commands": commands,
-    "cold": cold,
-    "crossover": crossover,
-}
-
-if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] in ("accuracy", "training"):
-        output.say(import_module(f"experiments.benchmarks.{sys.argv[1]}").table(Path(sys.argv[2])))
-        sys.exit()
-    if sys.argv[1:2] == ["calibration"] and len(sys.argv) >= 3:
-        folder, *families = sys.argv[2:]
+def _compares(arguments: Sequence[str]) -> bool:
+    """Run what compares with measurements or writes a page, if that is what the arguments say."""
+    name, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
+    if len(rest) == 1 and name in ("accuracy", "training"):
+        output.say(import_module(f"experiments.benchmarks.{name}").table(Path(rest[0])))
+    elif name == "calibration" and rest:
+        folder, *families = rest
         out = Path(families.pop()) if families[-2:-1] == ["--out"] else None
         families = [family for family in families if family != "--out"]
         module = import_module("experiments.benchmarks.calibration")
         output.say(module.table(Path(folder), families, out))
-        sys.exit()
-    if sys.argv[1:] == ["calibration-page"]:
-        module = import_module("experiments.benchmarks.calibration_page")
+    elif name in ("calibration-page", "speed-page") and not rest:
+        module = import_module(f"experiments.benchmarks.{name.replace('-', '_')}")
         output.write(module.PAGE, module.page())
-        sys.exit()
-    if sys.argv[1:2] == ["gloo"] and len(sys.argv) <= 3:
+    elif name == "gloo" and len(rest) <= 1:
         module = import_module("experiments.benchmarks.gloo_lab")
-        output.say(module.table(Path(sys.argv[2]) if sys.argv[2:] else module.COMMITTED))
-        sys.exit()
-    chosen = sys.argv[1:] or ["engine", "commands"]
-    unknown = [name for name in chosen if name not in BENCHMARKS]
-    if unknown:
-        sys.exit(f"{unknown[0]!r} is no benchmark: {', '.join(BENCHMARKS)}")
-    for name in chosen:
-        BENCHMARKS[name]()
+        output.say(module.table(Path(rest[0]) if rest else module.COMMITTED))
+    else:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except InputError as error:
+        sys.stderr.write(f"benchmarks: {error}\n")
+        sys.exit(2)

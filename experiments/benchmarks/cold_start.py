@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 
 from experiments import output
+from experiments.benchmarks.process_usage import COMPILE, SIMCTL, environment, unit, usage
 from topologies.units import format_seconds
 
 REPEATS = 5
-SIMCTL = (sys.executable, "-c", "from experiments.cli import main; main()")
 SWEEP = (*SIMCTL, "sweep", "--algo", "ring", "--p", "64")
 RUN = (*SIMCTL, "run", "--algo", "ring", "--p", "8")
-LOOP = "s = 0\nfor i in range(8_000_000): s += i & 7"
-ALL = (sys.executable, "-m", "simulator.kernels")
 
 
 def table() -> str:
     """Small commands and all compilation, with an empty cache and with a full one."""
-    base = cpu((sys.executable, "-c", LOOP), {})
+    base = unit()
     rows = [["command", "compiled code", "CPU", "over the loop"]]
     with TemporaryDirectory() as folder:
         needed = {"SIMCTL_CACHE_DIR": folder, "SIMCTL_COMPILE": "needed"}
         rows += [
             _row("sweep --algo ring --p 64", "none", cpu(SWEEP, needed), base),
-            _row("python -m simulator.kernels", "none", cpu(ALL, needed), base),
+            _row("python -m simulator.kernels", "none", cpu(COMPILE, needed), base),
         ]
         for name, line in {
             "python -c pass": (sys.executable, "-c", "pass"),
@@ -42,12 +37,9 @@ def table() -> str:
     return output.align(rows)
 
 
-def cpu(line: Sequence[str], environment: Mapping[str, str]) -> float:
+def cpu(line: Sequence[str], variables: Mapping[str, str]) -> float:
     """CPU seconds of a process and of those that it waits for."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(line, check=True, capture_output=True, env=os.environ | environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return usage(line, {**environment(), **variables}).cpu
 
 
 def _row(name: str, compiled: str, seconds: float, base: float) -> list[str]:

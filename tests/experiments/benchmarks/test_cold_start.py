@@ -14,9 +14,8 @@ def test_the_time_of_a_process_counts() -> None:
 
 
 def test_each_row_has_its_multiple_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        cold_start, "cpu", lambda line, environment: 0.5 if cold_start.LOOP in line else 0.25
-    )
+    monkeypatch.setattr(cold_start, "unit", lambda: 0.5)
+    monkeypatch.setattr(cold_start, "cpu", lambda line, variables: 0.25)
     first, *rows = cold_start.table().splitlines()
     assert first.split() == ["command", "compiled", "code", "CPU", "over", "the", "loop"]
     assert len(rows) == 7

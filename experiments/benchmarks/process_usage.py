@@ -1,0 +1,112 @@
+"""CPU seconds and peak memory of processes, and the unit y that scales seconds from machine to
+machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from time import perf_counter
+from typing import NamedTuple
+
+from topologies.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+"""The folder of the packages that are measured."""
+UNIT = "import time\nb = time.process_time()\ns = 0\n" + (
+    "for i in range(8_000_000): s += i & 7\nprint(time.process_time() - b)"
+)
+"""A loop of a script, with global variables: its CPU seconds are y."""
+PYTHON = (sys.executable, "-P")
+SIMCTL = (*PYTHON, "-c", "from experiments.cli import main; main()")
+COMPILE = (*PYTHON, "-m", "simulator.kernels")
+"""The command that compiles all kernels."""
+
+
+class Usage(NamedTuple):
+    """What a process used, with those that it waited for."""
+
+    cpu: float
+    """Seconds of the user and the system."""
+    elapsed: float
+    """Seconds from its start to its end."""
+    peak: float
+    """Bytes of the largest process at its largest. A parent with more would hide it."""
+    printed: str = ""
+    """What it wrote to stdout."""
+
+
+def environment(root: Path = ROOT, cache: Path | None = None) -> dict[str, str]:
+    """The variables of a process that imports the packages of `root`; `cache` is its folder of
+    compiled code."""
+    chosen = {"PYTHONPATH": str(root), "SIMCTL_CACHE_DIR": str(cache or "")}
+    return {**os.environ, **(chosen if cache else {"PYTHONPATH": str(root)})}
+
+
+def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+    """Run a command. Raises InputError with its last line on stderr if it fails."""
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        begin = perf_counter()
+        try:
+            process = subprocess.Popen(line, stdout=out, stderr=err, env=variables)
+        except OSError as error:
+            raise InputError(f"{line[0]} does not start: {error.strerror}") from None
+        _, status, used = os.wait4(process.pid, 0)
+        elapsed = perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode:
+            last = (err.read().strip().splitlines() or ["nothing on stderr"])[-1]
+            raise InputError(f"exit code {process.returncode}: {last[:200]}")
+        cpu = used.ru_utime + used.ru_stime
+        return Usage(cpu, elapsed, used.ru_maxrss * 1024, out.read())
+
+
+def in_process(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+    """Run a command that prints a count, the CPU seconds of a part, and bytes."""
+    done = usage(line, variables)
+    _, cpu, peak = map(float, done.printed.split())
+    return done._replace(cpu=cpu, elapsed=cpu, peak=peak)
+
+
+def unit() -> float:
+    """y: the CPU seconds of the loop."""
+    return float(usage((sys.executable, "-c", UNIT)).printed)
+
+
+def with_empty_cache(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+    """Compile all kernels, and then run a command."""
+    with TemporaryDirectory() as folder:
+        fresh = {**(variables or os.environ), "SIMCTL_CACHE_DIR": folder}
+        first, second = usage(COMPILE, fresh), usage(line, fresh)
+    peak = max(first.peak, second.peak)
+    return Usage(first.cpu + second.cpu, first.elapsed + second.elapsed, peak)
+
+
+def least(runs: Sequence[Usage]) -> Usage:
+    """The minimum of each figure over some runs."""
+    cpu, elapsed, peak = (min(run[k] for run in runs) for k in range(3))
+    return Usage(float(cpu), float(elapsed), float(peak))
+
+
+Measure = Callable[[], Usage]
+
+
+def alternate(measures: Mapping[str, Measure], repeats: int) -> dict[str, Usage | str]:
+    """The least usage of each of some works, in turn. A work that fails is not run again: its
+    message is in its place."""
+    runs: dict[str, list[Usage]] = {name: [] for name in measures}
+    problems: dict[str, str] = {}
+    for _ in range(repeats):
+        for name, measure in measures.items():
+            if name in problems:
+                continue
+            try:
+                runs[name].append(measure())
+            except InputError as error:
+                problems[name] = str(error)
+    return {name: problems.get(name) or least(runs[name]) for name in measures}
