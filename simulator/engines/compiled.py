@@ -33,6 +33,8 @@ def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = Fal
         done = compiled(first_come.simulate)(
             work, waiting, successors, times, media, lanes, store_and_forward
         )
+    if done == fair_sharing.STUCK:
+        raise RuntimeError("fair sharing stopped: no time comes next, or no flow ends at that time")
     if done != len(schedule):
         raise RuntimeError(
             f"{len(schedule) - done} of {len(schedule)} operations never became ready"

@@ -10,21 +10,14 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from simulator.kernels.flow_levels import (
-    advance,
-    attach,
-    detach,
-    expect,
-    instant,
-    mark,
-    mark_route,
-    progress,
-    solve,
-)
+from simulator.kernels.flow_levels import mark, mark_route, solve
+from simulator.kernels.flow_limits import advance, attach, detach, expect, instant, progress
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Csr, FlowRoutes, Index, Ints, Times, Turns, Work
 
 COMPUTE = 0
+STUCK = -1
+"""What `simulate` returns if no time or no flow comes next. Its arithmetic excludes both."""
 _NONE = -1
 
 
@@ -42,6 +35,10 @@ def simulate(
 
     A flow ends when its route has served its threshold. What starts or ends marks its media. Before
     time goes on, the marked media get new levels, and so do others as far as levels change.
+
+    The loop ends, whatever is rounded. An operation arrives at most twice, and its flow ends once.
+    Each event takes an arrival or ends a flow. Levels are found at most once before each event, in
+    a limited number of steps.
     """
     route, nodes, indptr = work.routes.route, work.routes.nodes, work.routes.indptr
     nbytes, gap, media = work.operations.nbytes, routes.gap, routes.indptr
@@ -66,9 +63,13 @@ def simulate(
             continue
         if upcoming == np.inf:
             break
+        if not upcoming >= now:
+            return STUCK
         now, count, transfers = upcoming, 0, True
         if ending:
             count = end_flows(rates, queues, routes, ends.items[0], now, ended)
+            if count == 0:
+                return STUCK
         else:
             node = heappop(arrivals)[1]
             i = owner[node]
@@ -147,14 +148,17 @@ def start_flow(
 def end_flows(
     rates: Rates, queues: Queues, routes: FlowRoutes, m: Index, now: float, ends: Ints
 ) -> int:
-    """End the flows that a medium limits and that end now; returns how many."""
-    count, first = 0, queues.first[m]
+    """End the flows that a medium limits and that end now, the next of them in any case. Returns
+    how many end."""
+    count, first, soonest = 0, queues.first[m], np.inf
     advance(rates, m, now)
     expect(rates, m, np.inf)
     mark(rates, m)
+    for at in range(first, first + rates.size[m]):
+        soonest = min(soonest, rates.due[at])
     for k in range(rates.size[m], 0, -1):
         r, level, due = rates.route[first + k - 1], rates.level[m], rates.due[first + k - 1]
-        if due > rates.soonest[m] and instant(now + (due - rates.served[m]) / level) > now:
+        if due > soonest and instant(now + (due - rates.served[m]) / level) > now:
             continue
         sent = progress(rates, r, now)
         detach(rates, queues, routes, r)

@@ -5,84 +5,34 @@ their routes has a lower level. A medium counts the bytes that it serves to each
 limits, so a new level changes one number, whatever the number of its flows. Only media whose flows
 or neighbours have changed get new levels. Where most of the time goes, indices are unsigned: Numba
 need not look whether they count from the end.
+
+Nobody has proved that levels come to rest in this way. So each medium has a number of steps. When
+they are used up, :mod:`simulator.kernels.level_filling` finds the levels from nothing, in at most
+one step for each medium.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from simulator.kernels.flows import Heap, Queues, Rates
+from simulator.kernels.flow_limits import (
+    advance,
+    attach,
+    detach,
+    drifts,
+    forecast,
+    lowest,
+    progress,
+    sift,
+)
+from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.level_filling import fill
 from simulator.kernels.records import FlowRoutes, Index
 
 _SAME = 1 + 1e-12
 """Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
-_COARSE = 2.0**9 + 1
-
-
-def instant(time: float) -> float:
-    """A time to 44 bits: what ends together does so in spite of rounding."""
-    wide = time * _COARSE
-    return wide - (wide - time)
-
-
-# Limits: the medium that limits the flows of each route.
-
-
-def advance(rates: Rates, m: Index, now: float) -> None:
-    """Count the bytes that a medium has served until now to each flow that it limits."""
-    if rates.limited[m] > 0:
-        rates.served[m] += rates.level[m] * (now - rates.updated[m])
-    else:
-        rates.served[m] = 0.0
-    rates.updated[m] = now
-
-
-def progress(rates: Rates, r: Index, now: float) -> float:
-    """The bytes that each flow of a route has sent since the route was idle."""
-    advance(rates, rates.limiter[r], now)
-    return float(rates.offset[r] + rates.served[rates.limiter[r]])
-
-
-def attach(
-    rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, m: Index, sent: float, now: float
-) -> None:
-    """Let a medium limit the flows of a route, each of which has sent so many bytes."""
-    advance(rates, m, now)
-    if rates.level[m] == np.inf:
-        rates.level[m] = 0.0
-    flows, level, others = queues.flows[r], rates.level[m], 0
-    at = queues.first[m] + rates.size[m]
-    rates.limiter[r], rates.offset[r], rates.slot[r] = m, sent - rates.served[m], at
-    rates.size[m] += 1
-    rates.route[at], rates.other[at], rates.weight[at] = r, m, flows
-    rates.due[at] = queues.ahead[r] - rates.offset[r]
-    for e in range(routes.indptr[r], routes.indptr[r + 1]):
-        other = routes.media[e]
-        rates.load[other] += flows
-        if other == m:
-            rates.limited[m] += flows
-            continue
-        rates.taken[other] += level * flows
-        rates.highest[other] = max(rates.highest[other], level)
-        rates.other[at] = other if others == 0 else m
-        others += 1
-
-
-def detach(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index) -> None:
-    """Undo `attach`: the last route that the medium limits takes the place of this route."""
-    m, flows = rates.limiter[r], queues.flows[r]
-    level = rates.level[m]
-    for e in range(routes.indptr[r], routes.indptr[r + 1]):
-        rates.load[routes.media[e]] -= flows
-        if routes.media[e] == m:
-            rates.limited[m] -= flows
-        else:
-            rates.taken[routes.media[e]] -= level * flows
-    rates.size[m] -= 1
-    at, last = rates.slot[r], queues.first[m] + rates.size[m]
-    rates.route[at], rates.other[at] = rates.route[last], rates.other[last]
-    rates.weight[at], rates.due[at] = rates.weight[last], rates.due[last]
-    rates.slot[rates.route[at]] = at
+_STEPS = 16
+"""Steps that each medium adds to those in which levels come to rest: few need more than three."""
 
 
 def move(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, m: Index, now: float) -> None:
@@ -125,27 +75,30 @@ def solve(rates: Rates, queues: Queues, routes: FlowRoutes, now: float) -> None:
     for k in range(rates.marks[0] - 1, -1, -1):
         rates.changed.key[rates.changed.items[k]] = estimate(rates, rates.changed.items[k])
         sift(rates.changed, rates.marks[0], k)
+    rates.solves[0] += 1
+    steps = 0
     while rates.marks[0] > 0:
-        m, last = rates.changed.items[0], rates.marks[0] - 1
-        rates.changed.items[0], rates.marks[0], rates.marked[m] = (
-            rates.changed.items[last],
-            last,
-            False,
-        )
-        sift(rates.changed, last, 0)
-        settle(rates, queues, routes, m, now)
-        time = np.inf
-        if rates.limited[m] > 0:
-            advance(rates, m, now)
-            left = rates.soonest[m] - rates.served[m]
-            time = max(now, instant(now + left / rates.level[m]))
-        expect(rates, m, time)
+        m = lowest(rates)
+        if rates.solved[m] != rates.solves[0]:
+            rates.solved[m] = rates.solves[0]
+            steps += _STEPS
+        steps -= settle(rates, queues, routes, m, now, steps)
+        if steps < 0:
+            mark(rates, m)
+            fill(rates, queues, routes, now)
+        else:
+            forecast(rates, m, now)
 
 
-def settle(rates: Rates, queues: Queues, routes: FlowRoutes, m: Index, now: float) -> None:
-    """Give a medium the level at which it is full, if the levels of all others stay."""
+def settle(
+    rates: Rates, queues: Queues, routes: FlowRoutes, m: Index, now: float, steps: int
+) -> int:
+    """Give a medium the level at which it is full, if the levels of all others stay. Returns the
+    number of steps that this took, or one more than `steps` if it takes more."""
     claims = False
-    while True:
+    if drifts(rates, m):
+        claim(rates, queues, routes, m, np.inf, now)
+    for step in range(1, steps + 1):
         level = share(rates, m)
         if level * _SAME < rates.highest[m]:
             claims |= claim(rates, queues, routes, m, level, now)
@@ -153,26 +106,27 @@ def settle(rates: Rates, queues: Queues, routes: FlowRoutes, m: Index, now: floa
         rates.soonest[m] = np.inf
         if rates.limited[m] == 0:
             rates.level[m] = np.inf
-            break
+            return step
         if not claims and abs(level - rates.level[m]) <= level * (_SAME - 1.0):
             for at in range(queues.first[m], queues.first[m] + rates.size[m]):
                 rates.soonest[m] = min(rates.soonest[m], rates.due[at])
-            break
+            return step
         advance(rates, m, now)
         conflicts = spread(rates, queues, routes, m, level, claims)
         for k in range(conflicts):
             r = rates.conflicts[k]
             move(rates, queues, routes, r, slowest(rates, routes, r), now)
         if conflicts == 0:
-            break
+            return step
         claims = False
+    return steps + 1
 
 
 def share(rates: Rates, m: Index) -> float:
     """Bytes/s of a medium for each flow that it limits, as far as the others leave some."""
     bandwidth, limited = rates.bandwidth[m], rates.limited[m]
     if rates.load[m] == limited:
-        rates.taken[m], rates.highest[m] = 0.0, 0.0
+        rates.taken[m], rates.highest[m], rates.drift[m] = 0.0, 0.0, 0.0
     if limited == 0 and rates.taken[m] <= bandwidth * _SAME:
         return np.inf
     level, highest = bandwidth / rates.load[m], rates.highest[m]
@@ -197,7 +151,7 @@ def claim(
         else:
             taken += rate * queues.flows[r]
             highest = max(highest, rate)
-    rates.taken[m], rates.highest[m] = taken, highest
+    rates.taken[m], rates.highest[m], rates.drift[m] = taken, highest, 0.0
     return claims
 
 
@@ -230,11 +184,12 @@ def take(rates: Rates, m: Index, rate: float, level: float, rising: bool) -> boo
     """Let flows with the level of another medium take more of a medium; returns whether its level
     is lower."""
     rates.taken[m] += rate
+    rates.drift[m] += abs(rates.taken[m])
     lower = rising and 0.0 < rates.level[m] * _SAME < level
     if rising and not lower:
         rates.highest[m] = max(rates.highest[m], level)
     if not rates.marked[m] and (
-        rates.limited[m] > 0 or rates.taken[m] > rates.bandwidth[m] * _SAME
+        rates.limited[m] > 0 or rates.taken[m] > rates.bandwidth[m] * _SAME or drifts(rates, m)
     ):
         mark(rates, m)
     return lower
@@ -247,29 +202,3 @@ def slowest(rates: Rates, routes: FlowRoutes, r: Index) -> int:
         if 0.0 < rates.level[routes.media[e]] < rates.level[slow]:
             slow = routes.media[e]
     return slow
-
-
-def expect(rates: Rates, m: Index, time: float) -> None:
-    """Set the time when the first of the flows ends that a medium limits."""
-    rates.ends.key[m] = time
-    sift(rates.ends, len(rates.ends.items), rates.ends.slot[m])
-
-
-def sift(heap: Heap, size: Index, k: Index) -> None:
-    """Put an item where its key belongs among `size` items: the lowest key comes first."""
-    items, key, slot = heap.items, heap.key, heap.slot
-    item = items[k]
-    while k > 0 and key[item] < key[items[(k - 1) >> 1]]:
-        items[k] = items[(k - 1) >> 1]
-        slot[items[k]] = k
-        k = (k - 1) >> 1
-    child = 2 * k + 1
-    while child < size:
-        if child + 1 < size and key[items[child + 1]] < key[items[child]]:
-            child += 1
-        if key[items[child]] >= key[item]:
-            break
-        items[k] = items[child]
-        slot[items[k]] = k
-        k, child = child, 2 * child + 1
-    items[k], slot[item] = item, k

@@ -93,6 +93,8 @@ class Rates(NamedTuple):
     """The number of those that it limits."""
     taken: Floats
     """Bytes/s of the others."""
+    drift: Floats
+    """The sum of all values of `taken` since it was added up: what rounding may have changed."""
     highest: Floats
     """None of the others has more bytes/s."""
     served: Floats
@@ -126,6 +128,12 @@ class Rates(NamedTuple):
     """Whether each medium is among these."""
     marks: Ints
     """The number of these, shape (1,)."""
+    solves: Ints
+    """How often levels were found, shape (1,)."""
+    solved: Ints
+    """The last of these times for each medium."""
+    growing: Ints
+    """Flows across each medium that have no rate yet, while all levels are found from nothing."""
 
     @classmethod
     def blank(cls, routes: FlowRoutes, bandwidth: Floats) -> Rates:
@@ -137,6 +145,7 @@ class Rates(NamedTuple):
             load=np.zeros(media, np.int32),
             limited=np.zeros(media, np.int32),
             taken=np.zeros(media),
+            drift=np.zeros(media),
             highest=np.zeros(media),
             served=np.zeros(media),
             updated=np.zeros(media),
@@ -154,4 +163,7 @@ class Rates(NamedTuple):
             changed=Heap.of(media),
             marked=np.zeros(media, np.bool_),
             marks=np.zeros(1, np.int32),
+            solves=np.zeros(1, np.int32),
+            solved=np.zeros(media, np.int32),
+            growing=np.zeros(media, np.int32),
         )

@@ -7,6 +7,7 @@ import pytest
 
 from refusals import refusal
 from simulator.engines import Engine, Sharing, simulate
+from simulator.kernels import fair_sharing
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import messages
@@ -109,3 +110,11 @@ def test_a_machine_without_links_is_no_mistake() -> None:
     machine.device("a")
     alone.compute(0, 2.0)
     assert simulate(alone.build(), machine.build(["a"])).makespan == 2
+
+
+def test_a_loop_that_cannot_go_on_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "simulator.engines.compiled.compiled", lambda kernel: lambda *_: fair_sharing.STUCK
+    )
+    with pytest.raises(RuntimeError, match="no time comes next, or no flow ends"):
+        simulate(messages(1.0), ring(2, bandwidth=1.0), "compiled", sharing="fair")

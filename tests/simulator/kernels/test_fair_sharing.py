@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.kernels import fair_sharing
-from simulator.kernels.flow_levels import instant, progress
+from simulator.kernels.flow_limits import instant, progress
+from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.records import Times, Turns
+from simulator.schedules.flow_routes import flow_routes
+from simulator.schedules.routed import route as routed_over
+from small_machines import route_of
+from small_schedules import messages
+from topologies.link import Link
 
 
 def test_flows_of_a_route_end_in_the_order_of_their_bytes() -> None:
@@ -58,6 +66,37 @@ def test_a_flow_ends_when_it_is_expected_to_although_numbers_are_rounded() -> No
     for part in (0.3, 0.6, 0.9):
         progress(flows.rates, 0, 1 + part * (expected - 1))
     assert flows.end(expected) == [0]
+
+
+def test_the_next_flow_ends_when_it_is_expected_to_although_another_starts_then() -> None:
+    # The second flow starts anew from the bytes that the route has sent, which are rounded.
+    flows = Flows.on([[0], [0]], np.array([3.0]))
+    flows.start(0, 0, 0.1)
+    flows.start(1, 1, 9.0)
+    flows.solve()
+    _, now = flows.next_end()
+    flows.queues.ahead[0] += 1e-9
+    flows.start(2, 0, 5.0, now=now)
+    assert flows.end(now) == [0]
+
+
+@pytest.mark.parametrize("end", [float("nan"), -1.0, 2.0])
+def test_a_run_stops_at_a_time_that_is_wrong_or_at_which_no_flow_ends(end: float) -> None:
+    routed = routed_over(messages(0.0), route_of(Link(1.0)))
+    routes = flow_routes(routed)
+    rates = Rates.blank(routes, routed.topology.medium_bandwidth)
+    rates.ends.key[0] = end
+    done = fair_sharing.simulate(
+        routed.work,
+        np.zeros(1, np.int32),
+        routed.schedule.successors,
+        routes,
+        Times.blank(routed.work, True),
+        Queues.idle(1, routes, len(rates.bandwidth)),
+        rates,
+        Turns.of(routed.work.ranks.serials),
+    )
+    assert done == fair_sharing.STUCK
 
 
 @given(routes_of_flows, st.data())

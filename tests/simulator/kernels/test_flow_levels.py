@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import fsum
 from random import Random
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.engines.fair import max_min_rates
-from simulator.kernels import flow_levels
+from simulator.kernels import flow_levels, flow_limits, level_filling
 from simulator.kernels.flows import Heap
 from topologies._compile import Kernel, compiled
 
@@ -84,6 +85,71 @@ def check_sums(flows: Flows, routes: list[list[int]], in_use: list[int]) -> None
         assert np.isfinite(rates.level[medium]) == bool(flows.limited(medium))
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@given(routes_of_flows, bandwidths, st.data())
+def test_levels_found_from_nothing_are_the_max_min_rates(
+    steps: int, routes: list[list[int]], bandwidth: list[int], data: st.DataObject
+) -> None:
+    limits = np.array(bandwidth, np.float64)
+    flows, in_use = Flows.on(routes, limits), list[int]()
+    for operation in range(OPERATIONS):
+        in_use.append(data.draw(st.integers(0, len(routes) - 1)))
+        flows.start(operation, in_use[-1], 1.0, now=float(operation))
+        if operation % 3 == 2:
+            flows.take_off(in_use.pop(0), now=float(operation))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(flow_levels, "_STEPS", steps)
+            flows.solve(now=float(operation))
+        expected = max_min_rates([routes[route] for route in in_use], limits)
+        assert [flows.rate(route) for route in in_use] == pytest.approx(expected, rel=1e-12)
+        check_sums(flows, routes, in_use)
+
+
+def test_bytes_sent_stay_when_levels_are_found_from_nothing() -> None:
+    flows = Flows.on([[0, 1], [1], [2]], np.array([1.0, 3.0, 1.0]))
+    for operation in range(3):
+        flows.start(operation, operation, 8.0)
+    flows.solve()
+    flow_levels.mark(flows.rates, 0)
+    level_filling.fill(flows.rates, flows.queues, flows.routes, 2.0)
+    assert flows.rates.updated.tolist() == [2.0, 2.0, 0.0], "no flow connects the last medium"
+    assert [flow_limits.progress(flows.rates, route, 3.0) for route in range(3)] == [3.0, 6.0, 3.0]
+    assert flows.rates.ends.key.tolist() == [8.0, 4.0, 8.0]
+
+
+def test_sums_stay_exact_over_a_long_run() -> None:
+    """Bandwidths differ by a factor of a million, and the first medium never limits a flow."""
+    random, bandwidth = Random(3), np.array([1e3, 1e-3, 1.0, 1 / 3, 0.1])
+    routes = [[0, 1], [0, 2], [0, 3], [1, 2], [2, 3], [0, 4], [1, 2, 3, 4]]
+    flows, in_use, steps = Flows.on(routes, bandwidth, 6000), list[int](), 6000
+    level = compiled(flow_levels.solve)
+    for operation in range(steps):
+        in_use.append(random.randrange(len(routes)))
+        flows.start(operation, in_use[-1], 1.0)
+        if operation >= 12:
+            flows.take_off(in_use.pop(random.randrange(len(in_use))))
+        level(flows.rates, flows.queues, flows.routes, 0.0)
+        if operation % 100 == 0:
+            for medium, limit in enumerate(bandwidth):
+                taken = fsum(
+                    flows.rate(route) * routes[route].count(medium)
+                    for route in in_use
+                    if flows.rates.limiter[route] != medium
+                )
+                assert abs(flows.rates.taken[medium] - taken) <= 1e-12 * limit
+
+
+def test_a_sum_that_was_rounded_too_often_is_added_up_again() -> None:
+    flows = Flows.on([[0, 1], [1]], np.array([1.0, 3.0]))
+    for operation in range(2):
+        flows.start(operation, operation, 8.0)
+    flows.solve()
+    flows.rates.taken[1], flows.rates.drift[1] = 1 + 1e-9, 1e9
+    flow_levels.mark(flows.rates, 1)
+    flows.solve()
+    assert (flows.rates.taken[1], flows.rates.drift[1], flows.rate(1)) == (1.0, 0.0, 2.0)
+
+
 def test_a_change_reaches_only_media_whose_levels_change() -> None:
     # Media 0 and 1 have a flow each, and one flow crosses both. Medium 2 has nothing to do with
     # them. Medium 3 shares a flow with medium 1, which limits it before and after.
@@ -110,7 +176,7 @@ def test_a_level_that_rises_gives_flows_to_slower_media() -> None:
     flows.solve(now=1.0)
     assert (flows.limited(0), flows.limited(1)) == ([1], [0])
     assert (flows.rate(0), flows.rate(1)) == (2.5, 3.5)
-    assert flow_levels.progress(flows.rates, 0, 2.0) == 2.0 + 2.5
+    assert flow_limits.progress(flows.rates, 0, 2.0) == 2.0 + 2.5
 
 
 def test_equal_levels_are_equal_to_the_bit() -> None:
@@ -141,14 +207,14 @@ def test_a_heap_has_the_lowest_key_first_whatever_changes(
     heap = Heap.of(len(keys))
     for item, key in enumerate(keys):
         heap.key[item] = key
-        flow_levels.sift(heap, len(keys), heap.slot[item])
+        flow_limits.sift(heap, len(keys), heap.slot[item])
     item = data.draw(st.integers(0, len(keys) - 1))
     heap.key[item] = data.draw(st.integers(0, 9))
-    flow_levels.sift(heap, len(keys), heap.slot[item])
+    flow_limits.sift(heap, len(keys), heap.slot[item])
     assert heap.items[heap.slot].tolist() == list(range(len(keys)))
     order = []
     for size in range(len(keys) - 1, -1, -1):
         order.append(heap.key[heap.items[0]])
         heap.items[0] = heap.items[size]
-        flow_levels.sift(heap, size, 0)
+        flow_limits.sift(heap, size, 0)
     assert order == sorted(heap.key)
