@@ -164,10 +164,10 @@ def spread(
     rising = claims or change > 0.0
     rates.level[m] = level
     for at in range(queues.first[m], queues.first[m] + rates.size[m]):
-        other, rate, conflict = rates.other[at], change * rates.weight[at], False
+        second, rate, conflict = rates.second[at], change * rates.weight[at], False
         soonest = min(soonest, rates.due[at])
-        if other != m:
-            conflict = take(rates, other, rate, level, rising)
+        if second != m:
+            conflict = take(rates, second, rate, level, rising)
         else:
             r = rates.route[at]
             for e in range(routes.indptr[r], routes.indptr[r + 1]):

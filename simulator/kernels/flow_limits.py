@@ -45,18 +45,18 @@ def attach(
     at = queues.first[m] + rates.size[m]
     rates.limiter[r], rates.offset[r], rates.slot[r] = m, sent - rates.served[m], at
     rates.size[m] += 1
-    rates.route[at], rates.other[at], rates.weight[at] = r, m, flows
+    rates.route[at], rates.second[at], rates.weight[at] = r, m, flows
     rates.due[at] = queues.ahead[r] - rates.offset[r]
     for e in range(routes.indptr[r], routes.indptr[r + 1]):
-        other = routes.media[e]
-        rates.load[other] += flows
-        if other == m:
+        medium = routes.media[e]
+        rates.load[medium] += flows
+        if medium == m:
             rates.limited[m] += flows
             continue
-        rates.taken[other] += level * flows
-        rates.drift[other] += abs(rates.taken[other])
-        rates.highest[other] = max(rates.highest[other], level)
-        rates.other[at] = other if others == 0 else m
+        rates.taken[medium] += level * flows
+        rates.drift[medium] += abs(rates.taken[medium])
+        rates.highest[medium] = max(rates.highest[medium], level)
+        rates.second[at] = medium if others == 0 else m
         others += 1
 
 
@@ -65,16 +65,16 @@ def detach(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index) -> None:
     m, flows = rates.limiter[r], queues.flows[r]
     level = rates.level[m]
     for e in range(routes.indptr[r], routes.indptr[r + 1]):
-        other = routes.media[e]
-        rates.load[other] -= flows
-        if other == m:
+        medium = routes.media[e]
+        rates.load[medium] -= flows
+        if medium == m:
             rates.limited[m] -= flows
         else:
-            rates.drift[other] += abs(rates.taken[other])
-            rates.taken[other] -= level * flows
+            rates.drift[medium] += abs(rates.taken[medium])
+            rates.taken[medium] -= level * flows
     rates.size[m] -= 1
     at, last = rates.slot[r], queues.first[m] + rates.size[m]
-    rates.route[at], rates.other[at] = rates.route[last], rates.other[last]
+    rates.route[at], rates.second[at] = rates.route[last], rates.second[last]
     rates.weight[at], rates.due[at] = rates.weight[last], rates.due[last]
     rates.slot[rates.route[at]] = at
 

@@ -106,8 +106,8 @@ class Rates(NamedTuple):
     size: Unsigned
     """The number of routes that each medium limits."""
     route: Unsigned
-    other: Unsigned
-    """The other medium of each of these routes, or m if there is not exactly one."""
+    second: Unsigned
+    """The second medium of each of these routes, or m if there is not exactly one."""
     weight: Ints
     """The flows of each of these routes."""
     due: Floats
@@ -152,7 +152,7 @@ class Rates(NamedTuple):
             soonest=np.zeros(media),
             size=np.zeros(media, np.uint32),
             route=np.zeros_like(routes.media),
-            other=np.zeros_like(routes.media),
+            second=np.zeros_like(routes.media),
             weight=np.zeros(len(routes.media), np.int32),
             due=np.zeros(len(routes.media)),
             limiter=np.zeros(count, np.uint32),
