@@ -22,7 +22,8 @@ def simulate(
 ) -> int:
     """Fill in the times of all operations; returns how many are done.
 
-    `waiting` is the number of predecessors of each operation, and counted down. The nodes of an
+    `waiting` is the number of predecessors of each operation, and counted down. No operation is
+    ready before its time in `times.ready`, and `media` and `lanes` may be held at first. The nodes of an
     operation are its hops, then its reduction; a local operation or a computation has one. Events
     are arrivals at nodes, processed in order of (time, node); nodes are numbered by (operation,
     hop).
@@ -37,7 +38,7 @@ def simulate(
     for i in range(len(kind)):
         owner[nodes[i] : nodes[i + 1]] = i
         if waiting[i] == 0:
-            heappush(heap, (0.0, np.int64(nodes[i])))
+            heappush(heap, (ready[i], np.int64(nodes[i])))
     done = 0
     while len(heap) > 0:
         now, node = heappop(heap)

@@ -11,7 +11,7 @@ from simulator.collectives import Algorithm, find
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Floats, Ints, Topology
 
 
 class Communicator:
@@ -99,9 +99,16 @@ class Layout(NamedTuple):
     """The collectives in the other slots, by name."""
 
 
-def builder_of(slots: Layout, communicator: Communicator) -> ScheduleBuilder:
+def builder_of(slots: Layout, communicator: Communicator, outline: bool = False) -> ScheduleBuilder:
     """A builder for a run with these slots, and with the servers and switches that its all-reduce
-    needs."""
+    needs. An `outline` has no slots."""
+    if outline:
+        return ScheduleBuilder(
+            communicator.ranks,
+            slots.nbytes,
+            servers=communicator.servers,
+            switches=communicator.switches,
+        )
     return ScheduleBuilder(
         communicator.ranks,
         slots.nbytes,
@@ -140,3 +147,41 @@ def layout(buckets: Sequence[Schedule], extra: dict[str, Schedule]) -> Layout:
         regions,
         extra_regions,
     )
+
+
+class Added(NamedTuple):
+    """The operations of a collective."""
+
+    first: Ints
+    """The operation with which each worker enters."""
+    between: Ints
+    last: Ints
+    """The operation with which each worker leaves."""
+
+
+def add_collective(
+    builder: ScheduleBuilder,
+    region: Region,
+    ranks: Ints,
+    after: Ints,
+    lane: int,
+    seconds: tuple[float | Floats, float | Floats],
+    phase: str | None = None,
+) -> Added:
+    """Add a collective of `ranks`. On `lane` each enters after `after` and leaves at its end, which
+    take `seconds`."""
+    span = {"count": region.schedule.buffer, "lane": lane}
+    first = builder.compute(ranks, seconds[0], writes=region.slot, after=after, **span)
+    messages = _messages_after(region.schedule, first)
+    between = builder.inline(
+        region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=messages
+    )
+    last = builder.compute(ranks, seconds[1], reads=region.slot, writes=region.slot, **span)
+    return Added(first, between, last)
+
+
+def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
+    """For every operation what it waits for, shape (operations, 1): a worker's messages without
+    slots wait until it has `entered`; what carries slots waits by itself."""
+    waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < len(entered))
+    return np.where(waits, entered[np.minimum(schedule.rank, len(entered) - 1)], -1)[:, None]

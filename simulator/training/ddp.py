@@ -114,7 +114,7 @@ class DDP(Strategy):
         setting.check_size(self.size(model, setting, len(communicator.all_reduce(1.0))))
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         slots = layout(reduced, self._extra(model, setting, communicator))
-        builder = builder_of(slots, communicator)
+        builder = builder_of(slots, communicator, setting.outline)
         steps = _Steps(self, Trainer(model, setting, builder, startup=int(self.startup)), slots)
         if self.startup:
             steps.start(self._first(model))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.schedules.schedule import Schedule
+from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size
@@ -31,6 +32,8 @@ class Setting:
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     """Stragglers, noise, a failure, and ranks with less input."""
+    outline: bool = False
+    """Whether to leave out the transfers of collectives (see :class:`Block`)."""
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
@@ -46,11 +49,14 @@ class Setting:
             )
 
     def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
-        """Raise InputError if the steps have more operations than a run may have.
+        """Raise InputError if the steps have more operations than a run may have. An outline may
+        have any number.
 
         A `size` that is not `exact` is a lower bound: then only a single step is checked. A
         strategy that `repeats` runs the steps since the checkpoint again after a failure.
         """
+        if self.outline:
+            return
         repeated = self.conditions.repeated(self.steps) if repeats else 0
         check_size(size, *(self.steps, repeated) if exact else (1,))
 
@@ -97,6 +103,16 @@ class Updates(NamedTuple):
     """The operation with whose finish the update was applied."""
 
 
+class Block(NamedTuple):
+    """A collective of a plan that is an outline: its transfers are not written out."""
+
+    region: Region
+    first: Ints
+    """The operation with which each worker enters."""
+    last: Ints
+    """The operation with which each worker leaves."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A training run as a schedule. Steps are counted as they run: after a failure some come
@@ -126,6 +142,8 @@ class Plan:
     """What the strategy chose, for people."""
     slowdown: float = 0.0
     """How much longer a computation takes while its rank communicates, as a share of its time."""
+    blocks: tuple[Block, ...] = ()
+    """The collectives that are not written out, in the order of their operations."""
 
     @property
     def steps(self) -> int:

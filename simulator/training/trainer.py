@@ -6,15 +6,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.training.communicator import Region
+from simulator.training.communicator import Region, add_collective
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
     RESTART,
+    Block,
     Holdings,
     Plan,
     Setting,
@@ -52,6 +52,7 @@ class Trainer:
         self._step = 0
         self._streams: dict[int, Ints] = {}
         self._spans: list[Spans] = [no_spans()]
+        self._blocks: list[Block] = []
         self._ends: list[Ints] = []
         self._useful: list[int] = []
         self._samples: list[int] = []
@@ -106,17 +107,16 @@ class Trainer:
 
         Returns the operation with which each worker leaves.
         """
-        builder, span = self.builder, {"count": region.schedule.buffer, "lane": lane}
-        builder.phase(phase)
+        self.builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
-        first = builder.compute(self.ranks, seconds[0], writes=region.slot, after=waits, **span)
-        messages = _messages_after(region.schedule, first)
-        builder.inline(
-            region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=messages
-        )
-        last = builder.compute(
-            self.ranks, seconds[1], reads=region.slot, writes=region.slot, **span
-        )
+        if self.setting.outline:
+            first = self.builder.compute(self.ranks, seconds[0], lane=lane, after=waits)
+            last = self.builder.compute(self.ranks, seconds[1], lane=lane, after=first[:, None])
+            self._blocks.append(Block(region, first, last))
+        else:
+            first, _, last = add_collective(
+                self.builder, region, self.ranks, waits, lane, seconds, phase
+            )
         self._streams[lane] = last
         self.span(self.ranks, lane, first, last)
         return last
@@ -196,6 +196,7 @@ class Trainer:
             stored=stored,
             words=words,
             slowdown=slowdown,
+            blocks=tuple(self._blocks),
         )
 
 
@@ -204,10 +205,3 @@ def columns(*operations: Ints | None) -> Ints:
     several columns."""
     arrays = [np.atleast_2d(column.T).T for column in operations if column is not None]
     return np.concatenate(arrays, axis=1) if arrays else np.zeros(0, dtype=np.int32)
-
-
-def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
-    """For every operation what it waits for, shape (operations, 1): a worker's messages without
-    slots wait until it has `entered`; what carries slots waits by itself."""
-    waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < len(entered))
-    return np.where(waits, entered[np.minimum(schedule.rank, len(entered) - 1)], -1)[:, None]

@@ -1,0 +1,115 @@
+"""A part of a run: it begins with media and lanes that earlier parts still hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.kernels import first_come
+from simulator.kernels.records import Times, Turns
+from simulator.schedules.folding import spread
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import COMPUTE
+from topologies._compile import kernel
+from topologies.topology import Floats
+
+Places = npt.NDArray[np.int64]
+
+
+class Uses(NamedTuple):
+    """The media and lanes that a schedule uses, a row for each node and medium or lane."""
+
+    place: Places
+    """The medium, or the number of media plus the lane."""
+    node: Places
+    """The node that uses it."""
+    operation: Places
+    """The operation of the node."""
+    before: Places
+    """The link before the one of the node; -1 at the first node of an operation, -2 if an operation
+    merges at its end."""
+
+
+class Windows(NamedTuple):
+    """When a part uses media and lanes, a row for each that it uses. Times are in seconds."""
+
+    place: Places
+    """The medium, or the number of media plus the lane."""
+    first: Floats
+    """A time before which nothing arrives."""
+    last: Floats
+    """A time after which nothing arrives."""
+    free: Floats
+    """When it is free again."""
+
+
+class Part(NamedTuple):
+    """What a part of a run does."""
+
+    start: Floats
+    """When each operation starts."""
+    finish: Floats
+    """When each operation finishes."""
+    windows: Windows
+
+
+def uses_of(routed: Routed) -> Uses:
+    """The media and lanes that `routed` uses."""
+    schedule, topology = routed.schedule, routed.topology
+    hops = np.diff(routed.route_indptr)[routed.route]
+    operation, hop = spread(hops)
+    entry = routed.route_indptr[routed.route[operation]] + hop
+    link, before = routed.route_links[entry], np.where(hop > 0, routed.route_links[entry - 1], -1)
+    row, offset = spread(np.diff(topology.link_indptr)[link])
+    medium = topology.link_media[topology.link_indptr[link[row]] + offset]
+    merging = (routed.reduction + routed.copy)[routed.peer] > 0
+    serial = np.flatnonzero((hops == 0) | ((schedule.reduces == 1) & merging))
+    computes = schedule.kind[serial] == COMPUTE
+    lanes = schedule.lanes + 1
+    lane = np.where(
+        computes,
+        schedule.rank[serial] * lanes + schedule.lane[serial],
+        routed.peer[serial] * lanes + schedule.lanes,
+    )
+    return Uses(
+        np.concatenate((medium, len(topology.medium_names) + lane)).astype(np.int64),
+        np.concatenate(
+            ((routed.node_indptr[operation] + hop)[row], routed.node_indptr[serial + 1] - 1)
+        ),
+        np.concatenate((operation[row], serial)),
+        np.concatenate((before[row], np.where(hops[serial] == 0, -1, -2))),
+    )
+
+
+def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
+    """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
+    free before `free`: media first, then lanes."""
+    schedule, work = routed.schedule, routed.work
+    count = len(routed.topology.medium_names)
+    times, media, lanes = Times.blank(work), Turns.of(count), Turns.of(work.ranks.serials)
+    times.ready[:], media.free[:], lanes.free[:] = ready, free[:count], free[count:]
+    done = kernel(first_come.simulate, len(schedule))(
+        work, np.diff(schedule.indptr), schedule.successors, times, media, lanes, False
+    )
+    if done != len(schedule):
+        raise RuntimeError(f"{len(schedule) - done} operations never became ready")
+    start = times.start[routed.node_indptr[:-1]]
+    return Part(start, times.finish, _windows(routed, uses, times, media, lanes))
+
+
+def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turns) -> Windows:
+    earliest, latest = times.ready[uses.operation], times.ready[uses.operation]
+    later = uses.before >= 0
+    head = times.start[uses.node[later] - 1] + routed.topology.latency[uses.before[later]]
+    earliest[later] = latest[later] = head
+    merging = uses.before == -2
+    latest[merging] = times.start[uses.node[merging]]
+    places = len(media.free) + len(lanes.free)
+    first, last = np.full(places, np.inf), np.full(places, -np.inf)
+    np.minimum.at(first, uses.place, earliest)
+    np.maximum.at(last, uses.place, latest)
+    used = np.flatnonzero(np.isfinite(first))
+    free = np.concatenate((media.free, lanes.free))
+    return Windows(used, first[used], last[used], free[used])

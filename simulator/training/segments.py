@@ -1,0 +1,166 @@
+"""Parts of an outline with their collectives written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.engines.continued import Uses, uses_of
+from simulator.schedules.routed import Routed, route
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.training.communicator import Region, add_collective, layout
+from simulator.training.plan import Block
+from topologies.topology import Floats, Ints, Topology
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The operations `first` to `last` - 1 of an outline, with the collectives among them."""
+
+    first: int
+    last: int
+    blocks: tuple[Block, ...]
+
+
+class Written(NamedTuple):
+    """A segment, written out."""
+
+    routed: Routed
+    uses: Uses
+    place: Ints
+    """The operation that is written for each operation of the outline."""
+
+
+def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
+    """Cut operations of an outline into ranges in which none waits for another."""
+    latest = [
+        int(schedule.indices[begin:end].max(initial=-1))
+        for begin, end in zip(
+            schedule.indptr[first:last].tolist(),
+            schedule.indptr[first + 1 : last + 1].tolist(),
+            strict=True,
+        )
+    ]
+    cuts = [first]
+    for row in range(first, last):
+        if latest[row - first] >= cuts[-1] and row > cuts[-1]:
+            cuts.append(row)
+    return list(zip(cuts, [*cuts[1:], last], strict=True)) if last > first else []
+
+
+def structure(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
+    """What two segments have in common that are written out alike."""
+    rows = slice(segment.first, segment.last)
+    begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
+    inner = np.maximum(schedule.indices[begin:end] - segment.first, -1)
+    columns = schedule.rank[rows], schedule.seconds[rows], schedule.lane[rows]
+    waits = np.diff(schedule.indptr[segment.first : segment.last + 1]), inner
+    names = {region: k for k, region in enumerate(_regions(segment))}
+    return (
+        *(column.tobytes() for column in (*columns, *waits)),
+        *(
+            (id(block.region.schedule.indices), block.region.schedule.nbytes_total)
+            for block in segment.blocks
+        ),
+        *(names[_place(block.region)] for block in segment.blocks),
+        *(int(block.first[0]) - segment.first for block in segment.blocks),
+    )
+
+
+def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
+    """Write the segment out."""
+    regions = _regions(segment)
+    builder, slots = _builder(schedule, list(regions.values()))
+    place = np.zeros(segment.last - segment.first, dtype=np.int32)
+    row = segment.first
+    for block in segment.blocks:
+        _compute(schedule, builder, segment, place, row, int(block.first[0]))
+        region = slots[list(regions).index(_place(block.region))]
+        rows = block.first
+        lane = int(schedule.lane[rows[0]])
+        added = add_collective(
+            builder,
+            region,
+            schedule.rank[rows],
+            _waits(schedule, segment, place, int(rows[0]), int(rows[-1]) + 1),
+            lane,
+            (schedule.seconds[rows], schedule.seconds[block.last]),
+        )
+        place[rows - segment.first] = added.first
+        place[block.last - segment.first] = added.last
+        row = int(block.last[-1]) + 1
+    _compute(schedule, builder, segment, place, row, segment.last)
+    routed = route(builder.build(), topology)
+    return Written(routed, uses_of(routed), place)
+
+
+def _place(region: Region) -> tuple[int, int]:
+    return region.slot, region.scratch
+
+
+def _regions(segment: Segment) -> dict[tuple[int, int], Region]:
+    return {_place(block.region): block.region for block in segment.blocks}
+
+
+def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBuilder, list[Region]]:
+    slots = layout([region.schedule for region in regions], {})
+    builder = ScheduleBuilder(
+        schedule.workers,
+        slots.nbytes,
+        slots=slots.buffer,
+        scratch=slots.scratch,
+        servers=schedule.ranks - schedule.workers - schedule.switches,
+        switches=schedule.switches,
+    )
+    # All segments share the lanes of the outline.
+    builder.compute(0, 0.0, lane=schedule.lanes - 1)
+    return builder, slots.buckets
+
+
+def _compute(
+    schedule: Schedule,
+    builder: ScheduleBuilder,
+    segment: Segment,
+    place: Ints,
+    first: int,
+    last: int,
+) -> None:
+    for begin, end in groups(schedule, first, last):
+        rows = slice(begin, end)
+        place[begin - segment.first : end - segment.first] = builder.compute(
+            schedule.rank[rows],
+            schedule.seconds[rows],
+            lane=schedule.lane[rows],
+            after=_waits(schedule, segment, place, begin, end),
+        )
+
+
+def _waits(schedule: Schedule, segment: Segment, place: Ints, begin: int, end: int) -> Ints:
+    """What each operation of a range waits for within the segment, -1 for none."""
+    first, last = schedule.indptr[begin], schedule.indptr[end]
+    count = np.diff(schedule.indptr[begin : end + 1])
+    result = np.full((end - begin, max(1, int(count.max(initial=0)))), -1, dtype=np.int32)
+    row = np.repeat(np.arange(end - begin), count)
+    column = np.arange(last - first) - (schedule.indptr[begin:end] - first)[row]
+    before = schedule.indices[first:last]
+    inner = before >= segment.first
+    result[row[inner], column[inner]] = place[before[inner] - segment.first]
+    return result
+
+
+def ready_from_outside(schedule: Schedule, segment: Segment, finish: Floats) -> tuple[Floats, Ints]:
+    """When what each operation waits for before the segment is finished, and the operations that
+    wait for nothing in it."""
+    begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
+    before = schedule.indices[begin:end]
+    count = np.diff(schedule.indptr[segment.first : segment.last + 1])
+    row = np.repeat(np.arange(len(count)), count)
+    outer = before < segment.first
+    ready = np.zeros(len(count))
+    np.maximum.at(ready, row[outer], finish[before[outer]])
+    waits = np.bincount(row[~outer], minlength=len(count))
+    return ready, np.flatnonzero(waits == 0).astype(np.int32)
