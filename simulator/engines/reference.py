@@ -100,7 +100,9 @@ class Machine:
         peer, reduces = self.peer[i], self.schedule.reduces[i]
         cost = (self.routed.reduction if reduces else self.routed.copy)[peer]
         node = int(self.routed.node_indptr[i]) + len(self.routed.hops(i))
-        yield from self.occupy(i, node, self.merging[peer], self.schedule.nbytes[i] * cost)
+        yield from self.occupy(
+            i, node, self.merging[peer], self._rounded(self.schedule.nbytes[i] * cost)
+        )
 
     def occupy(self, i: int, node: int, lane: Serial, seconds: float) -> Process:
         """Take a turn on a lane; the operation is finished at its end."""
@@ -137,8 +139,12 @@ class Machine:
                 start, self.cause[node] = medium.free, medium.holder
         gap, bandwidth = self.topology.medium_gap, self.topology.medium_bandwidth
         return start, max(
-            medium.hold(start, gap[m] + nbytes / bandwidth[m], node) for m, medium in media
+            medium.hold(start, self._rounded(gap[m] + nbytes / bandwidth[m]), node)
+            for m, medium in media
         )
+
+    def _rounded(self, seconds: float) -> float:
+        return seconds + self.routed.grid - self.routed.grid
 
 
 class StoreAndForwardMachine(Machine):

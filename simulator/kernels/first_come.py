@@ -85,6 +85,7 @@ def cross(
     for k in range(network.indptr[link], network.indptr[link + 1]):
         medium = network.media[k]
         seconds = network.gap[medium] + work.operations.nbytes[i] / network.bandwidth[medium]
+        seconds = seconds + network.grid - network.grid
         media.free[medium], media.holder[medium] = begin + seconds, node
         sent = max(sent, media.free[medium])
     return begin, sent
@@ -100,7 +101,7 @@ def serve(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: fl
         peer = operations.peer[i]
         lane = peer * (ranks.lanes + 1) + ranks.lanes
         cost = ranks.reduction[peer] if operations.reduces[i] else ranks.copy[peer]
-        seconds = operations.nbytes[i] * cost
+        seconds = operations.nbytes[i] * cost + work.network.grid - work.network.grid
     begin = now
     if lanes.free[lane] > now:
         begin = lanes.free[lane]

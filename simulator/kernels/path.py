@@ -253,7 +253,7 @@ def flow(
 
 def hold_time(network: Network, medium: Index, nbytes: float) -> float:
     """How long a transfer holds a medium."""
-    return network.gap[medium] + nbytes / network.bandwidth[medium]
+    return network.gap[medium] + nbytes / network.bandwidth[medium] + network.grid - network.grid
 
 
 def longest(network: Network, link: Index, nbytes: float) -> Index:

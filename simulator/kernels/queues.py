@@ -197,7 +197,8 @@ def hop_edges(
         link, start = links[hop], times.start[routes.nodes[i] + hop]
         service = 0.0
         for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
-            service = max(service, network.gap[m] + nbytes / network.bandwidth[m])
+            seconds = network.gap[m] + nbytes / network.bandwidth[m]
+            service = max(service, seconds + network.grid - network.grid)
         edge[2 * hop], edge[2 * hop + 1] = head, start
         if start + service > arrival:
             arrival, edges = start + service, 2 * hop + 2

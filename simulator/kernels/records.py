@@ -82,6 +82,8 @@ class Network(NamedTuple):
     """Bytes/s of each medium (β)."""
     gap: Floats
     """Seconds a message of each medium (g)."""
+    grid: float
+    """What rounds seconds to whole ticks when it is added and taken away again; 0: not rounded."""
 
 
 class Ranks(NamedTuple):

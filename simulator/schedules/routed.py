@@ -44,6 +44,8 @@ class Routed:
     """Seconds a byte of a local copy at each rank."""
     whole: Topology | None = None
     """Of a folded schedule: the topology before it was folded."""
+    grid: float = 0.0
+    """What rounds seconds to whole ticks (see :func:`in_ticks`)."""
     shift: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """Of a folded schedule: what takes each of `route_links` to the link of the machine there."""
 
@@ -100,6 +102,7 @@ class Routed:
                 topology.link_media,
                 topology.medium_bandwidth,
                 topology.medium_gap,
+                self.grid,
             ),
             Ranks(reduction=self.reduction, copy=self.copy, lanes=schedule.lanes),
         )
@@ -135,6 +138,21 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
     if folded is None:
         return routed
     return replace(routed, topology=folded.topology, whole=topology, shift=folded.shift)
+
+
+def in_ticks(routed: Routed, tick: float) -> Routed:
+    """`routed` with all durations rounded to multiples of `tick`, a power of two.
+
+    Then sums are exact up to 2**53 ticks, and times do not depend on when a part of the run begins.
+    """
+    grid = 1.5 * 2.0**52 * tick
+    schedule, topology = routed.schedule, routed.topology
+    return replace(
+        routed,
+        schedule=replace(schedule, seconds=schedule.seconds + grid - grid),
+        topology=replace(topology, latency=topology.latency + grid - grid),
+        grid=grid,
+    )
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:

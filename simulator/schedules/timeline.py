@@ -103,6 +103,7 @@ class Timeline:
             seconds = (self.sent - self.start)[operation[row]]
         else:
             seconds = topology.medium_gap[medium] + nbytes / topology.medium_bandwidth[medium]
+            seconds = seconds + self.routed.grid - self.routed.grid
         return Occupancy(
             operation[row], medium, self.node_start[node[row]], seconds, nbytes, node[row]
         )
