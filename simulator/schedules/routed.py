@@ -147,9 +147,11 @@ def in_ticks(routed: Routed, tick: float) -> Routed:
     """
     grid = 1.5 * 2.0**52 * tick
     schedule, topology = routed.schedule, routed.topology
+    rounded = replace(schedule, seconds=schedule.seconds + grid - grid)
+    vars(rounded)["successors"] = schedule.successors
     return replace(
         routed,
-        schedule=replace(schedule, seconds=schedule.seconds + grid - grid),
+        schedule=rounded,
         topology=replace(topology, latency=topology.latency + grid - grid),
         grid=grid,
     )

@@ -15,8 +15,10 @@ from simulator.training.plan import Plan
 from simulator.training.segments import (
     Segment,
     Written,
+    amounts,
     groups,
     ready_from_outside,
+    sized,
     structure,
     write,
 )
@@ -157,24 +159,26 @@ class Replay:
             return Done(segment, self._computed(segment, entry, base), base)
         key = structure(self.schedule, segment)
         if key not in self._written:
-            written = write(self.schedule, segment, self.topology)
-            self._written[key] = written._replace(routed=in_ticks(written.routed, self._tick))
+            self._written[key] = write(self.schedule, segment, self.topology)
         written = self._written[key]
         used = np.unique(written.uses.place)
         left = np.zeros(len(self._free))
         left[used] = np.maximum(self._free[used] - base, 0.0)
-        name = (*key, entry.tobytes(), left[used].tobytes())
+        name = (*key, *amounts(self.schedule, segment), entry.tobytes(), left[used].tobytes())
         if name in self._outcomes:
             self.counts.hits += 1
         else:
             self.counts.misses += 1
-            self._outcomes[name] = self._simulated(written, entry, left)
+            self._outcomes[name] = self._simulated(segment, written, entry, left)
         return Done(segment, self._outcomes[name], base)
 
-    def _simulated(self, written: Written, entry: Floats, left: Floats) -> Outcome:
+    def _simulated(
+        self, segment: Segment, written: Written, entry: Floats, left: Floats
+    ) -> Outcome:
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = entry
-        part = continued.run(written.routed, written.uses, ready, left)
+        routed = in_ticks(sized(written, self.schedule, segment), self._tick)
+        part = continued.run(routed, written.uses, ready, left)
         windows = Windows(part.windows.place, *map(self._rounded, part.windows[1:]))
         start, finish = self._rounded(part.start), self._rounded(part.finish)
         end = float(finish.max(initial=0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ class Written(NamedTuple):
     uses: Uses
     place: Ints
     """The operation that is written for each operation of the outline."""
+    between: tuple[Ints, ...]
+    """The operations of each collective but for entering and leaving."""
 
 
 def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
@@ -53,19 +55,16 @@ def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def structure(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
-    """What two segments have in common that are written out alike."""
+    """What two segments have in common that are written out alike but for bytes and seconds."""
     rows = slice(segment.first, segment.last)
     begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
     inner = np.maximum(schedule.indices[begin:end] - segment.first, -1)
-    columns = schedule.rank[rows], schedule.seconds[rows], schedule.lane[rows]
+    columns = schedule.rank[rows], schedule.lane[rows]
     waits = np.diff(schedule.indptr[segment.first : segment.last + 1]), inner
     names = {region: k for k, region in enumerate(_regions(segment))}
     return (
         *(column.tobytes() for column in (*columns, *waits)),
-        *(
-            (id(block.region.schedule.indices), block.region.schedule.nbytes_total)
-            for block in segment.blocks
-        ),
+        *(id(block.region.schedule.indices) for block in segment.blocks),
         *(names[_place(block.region)] for block in segment.blocks),
         *(int(block.first[0]) - segment.first for block in segment.blocks),
     )
@@ -76,7 +75,7 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
     regions = _regions(segment)
     builder, slots = _builder(schedule, list(regions.values()))
     place = np.zeros(segment.last - segment.first, dtype=np.int32)
-    row = segment.first
+    row, between = segment.first, []
     for block in segment.blocks:
         _compute(schedule, builder, segment, place, row, int(block.first[0]))
         region = slots[list(regions).index(_place(block.region))]
@@ -90,12 +89,31 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
             lane,
             (schedule.seconds[rows], schedule.seconds[block.last]),
         )
+        between.append(added.between)
         place[rows - segment.first] = added.first
         place[block.last - segment.first] = added.last
         row = int(block.last[-1]) + 1
     _compute(schedule, builder, segment, place, row, segment.last)
     routed = route(builder.build(), topology)
-    return Written(routed, uses_of(routed), place)
+    return Written(routed, uses_of(routed), place, tuple(between))
+
+
+def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
+    """The bytes and seconds of a segment, as a key."""
+    nbytes = (block.region.schedule.nbytes_total for block in segment.blocks)
+    return schedule.seconds[segment.first : segment.last].tobytes(), *nbytes
+
+
+def sized(written: Written, schedule: Schedule, segment: Segment) -> Routed:
+    """What is written for a segment, with the bytes and seconds of another that is alike."""
+    routed = written.routed
+    nbytes, seconds = routed.schedule.nbytes.copy(), routed.schedule.seconds.copy()
+    seconds[written.place] = schedule.seconds[segment.first : segment.last]
+    for block, operations in zip(segment.blocks, written.between, strict=True):
+        nbytes[operations] = block.region.schedule.nbytes
+    changed = replace(routed.schedule, nbytes=nbytes, seconds=seconds)
+    vars(changed)["successors"] = routed.schedule.successors
+    return replace(routed, schedule=changed)
 
 
 def _place(region: Region) -> tuple[int, int]:
