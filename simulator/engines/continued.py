@@ -48,6 +48,8 @@ class Windows(NamedTuple):
 class Part(NamedTuple):
     """What a part of a run does."""
 
+    ready: Floats
+    """When the last predecessor of each operation finishes."""
     start: Floats
     """When each operation starts."""
     finish: Floats
@@ -96,7 +98,7 @@ def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
     start = times.start[routed.node_indptr[:-1]]
-    return Part(start, times.finish, _windows(routed, uses, times, media, lanes))
+    return Part(times.ready, start, times.finish, _windows(routed, uses, times, media, lanes))
 
 
 def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turns) -> Windows:

@@ -32,6 +32,8 @@ up to 128 times as long."""
 class Outcome(NamedTuple):
     """What a segment does, in seconds from its begin."""
 
+    ready: Floats
+    """When each operation of the outline is ready."""
     start: Floats
     """When each operation of the outline starts."""
     finish: Floats
@@ -75,7 +77,7 @@ class Replay:
         self.plan, self.schedule, self.topology = plan, plan.schedule, plan.topology
         self.counts = Counts()
         rows = len(self.schedule)
-        self.start, self.finish = np.zeros(rows), np.zeros(rows)
+        self.ready, self.start, self.finish = np.zeros((3, rows))
         lanes = self.schedule.lanes + 1
         self._count = len(self.topology.medium_names)
         self._free = np.zeros(self._count + self.schedule.ranks * lanes)
@@ -97,14 +99,9 @@ class Replay:
         for begin, end in groups(self.schedule, row, len(self.schedule)):
             self._add(Segment(begin, end, ()))
         self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self._done)
-        ready = np.zeros(len(self.schedule))
-        waiting = np.flatnonzero(np.diff(self.schedule.indptr))
-        if len(waiting):
-            latest = self.finish[self.schedule.indices]
-            ready[waiting] = np.maximum.reduceat(latest, self.schedule.indptr[waiting])
-        causes = np.full(len(ready), -1, dtype=np.int32)
+        causes = np.full(len(self.schedule), -1, dtype=np.int32)
         routed = route(self.schedule, self.topology)
-        return Timeline(routed, ready, self.finish, self.start, causes)
+        return Timeline(routed, self.ready, self.finish, self.start, causes)
 
     def _add(self, segment: Segment) -> None:
         while True:
@@ -121,6 +118,7 @@ class Replay:
 
     def _keep(self, done: Done) -> None:
         segment, outcome = done.segment, done.outcome
+        self.ready[segment.first : segment.last] = done.base + outcome.ready
         self.start[segment.first : segment.last] = done.base + outcome.start
         self.finish[segment.first : segment.last] = done.base + outcome.finish
         windows = outcome.windows
@@ -179,10 +177,8 @@ class Replay:
         ready[written.place] = entry
         routed = in_ticks(sized(written, self.schedule, segment), self._tick)
         part = continued.run(routed, written.uses, ready, left)
-        windows = Windows(part.windows.place, *map(self._rounded, part.windows[1:]))
-        start, finish = self._rounded(part.start), self._rounded(part.finish)
-        end = float(finish.max(initial=0.0))
-        return Outcome(start[written.place], finish[written.place], windows, end)
+        times = (times[written.place] for times in (part.ready, part.start, part.finish))
+        return Outcome(*times, part.windows, float(part.finish.max(initial=0.0)))
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
         """Computations that do not wait for each other."""
@@ -193,7 +189,7 @@ class Replay:
         start = np.maximum(entry, self._free[place] - base)
         finish = start + self._rounded(self.schedule.seconds[rows])
         end = float(finish.max(initial=0.0))
-        return Outcome(start, finish, Windows(place, entry, entry, finish), end)
+        return Outcome(entry, start, finish, Windows(place, entry, entry, finish), end)
 
     def _rounded(self, seconds: Floats) -> Floats:
         """Seconds in whole ticks: sums of these are exact."""

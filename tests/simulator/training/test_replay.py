@@ -1,0 +1,126 @@
+"""Collectives that are timed once: the same times as with all of their transfers, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddp_steps import MODEL, quiet, star
+from simulator.engines import run
+from simulator.schedules.routed import in_ticks, route
+from simulator.training.conditions import Conditions
+from simulator.training.ddp import DDP
+from simulator.training.measures import measure
+from simulator.training.plan import Plan, Setting
+from simulator.training.replay import Counts, Replay, tick_of
+from topologies.catalogue import find
+from topologies.topology import Topology
+
+ALGORITHMS = ["ring", "rings", "tree", "naive", "halving_doubling", "parameter_server"]
+
+
+def outlined(
+    strategy: DDP, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
+) -> tuple[Plan, Plan]:
+    """The plan with all transfers, and its outline."""
+    setting = Setting(topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
+    return strategy.plan(MODEL, setting), strategy.plan(MODEL, replace(setting, outline=True))
+
+
+def compared(
+    strategy: DDP, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
+) -> Counts:
+    """Time a run in both ways, and compare."""
+    full, outline = outlined(strategy, ranks, topology, steps=steps, **conditions)
+    expected = run(in_ticks(route(full.schedule, full.topology), tick_of(full)))
+    replay = Replay(outline)
+    timeline = replay.run()
+    for operations in ("first", "last"):
+        of_full, of_outline = (getattr(plan.spans, operations) for plan in (full, outline))
+        for name in ("ready", "start", "finish"):
+            times = getattr(timeline, name)[of_outline]
+            assert np.array_equal(times, getattr(expected, name)[of_full]), name
+    assert np.array_equal(timeline.finish[outline.ends], expected.finish[full.ends])
+    assert measured(outline, timeline) == measured(full, expected)
+    return replay.counts
+
+
+def measured(plan: Plan, timeline: object) -> list[list[float]]:
+    """What needs no transfers."""
+    result = measure(plan, timeline)  # type: ignore[arg-type]
+    return [result.steps.tolist(), result.computing.tolist(), result.exposed.tolist()]
+
+
+def nodes() -> Topology:
+    """Two nodes of eight GPUs."""
+    return find("hgx_h100:nodes=2").build(16)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("streams", [1, 2])
+def test_times_are_those_of_all_transfers(algo: str, streams: int) -> None:
+    strategy = quiet(bucket=0.0, algo=algo, streams=streams)
+    compared(strategy, 8, star(8, bandwidth=10007.0), steps=3)
+
+
+@pytest.mark.parametrize("algo", ["halving_doubling", "naive", "rings", "tree"])
+@pytest.mark.parametrize("streams", [1, 2])
+def test_each_is_entered_with_the_skew_that_the_one_before_left(algo: str, streams: int) -> None:
+    strategy = quiet(bucket=0.0, overlap=False, algo=algo, streams=streams)
+    compared(strategy, 16, nodes(), steps=2)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_a_straggler_and_noise(streams: int) -> None:
+    strategy = quiet(bucket=0.0, algo="naive", streams=streams)
+    compared(strategy, 8, star(8, bandwidth=9000.0), steps=2, slower={2: 1.7}, sigma=0.1)
+
+
+@given(
+    strategy=st.builds(
+        DDP,
+        algo=st.sampled_from(ALGORITHMS),
+        bucket=st.sampled_from([0.0, 2.0 * 4096]),
+        streams=st.integers(1, 3),
+        overlap=st.booleans(),
+        broadcast_buffers=st.booleans(),
+        metric=st.booleans(),
+        find_unused=st.booleans(),
+        startup=st.booleans(),
+        launch=st.sampled_from([0.0, 0.01]),
+        prepare=st.sampled_from([0.0, 0.3]),
+        accumulate=st.integers(1, 2),
+    ),
+    ranks=st.integers(2, 6),
+    bandwidth=st.sampled_from([1000.0, 9000.0, 1e6]),
+    latency=st.sampled_from([0.0, 1e-3]),
+    steps=st.integers(1, 3),
+    sigma=st.sampled_from([0.0, 0.1]),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_run_is_replayed_exactly(
+    strategy: DDP, ranks: int, bandwidth: float, latency: float, steps: int, sigma: float
+) -> None:
+    topology = star(ranks + strategy.servers(ranks), bandwidth=bandwidth, latency=latency)
+    compared(strategy, ranks, topology, steps=steps, sigma=sigma)
+
+
+def test_steps_that_are_alike_are_simulated_once() -> None:
+    counts = compared(quiet(bucket=0.0, algo="ring"), 8, star(8, bandwidth=10240.0), steps=8)
+    assert (counts.misses, counts.hits, counts.rounds) == (3, 29, 0)
+
+
+def test_windows_that_overlap_are_simulated_together() -> None:
+    counts = compared(quiet(bucket=0.0, streams=2), 8, star(8, bandwidth=10240.0))
+    assert counts.rounds > 0
+    assert counts.alone < 4
+
+
+def test_an_outline_has_no_transfers() -> None:
+    full, outline = outlined(quiet(bucket=0.0), 4, star(4))
+    assert outline.schedule.volume == 0.0 < full.schedule.volume
+    assert len(outline.blocks) == 4
