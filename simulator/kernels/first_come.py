@@ -23,10 +23,10 @@ def simulate(
     """Fill in the times of all operations; returns how many are done.
 
     `waiting` is the number of predecessors of each operation, and counted down. No operation is
-    ready before its time in `times.ready`, and `media` and `lanes` may be held at first. The nodes of an
-    operation are its hops, then its reduction; a local operation or a computation has one. Events
-    are arrivals at nodes, processed in order of (time, node); nodes are numbered by (operation,
-    hop).
+    ready before its time in `times.ready`. `media` and `lanes` may be held at first. The nodes of
+    an operation are its hops, then its reduction; a local operation or a computation has one.
+    Events are arrivals at nodes, processed in order of (time, node); nodes are numbered by
+    (operation, hop).
     """
     route, indptr, links, nodes = work.routes
     kind, reduces, peer = work.operations.kind, work.operations.reduces, work.operations.peer

@@ -89,21 +89,28 @@ class Replay:
 
     def run(self) -> Timeline:
         """Time everything."""
-        row = 0
-        for block in self.plan.blocks:
-            first, last = int(block.first[0]), int(block.last[-1]) + 1
-            for begin, end in groups(self.schedule, row, first):
-                self._add(Segment(begin, end, ()))
-            self._add(Segment(first, last, (block,)))
-            row = last
-        for begin, end in groups(self.schedule, row, len(self.schedule)):
-            self._add(Segment(begin, end, ()))
+        pieces = self._pieces()
+        while pieces:
+            self._add(pieces)
         self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self._done)
         causes = np.full(len(self.schedule), -1, dtype=np.int32)
         routed = route(self.schedule, self.topology)
         return Timeline(routed, self.ready, self.finish, self.start, causes)
 
-    def _add(self, segment: Segment) -> None:
+    def _pieces(self) -> list[Segment]:
+        """Each collective, and the computations between them, the last piece first."""
+        pieces, row = [], 0
+        for block in self.plan.blocks:
+            first, last = int(block.first[0]), int(block.last[-1]) + 1
+            pieces += [Segment(*ends, ()) for ends in groups(self.schedule, row, first)]
+            pieces.append(Segment(first, last, (block,)))
+            row = last
+        pieces += [Segment(*ends, ()) for ends in groups(self.schedule, row, len(self.schedule))]
+        return pieces[::-1]
+
+    def _add(self, pieces: list[Segment]) -> None:
+        """Time the last of `pieces`, with the segments before that it overlaps."""
+        segment = pieces.pop()
         while True:
             done = self._timed(segment)
             overlap = self._overlap(done)
@@ -114,6 +121,11 @@ class Replay:
             blocks = [block for each in self._done[overlap:] for block in each.segment.blocks]
             first = self._done[overlap].segment.first
             segment = Segment(first, segment.last, (*blocks, *segment.blocks))
+            # What overlaps goes on to: a segment that doubles is simulated a few times alone.
+            for _ in range(len(blocks) - 1):
+                if pieces and pieces[-1].blocks:
+                    piece = pieces.pop()
+                    segment = Segment(first, piece.last, (*segment.blocks, *piece.blocks))
             self._forget(overlap)
 
     def _keep(self, done: Done) -> None:
@@ -140,9 +152,9 @@ class Replay:
         first = np.full(len(self._free), np.inf)
         first[windows.place] = arrival
         for number, earlier in enumerate(self._done):
-            if regions and earlier.base + earlier.outcome.end > done.base:
-                if regions & _regions(earlier.segment):
-                    return number
+            lasts = earlier.base + earlier.outcome.end > done.base
+            if lasts and regions & _regions(earlier.segment):
+                return number
             if used:
                 others = earlier.outcome.windows
                 if np.any(earlier.base + others.last > first[others.place]):
@@ -177,8 +189,8 @@ class Replay:
         ready[written.place] = entry
         routed = in_ticks(sized(written, self.schedule, segment), self._tick)
         part = continued.run(routed, written.uses, ready, left)
-        times = (times[written.place] for times in (part.ready, part.start, part.finish))
-        return Outcome(*times, part.windows, float(part.finish.max(initial=0.0)))
+        ready, start, finish = (times[written.place] for times in part[:3])
+        return Outcome(ready, start, finish, part.windows, float(part.finish.max(initial=0.0)))
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
         """Computations that do not wait for each other."""

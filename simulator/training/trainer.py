@@ -115,7 +115,7 @@ class Trainer:
             self._blocks.append(Block(region, first, last))
         else:
             first, _, last = add_collective(
-                self.builder, region, self.ranks, waits, lane, seconds, phase
+                self.builder, region, self.ranks.astype(np.int32), waits, lane, seconds, phase
             )
         self._streams[lane] = last
         self.span(self.ranks, lane, first, last)

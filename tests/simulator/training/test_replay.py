@@ -100,12 +100,21 @@ def test_a_straggler_and_noise(streams: int) -> None:
     latency=st.sampled_from([0.0, 1e-3]),
     steps=st.integers(1, 3),
     sigma=st.sampled_from([0.0, 0.1]),
+    merging=st.sampled_from([0.0, 3e-5]),
 )
 @settings(max_examples=60, deadline=None)
 def test_every_run_is_replayed_exactly(
-    strategy: DDP, ranks: int, bandwidth: float, latency: float, steps: int, sigma: float
+    strategy: DDP,
+    ranks: int,
+    bandwidth: float,
+    latency: float,
+    steps: int,
+    sigma: float,
+    merging: float,
 ) -> None:
-    topology = star(ranks + strategy.servers(ranks), bandwidth=bandwidth, latency=latency)
+    topology = star(ranks, bandwidth=bandwidth, latency=latency)
+    rates = np.where(topology.reduction >= 0, merging, 0.0)
+    topology = replace(topology, reduction=rates, copy=rates / 2)
     compared(strategy, ranks, topology, steps=steps, sigma=sigma)
 
 
