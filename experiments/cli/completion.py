@@ -21,6 +21,12 @@ def algorithm_names() -> list[str]:
     return list(algorithms())
 
 
+def collective_names() -> list[str]:
+    from simulator.collectives import algorithms
+
+    return list(dict.fromkeys(each.collective.name for each in algorithms().values()))
+
+
 def measured_names() -> list[str]:
     from experiments.measure.patterns import PROMISES
 

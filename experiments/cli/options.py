@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, completer, profile_names
+from experiments.cli.completion import algorithm_names, collective_names, completer, profile_names
 
 
 class Format(StrEnum):
@@ -54,6 +54,22 @@ Algorithms = Annotated[
         "--algo",
         help="Algorithms, comma-separated: see `simctl algos`.",
         autocompletion=completer(algorithm_names),
+    ),
+]
+OptionalAlgorithms = Annotated[
+    str | None,
+    typer.Option(
+        "--algo",
+        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring]",
+        autocompletion=completer(algorithm_names),
+    ),
+]
+CollectiveName = Annotated[
+    str | None,
+    typer.Option(
+        "--collective",
+        help="All algorithms of a collective, like all_to_all.",
+        autocompletion=completer(collective_names),
     ),
 ]
 Engines = Annotated[

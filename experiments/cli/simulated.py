@@ -13,15 +13,17 @@ from experiments.cli.execution_options import ExecutionOptions
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import (
-    Algorithms,
+    CollectiveName,
     Format,
     Metric,
+    OptionalAlgorithms,
     Out,
     Output,
     Plot,
     ProfileName,
     Timeline,
 )
+from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
 
 app = typer.Typer()
@@ -53,9 +55,11 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the tab
 )
 @with_groups
 def sweep(
-    algo: Algorithms = "ring",
+    algo: OptionalAlgorithms = None,
+    collective: CollectiveName = None,
     p: RankCounts = None,
     size: Sizes = "64MiB",
+    pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
@@ -76,9 +80,10 @@ def sweep(
     from topologies.units import parse_sizes
 
     machine, calibrated = machine.under(profile, usual="ring")
-    algorithms = parse_algorithms(algo)
+    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective)]
     p = usual_ranks(machine.blueprint, algorithms) if p is None else p
-    parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
+    names = algo or ",".join(algorithm.name for algorithm in algorithms)
+    parameters = {"algo": names, "p": p, "size": size, "engine": rules.engine.value}
     if profile is not None:
         parameters["profile"] = profile
     request = command.Request(
@@ -88,7 +93,7 @@ def sweep(
         machine.blueprint,
         rules.rules,
         calibrated,
-        parameters={**machine.parameters, **rules.parameters, **parameters},
+        parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
     )
     show = command.Show(format.value, wide, out, plot, metric.value)
     raise typer.Exit(command.run(request, show, where.execution))
@@ -102,6 +107,7 @@ def run(
     algo: Algorithm = "ring",
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Size = "64MiB",
+    pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
@@ -119,13 +125,13 @@ def run(
     machine, calibrated = machine.under(profile, usual="ring")
     parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
     request = command.Request(
-        parse_algorithm(algo),
+        pattern.of(parse_algorithm(algo)),
         parse_rank_count(p),
         parse_bytes(size),
         machine.blueprint,
         rules.rules,
         calibrated,
-        parameters={**machine.parameters, **rules.parameters, **parameters},
+        parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
     )
     raise typer.Exit(command.run(request, timeline, format.value))
 

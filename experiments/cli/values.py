@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.collectives import Algorithm, find
+from simulator.collectives import Algorithm, find, of_collective
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_number
 
 MOST_RANKS = 2**20
 USUAL_RANKS = "2..64"
+USUAL = "ring"
+"""The algorithm that a sweep takes by default."""
 
 
-def parse_algorithms(text: str) -> list[Algorithm]:
-    """Algorithms by name, comma-separated."""
-    return [find(name.strip()) for name in dict.fromkeys(text.split(","))]
+def parse_algorithms(text: str | None, collective: str | None = None) -> list[Algorithm]:
+    """Algorithms by name, comma-separated, or all of a collective. The default is ring."""
+    if collective is None:
+        return [find(name.strip()) for name in dict.fromkeys((text or USUAL).split(","))]
+    if text is not None:
+        raise InputError(
+            f"--algo {text[:80]} and --collective {collective[:80]}: leave one of them out"
+        )
+    return of_collective(collective)
 
 
 def parse_algorithm(text: str) -> Algorithm:

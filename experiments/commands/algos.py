@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from experiments import output
-from simulator.collectives import algorithms
+from simulator.collectives import algorithms, of_collective
 
 
-def run(how: str) -> None:
-    """Print every algorithm that there is."""
+def run(collective: str | None, how: str) -> None:
+    """Print every algorithm, or those of a collective."""
+    chosen = algorithms().values() if collective is None else of_collective(collective)
     records = [
         {
-            "algorithm": name,
+            "algorithm": algorithm.name,
             "collective": algorithm.collective.name,
             "summary": algorithm.summary,
             "time": algorithm.cost.latex,
@@ -19,7 +20,7 @@ def run(how: str) -> None:
             "ports": ", ".join(algorithm.cost.ports),
             "source": algorithm.cost.source,
         }
-        for name, algorithm in algorithms().items()
+        for algorithm in chosen
     ]
     if how == "table":
         output.say("\n\n".join(_block(record) for record in records))

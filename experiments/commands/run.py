@@ -65,7 +65,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         output.note(line)
     row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
     progress(3, 3)
-    title = _title(row, request.machine)
+    title = _title(row, request)
     if timeline:
         parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
         output.write(timeline, _picture(result, timeline, title, parameters))
@@ -100,9 +100,11 @@ def _picture(
     return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
-def _title(row: SweepRow, machine: Blueprint) -> str:
+def _title(row: SweepRow, request: Request) -> str:
+    root = request.algorithm.collective.root
     case = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
-    return f"{case} on {machine.text}: {format_seconds(row.time_s)}"
+    where = f" from root {root}" if root else ""
+    return f"{case}{where} on {request.machine.text}: {format_seconds(row.time_s)}"
 
 
 def _bytes(nbytes: float, row: SweepRow) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from simulator.analysis.group_needs import needs as needs
 from simulator.analysis.latency_bound import farthest, is_exact
 from simulator.collectives.collective import Collective
+from simulator.collectives.roots import turned
 from simulator.schedules.whole_numbers import whole_number
 from topologies.capacity import congestion, max_flow, tightest_cut
 from topologies.columns import distinct
@@ -130,7 +131,8 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     """
     known = _KNOWN.setdefault(topology, {})
     if (collective, workers) not in known:
-        known[collective, workers] = _limits(collective, topology, workers)
+        machine = turned(topology, workers, collective.root) if collective.root else topology
+        known[collective, workers] = _limits(collective, machine, workers)
     return known[collective, workers]
 
 

@@ -42,6 +42,18 @@ def find(name: str) -> Algorithm:
     return names[name]
 
 
+def of_collective(name: str) -> list[Algorithm]:
+    """The algorithms of the collective called `name`, in any spelling. Raises InputError with the
+    nearest name if there is none."""
+    plain, every = _plain(name), algorithms().values()
+    computing = [algorithm for algorithm in every if _plain(algorithm.collective.name) == plain]
+    if not computing:
+        names = dict.fromkeys(algorithm.collective.name for algorithm in every)
+        hint = nearest_name(name, names, f"there are {', '.join(names)}")
+        raise InputError(f"no collective {name[:80]!r}: {hint}")
+    return computing
+
+
 def _unknown(name: str, names: dict[str, Algorithm]) -> str:
     quoted = f"{name[:80]!r}"
     plain = _plain(name)
@@ -62,4 +74,4 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-__all__ = ["Algorithm", "Collective", "algorithms", "find"]
+__all__ = ["Algorithm", "Collective", "algorithms", "find", "of_collective"]

@@ -24,7 +24,7 @@ Bytes = Callable[[int], float]
 class Collective:
     """What every algorithm of a collective must achieve, and the least that it can cost.
 
-    The conventions are those of torch.distributed, and rank 0 is the root. Sizes follow nccl-tests.
+    The conventions are those of torch.distributed. Sizes follow nccl-tests.
     V is the output of an all-gather, the input of a reduce-scatter, and the root's buffer of a
     gather or scatter. Otherwise V is the send buffer of a rank.
     """
@@ -41,6 +41,8 @@ class Collective:
     """The least that a rank other than the root sends."""
     receives: Bytes
     """The least that a rank other than the root receives."""
+    root: int | None = None
+    """The root, if there is one: see :func:`simulator.collectives.roots.from_root`."""
 
 
 class Fitted(NamedTuple):
@@ -79,6 +81,8 @@ class Algorithm:
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
+    recipe: tuple[Callable[..., Algorithm], tuple[Any, ...]] | None = None
+    """The function that makes this algorithm of another, and its arguments."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """An algorithm of simctl is pickled as its name, as its functions may be lambdas. Another
@@ -87,7 +91,7 @@ class Algorithm:
 
         if algorithms().get(self.name) is self:
             return find, (self.name,)
-        return super().__reduce_ex__(protocol)
+        return self.recipe or super().__reduce_ex__(protocol)
 
     def build(self, ranks: int, nbytes: float) -> Schedule:
         """The schedule for `ranks` workers and V = `nbytes`, for no particular machine."""
@@ -106,6 +110,9 @@ class Algorithm:
         return self.fit(topology, ranks, nbytes, *options)
 
     def _check(self, ranks: int) -> None:
+        root = self.collective.root or 0
+        if root >= ranks:
+            raise InputError(f"the root is {root}: {ranks} ranks run from 0 to {ranks - 1}")
         if not self.defined(ranks):
             smaller = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
             hint = f": take {smaller}, or another algorithm" if smaller else ""
@@ -200,9 +207,9 @@ ALL_REDUCE = Collective(
 )
 REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, _others, _rest, _share)
 ALL_GATHER = Collective("all_gather", _all_gather, _rest, _others, _share, _rest)
-REDUCE = Collective("reduce", _reduce, _whole, _others, _whole, _none)
-BROADCAST = Collective("broadcast", _broadcast, _whole, _others, _none, _whole)
-GATHER = Collective("gather", _gather, _rest, _rest, _share, _none)
-SCATTER = Collective("scatter", _scatter, _rest, _rest, _none, _share)
+REDUCE = Collective("reduce", _reduce, _whole, _others, _whole, _none, root=0)
+BROADCAST = Collective("broadcast", _broadcast, _whole, _others, _none, _whole, root=0)
+GATHER = Collective("gather", _gather, _rest, _rest, _share, _none, root=0)
+SCATTER = Collective("scatter", _scatter, _rest, _rest, _none, _share, root=0)
 ALL_TO_ALL = Collective("all_to_all", _all_to_all, _rest, _others, _rest, _rest)
 SEND_RECV = Collective("send_recv", _send_recv, _whole, float, _whole, _whole)

@@ -168,8 +168,14 @@ class Schedule:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
         moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
         changed = replace(self, nbytes_total=nbytes, nbytes=moved)
-        vars(changed).update({name: vars(self)[name] for name in _SIZELESS if name in vars(self)})
-        return changed
+        return _with_computed(changed, self)
+
+    def renumbered(self, number: Ints) -> Schedule:
+        """The same schedule in which worker r is called `number[r]`, a permutation of the workers.
+        Servers and switches keep their numbers."""
+        number = np.append(number, np.arange(self.workers, self.ranks)).astype(np.int32)
+        changed = replace(self, rank=number[self.rank], peer=number[self.peer])
+        return _with_computed(changed, self)
 
     def predecessors(self, operation: int) -> Ints:
         """The operations that `operation` waits for."""
@@ -178,3 +184,11 @@ class Schedule:
 
 _SIZELESS = ("remote", "successors", "steps", "followed")
 """What is computed of a schedule once, whatever its size."""
+
+
+def _with_computed(changed: Schedule, schedule: Schedule) -> Schedule:
+    """Keep what has been computed of a schedule for one that differs in size or in the names of
+    ranks."""
+    computed = vars(schedule)
+    vars(changed).update({name: computed[name] for name in _SIZELESS if name in computed})
+    return changed

@@ -250,3 +250,18 @@ def test_options_that_fit_no_two_ranks_are_fine(command: Simctl, tmp_path: Path)
     assert command(
         "run", "--algo", "parameter_server_apart", "--topology", "dgx1", "--p", "8"
     ).stdout.count("server: cpu0")
+
+
+def test_a_collective_is_swept_by_all_of_its_algorithms(command: Simctl) -> None:
+    line = ("--collective", "all-to-all", "--p", "4", "--topology", "star", "--format", "json")
+    rows = json.loads(command("sweep", *line).stdout)
+    listed = json.loads(command("algos", "--collective", "all_to_all", "--format", "json").stdout)
+    assert {row["algorithm"] for row in rows} == {entry["algorithm"] for entry in listed}
+    assert {"pairwise", "gloo_all_to_all"} <= {entry["algorithm"] for entry in listed}
+
+
+def test_a_root_is_part_of_the_title(command: Simctl) -> None:
+    line = ("--algo", "tree_broadcast", "--p", "4", "--root", "3", "--topology", "star")
+    assert command("run", *line).stdout.startswith(
+        "tree_broadcast, 4 ranks, 64MiB from root 3 on star"
+    )

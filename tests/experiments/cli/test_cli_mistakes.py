@@ -48,6 +48,19 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
     "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
     "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),
+    "an algorithm and a collective": (
+        ("sweep", "--algo", "ring", "--collective", "reduce"),
+        "--algo ring and --collective reduce: leave one of them out",
+    ),
+    "unknown collective": (("algos", "--collective", "brodcast"), "did you mean 'broadcast'?"),
+    "a root that is not there": (
+        ("run", "--algo", "tree_broadcast", "--p", "4", "--root", "4"),
+        "the root is 4: 4 ranks run from 0 to 3",
+    ),
+    "a root of a collective without": (
+        ("run", "--root", "1"),
+        "--root 1: ring is all_reduce, which has no root",
+    ),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (

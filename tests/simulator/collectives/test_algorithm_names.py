@@ -3,7 +3,7 @@
 import pytest
 
 from refusals import refusal
-from simulator.collectives import algorithms, find
+from simulator.collectives import algorithms, find, of_collective
 
 
 @pytest.mark.parametrize("name", sorted({a.collective.name for a in algorithms().values()}))
@@ -42,3 +42,11 @@ def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
 
 def test_a_name_like_none_leads_to_the_list() -> None:
     assert refusal(find, "???") == "no algorithm '???': simctl algos lists them"
+
+
+def test_a_collective_has_algorithms_in_any_spelling() -> None:
+    assert of_collective("All-to-All") == of_collective("all_to_all")
+    assert find("pairwise") in of_collective("alltoall")
+    assert refusal(of_collective, "brodcast").startswith(
+        "no collective 'brodcast': did you mean 'broadcast'? (there are all_reduce,"
+    )
