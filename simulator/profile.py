@@ -243,7 +243,7 @@ class Profile:
         fastest."""
         nbytes, routed = schedule.nbytes_total, route(schedule, topology)
         overheads = self.overheads(schedule, topology, algorithm)
-        jobs = job(algorithm.name, topology)
+        jobs = job(algorithm.listed_name, topology)
         machines = self._applied(topology, self.protocols, jobs, nbytes)
         runs = (
             Run(protocol.name, run(over(routed, machine)), overheads)
@@ -255,7 +255,7 @@ class Profile:
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
         """Seconds that no link takes, by name."""
-        jobs = job(algorithm.name, topology, reduces(algorithm.collective.name))
+        jobs = job(algorithm.listed_name, topology, reduces(algorithm.collective.name))
         jobs = jobs._replace(ranks=np.array(float(schedule.ranks)))
         kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
         excess = 0.0

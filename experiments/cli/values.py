@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.collectives import Algorithm, find, of_collective
+from simulator.collectives.algorithm_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_number
@@ -19,9 +20,9 @@ USUAL = "ring"
 
 
 def parse_algorithms(text: str | None, collective: str | None = None) -> list[Algorithm]:
-    """Algorithms by name, comma-separated, or all of a collective. The default is ring."""
+    """Algorithms by name, each with its options, or all of a collective. The default is ring."""
     if collective is None:
-        return [find(name.strip()) for name in dict.fromkeys((text or USUAL).split(","))]
+        return [find(name) for name in names_in(text or USUAL)]
     if text is not None:
         raise InputError(
             f"--algo {text[:80]} and --collective {collective[:80]}: leave one of them out"
@@ -31,7 +32,7 @@ def parse_algorithms(text: str | None, collective: str | None = None) -> list[Al
 
 def parse_algorithm(text: str) -> Algorithm:
     """An algorithm by name."""
-    if "," in text:
+    if len(names_in(text)) > 1:
         raise InputError(f"--algo {text}: one algorithm here, simctl sweep takes several")
     return find(text)
 

@@ -19,6 +19,7 @@ def run(collective: str | None, how: str) -> None:
             "assumes": algorithm.cost.assumes,
             "ports": ", ".join(algorithm.cost.ports),
             "source": algorithm.cost.source,
+            "options": ", ".join(f"{key}={value}" for key, value in algorithm.options.items()),
         }
         for algorithm in chosen
     ]
@@ -30,6 +31,8 @@ def run(collective: str | None, how: str) -> None:
 
 def _block(record: dict[str, str]) -> str:
     lines = [
-        [f"  {key}", value] for key, value in record.items() if key not in ("algorithm", "summary")
+        [f"  {key}", value]
+        for key, value in record.items()
+        if value and key not in ("algorithm", "summary")
     ]
     return f"{record['algorithm']}: {record['summary']}\n{output.align([*lines])}"

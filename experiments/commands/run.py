@@ -57,7 +57,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
     topology = request.machine.build(ranks, algorithm.servers)
-    case = Case(algorithm, ranks, topology, request.rules, profile)
+    case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
     progress(1, 3)
     outcome = case.run(request.size)
     progress(2, 3)

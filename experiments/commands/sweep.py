@@ -118,8 +118,12 @@ def _simulated(
 
 def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
     for algorithm in request.algorithms:
-        ranks = dict.fromkeys(row.ranks for row in rows if row.algorithm == algorithm.name)
+        ranks = dict.fromkeys(row.ranks for row in rows if _listed(row) == algorithm.listed_name)
         yield from ineffective_labels(request.profile, [algorithm], ranks)
+
+
+def _listed(row: SweepRow) -> str:
+    return row.algorithm.partition(":")[0]
 
 
 def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
+from simulator.collectives.best_options import best
 from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import Folded, fold
 from simulator.cost_models import CostModel
@@ -38,10 +39,13 @@ class Case:
     """What an algorithm that is made for the machine chose there, in words."""
     wrong: str = field(init=False, default="")
     """What is wrong with the result, if anything is."""
+    _machine: Topology = field(init=False, repr=False)
+    """The machine without switches that take part."""
     _routed: Routed | None = field(init=False, default=None, repr=False)
     _fabric: Fabric | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
+        self._machine = self.topology
         folded = self._folded()
         if folded is None:
             workload.check_schedule(self.algorithm, self.ranks)
@@ -78,6 +82,18 @@ class Case:
         if self._fabric is None:
             self._fabric = observe(routed)
         return self._fabric
+
+    def tuned(self, nbytes: float) -> Case:
+        """The same with the best options for a size, where the algorithm leaves some open."""
+        if not self.algorithm.searched:
+            return self
+
+        def tried(algorithm: Algorithm) -> Case:
+            return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
+
+        return tried(
+            best(self.algorithm, self.ranks, lambda option: tried(option).run(nbytes).seconds)
+        )
 
     def simulate(self, nbytes: float) -> Timeline:
         """Simulate one size, without what software adds before the first operation."""

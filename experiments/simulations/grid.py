@@ -153,7 +153,8 @@ def sweep(
 
 
 def _row(case: Case, nbytes: float) -> SweepRow:
-    return judge(case, case.run(nbytes))
+    tuned = case.tuned(nbytes)
+    return judge(tuned, tuned.run(nbytes))
 
 
 def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:

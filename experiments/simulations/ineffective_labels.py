@@ -17,7 +17,7 @@ def ineffective_labels(
     if profile is None or not profile.ineffective:
         return
     for algorithm, p in product(algorithms, ranks):
-        if entry := profile.ignored(algorithm.name, algorithm.collective.name, p):
+        if entry := profile.ignored(algorithm.listed_name, algorithm.collective.name, p):
             library = f"with {entry.library} " if entry.library else ""
             text = (
                 f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {library}took "

@@ -18,7 +18,7 @@ OF_A_POINT = 1000
 SECONDS = 3e-6
 """What an operation takes at least: to build, to prove, to simulate, to bound."""
 FEW = 1024
-"""Ranks of which every algorithm has a schedule."""
+"""Ranks of which every algorithm without options has a schedule."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
@@ -42,7 +42,7 @@ def check(total: float, points: str) -> None:
 def check_schedule(algorithm: Algorithm, ranks: int) -> None:
     """Raise InputError, before any memory is taken, if one schedule has more operations than a
     schedule may have."""
-    if ranks > FEW and (count := estimate(algorithm, ranks)) > LIMIT:
+    if (ranks > FEW or algorithm.options) and (count := estimate(algorithm, ranks)) > LIMIT:
         raise InputError(
             f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more "
             f"than {in_words(LIMIT)}: "

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from simulator.collectives.algorithm_options import with_options
 from simulator.collectives.collective import Algorithm, Collective
 from topologies.errors import InputError, nearest_name
 
@@ -34,12 +35,15 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm called `name`. Raises InputError with the nearest name, or with those of the
-    collective it is."""
+    """The algorithm called `name`, which may have options: "ring:segments=4".
+
+    Raises InputError with the nearest name, or with those of the collective it is.
+    """
     names = algorithms()
-    if name not in names:
-        raise InputError(_unknown(name, names))
-    return names[name]
+    listed, _, options = name.partition(":")
+    if listed not in names:
+        raise InputError(_unknown(listed, names))
+    return with_options(names[listed], options) if options else names[listed]
 
 
 def of_collective(name: str) -> list[Algorithm]:

@@ -11,28 +11,28 @@ from topologies.topology import Ints
 PIECES = 32
 
 
-def binary_tree_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+def binary_tree_broadcast(ranks: int, nbytes: float, *, segments: int = PIECES) -> Schedule:
     """As soon as a rank has a piece, it passes the piece on to one child, then to the other.
 
     >>> binary_tree_broadcast(4, 4096.0).sent().tolist()
     [8192.0, 4096.0, 0.0, 0.0]
     """
-    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    tree = ScheduleBuilder(ranks, nbytes, slots=segments)
     _broadcast(tree)
     return tree.build()
 
 
-def binary_tree_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+def binary_tree_reduce(ranks: int, nbytes: float, *, segments: int = PIECES) -> Schedule:
     """A rank passes each piece on to its parent when both children have added to it."""
-    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    tree = ScheduleBuilder(ranks, nbytes, slots=segments)
     _reduce(tree)
     return tree.build()
 
 
-def binary_tree_all_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+def binary_tree_all_reduce(ranks: int, nbytes: float, *, segments: int = PIECES) -> Schedule:
     """A reduce, then a broadcast when rank 0 has everything. Open MPI calls this nonoverlapping and
     uses it for long messages."""
-    tree = ScheduleBuilder(ranks, nbytes, slots=pieces)
+    tree = ScheduleBuilder(ranks, nbytes, slots=segments)
     _broadcast(tree, after=_reduce(tree))
     return tree.build()
 
@@ -67,6 +67,8 @@ ALGORITHMS = (
         binary_tree_all_reduce,
         trees.binary_tree_all_reduce(PIECES),
         "a reduce up a binary tree in pieces, then a broadcast down it",
+        options={"segments": PIECES},
+        formula=trees.binary_tree_all_reduce,
     ),
     Algorithm(
         "binary_tree_reduce",
@@ -74,6 +76,8 @@ ALGORITHMS = (
         binary_tree_reduce,
         trees.binary_tree_reduce(PIECES),
         "up a binary tree to rank 0, in pieces",
+        options={"segments": PIECES},
+        formula=trees.binary_tree_reduce,
     ),
     Algorithm(
         "binary_tree_broadcast",
@@ -81,5 +85,7 @@ ALGORITHMS = (
         binary_tree_broadcast,
         trees.binary_tree_broadcast(PIECES),
         "down a binary tree from rank 0, in pieces",
+        options={"segments": PIECES},
+        formula=trees.binary_tree_broadcast,
     ),
 )

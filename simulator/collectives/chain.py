@@ -10,25 +10,25 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 PIECES = 64
 
 
-def chain_broadcast(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+def chain_broadcast(ranks: int, nbytes: float, *, segments: int = PIECES) -> Schedule:
     """Rank r passes each piece on to rank r + 1 as soon as it has it. NCCL broadcasts so and calls
     it Ring.
 
     >>> chain_broadcast(4, 4096.0).sent().tolist()
     [4096.0, 4096.0, 4096.0, 0.0]
     """
-    chain = ScheduleBuilder(ranks, nbytes, slots=pieces, phase="broadcast")
+    chain = ScheduleBuilder(ranks, nbytes, slots=segments, phase="broadcast")
     for rank in range(ranks - 1):
-        chain.copy(rank, rank + 1, slot=np.arange(pieces))
+        chain.copy(rank, rank + 1, slot=np.arange(segments))
     return chain.build()
 
 
-def chain_reduce(ranks: int, nbytes: float, *, pieces: int = PIECES) -> Schedule:
+def chain_reduce(ranks: int, nbytes: float, *, segments: int = PIECES) -> Schedule:
     """Rank r adds its data to each piece that comes from rank r + 1, and passes it on to rank r -
     1."""
-    chain = ScheduleBuilder(ranks, nbytes, slots=pieces, phase="reduce")
+    chain = ScheduleBuilder(ranks, nbytes, slots=segments, phase="reduce")
     for rank in range(ranks - 1, 0, -1):
-        chain.reduce(rank, rank - 1, slot=np.arange(pieces))
+        chain.reduce(rank, rank - 1, slot=np.arange(segments))
     return chain.build()
 
 
@@ -39,6 +39,8 @@ ALGORITHMS = (
         chain_broadcast,
         neighbors.chain_broadcast(PIECES),
         "from rank to rank in a line, in pieces",
+        options={"segments": PIECES},
+        formula=neighbors.chain_broadcast,
     ),
     Algorithm(
         "chain_reduce",
@@ -46,5 +48,7 @@ ALGORITHMS = (
         chain_reduce,
         neighbors.chain_reduce(PIECES),
         "from rank to rank in a line to rank 0, in pieces",
+        options={"segments": PIECES},
+        formula=neighbors.chain_reduce,
     ),
 )

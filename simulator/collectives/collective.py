@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -83,13 +83,30 @@ class Algorithm:
     :func:`simulator.cost_models.is_power_of_two`."""
     recipe: tuple[Callable[..., Algorithm], tuple[Any, ...]] | None = None
     """The function that makes this algorithm of another, and its arguments."""
+    options: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """The options and their values, like `segments`: keywords of `schedule`, and of those of `fit`,
+    `shifts`, `shifts_on`, `defined` and `formula` that have them."""
+    formula: Callable[..., CostModel] | None = None
+    """From the options to the formula, if there are options."""
+    searched: tuple[str, ...] = ()
+    """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
+
+    @property
+    def listed_name(self) -> str:
+        """The name without options.
+
+        >>> from simulator.collectives import find
+        >>> find("ring:segments=4").listed_name
+        'ring'
+        """
+        return self.name.partition(":")[0]
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """An algorithm of simctl is pickled as its name, as its functions may be lambdas. Another
         process then has one object for it, too."""
         from simulator.collectives import algorithms, find
 
-        if algorithms().get(self.name) is self:
+        if self.listed_name in algorithms() and find(self.name) is self:
             return find, (self.name,)
         return self.recipe or super().__reduce_ex__(protocol)
 

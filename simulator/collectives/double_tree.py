@@ -21,9 +21,9 @@ Numbers = npt.NDArray[np.int64]
 
 
 def double_tree_all_reduce(
-    ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, pieces: int = PIECES
+    ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, segments: int = PIECES
 ) -> Schedule:
-    """Each tree reduces its half of V to its root and broadcasts it from there, in `pieces` that
+    """Each tree reduces its half of V to its root and broadcasts it from there, in `segments` that
     do not wait for each other.
 
     Nodes have `per_node` consecutive ranks each; the last may have fewer. Each of the `channels`
@@ -33,10 +33,10 @@ def double_tree_all_reduce(
     >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
     [4096.0, 8192.0, 8192.0, 4096.0]
     """
-    for name, value in (("per_node", per_node), ("channels", channels), ("pieces", pieces)):
+    for name, value in (("per_node", per_node), ("channels", channels), ("segments", segments)):
         if value < 1:
             raise InputError(f"{name} is {value}: 1 or more")
-    return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, pieces)
+    return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, segments)
 
 
 def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
@@ -58,13 +58,13 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     return Fitted(_all_reduce(node, nbytes, channels, FINE), topology, cost, (words,))
 
 
-def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Schedule:
+def _all_reduce(node: Numbers, nbytes: float, channels: int, segments: int) -> Schedule:
     """Over ranks of which `node` says the number of the node, shape (ranks,).
 
     The pieces are written one after the other. Of two pieces that are ready at the same time, the
     earlier goes first, up or down.
     """
-    piece = ScheduleBuilder(len(node), nbytes / pieces, slots=2 * channels, phase="reduce")
+    piece = ScheduleBuilder(len(node), nbytes / segments, slots=2 * channels, phase="reduce")
     parent, depth = _ranked(node, channels)
     joins = [np.nonzero(depth == level) for level in range(1, int(depth.max()) + 1)]
     for tree, child in reversed(joins):
@@ -72,8 +72,8 @@ def _all_reduce(node: Numbers, nbytes: float, channels: int, pieces: int) -> Sch
     piece.phase("broadcast")
     for tree, child in joins:
         piece.copy(parent[tree, child], child, slot=tree, channel=tree // 2)
-    written, whole = piece.build(), ScheduleBuilder(len(node), nbytes, slots=len(parent) * pieces)
-    for number in range(pieces):
+    written, whole = piece.build(), ScheduleBuilder(len(node), nbytes, slots=len(parent) * segments)
+    for number in range(segments):
         whole.inline(written, slot=len(parent) * number)
     return whole.build()
 

@@ -21,7 +21,7 @@ Ranks = npt.NDArray[np.integer]
 
 
 def sharp_all_reduce(
-    ranks: int, nbytes: float, leaves: Ranks | None = None, *, pieces: int = SHARP_PIECES
+    ranks: int, nbytes: float, leaves: Ranks | None = None, *, segments: int = SHARP_PIECES
 ) -> Schedule:
     """Every worker pushes V, in pieces, into its switch. The switch at the top sends each sum back
     down.
@@ -35,10 +35,10 @@ def sharp_all_reduce(
     leaf = np.zeros(ranks, dtype=np.int64) if leaves is None else leaves
     count = int(leaf.max()) + 1
     tree = ScheduleBuilder(
-        ranks, nbytes, slots=pieces, switches=count + (count > 1), phase="reduce in the switches"
+        ranks, nbytes, slots=segments, switches=count + (count > 1), phase="reduce in the switches"
     )
-    worker, piece = np.tile(np.arange(ranks), pieces), np.repeat(np.arange(pieces), ranks)
-    below, part = np.tile(ranks + np.arange(count), pieces), np.repeat(np.arange(pieces), count)
+    worker, piece = np.tile(np.arange(ranks), segments), np.repeat(np.arange(segments), ranks)
+    below, part = np.tile(ranks + np.arange(count), segments), np.repeat(np.arange(segments), count)
     tree.reduce(worker, ranks + leaf[worker], slot=piece)
     if count > 1:
         tree.reduce(below, ranks + count, slot=part)
@@ -55,23 +55,23 @@ def nvls_all_reduce(
     groups: Ranks | None = None,
     *,
     above: bool = False,
-    pieces: int = NVLS_PIECES,
+    segments: int = NVLS_PIECES,
 ) -> Schedule:
     """Worker c of a group owns chunk c of V. Its switch reduces the chunk of the group on the way
     to the owner. The owners of all groups all-reduce it, round a ring or in one further switch for
     each chunk. Then their switches multicast it.
 
     `groups[g]` lists the workers on switch g, shape (groups, workers of a group). The default is
-    one group of all. A worker pushes its part of the next of the `pieces` when it has the result of
-    the piece before.
+    one group of all. A worker pushes its part of the next of the `segments` when it has the result
+    of the one before.
     """
     group = np.arange(ranks)[None, :] if groups is None else groups
     number, size = group.shape
-    slots = pieces * size * number
+    slots = segments * size * number
     nvls = ScheduleBuilder(ranks, nbytes, slots=slots, switches=number + (size if above else 0))
     switch = ranks + np.arange(number)[:, None]
     got: Ints | None = None
-    for piece in range(pieces):
+    for piece in range(segments):
         chunk = (piece * size + np.arange(size)) * number
         nvls.phase("reduce in the switches")
         for owner in range(size):
@@ -110,7 +110,9 @@ def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
     nvls.copy(above, group, slot=chunk[None, :], count=number)
 
 
-def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+def fit_sharp(
+    topology: Topology, ranks: int, nbytes: float, *, segments: int = SHARP_PIECES
+) -> Fitted:
     """Every worker's nearest network switch that reduces, and one switch that joins these."""
     switches = _reducing(topology, network=True)
     latency = _latencies(topology, switches, ranks)
@@ -118,12 +120,14 @@ def fit_sharp(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     chosen = switches[used]
     if len(used) > 1:
         chosen = np.append(chosen, _joining(topology, switches, used))
-    schedule = sharp_all_reduce(ranks, nbytes, leaves)
-    cost = in_network_formulas.sharp(SHARP_PIECES, len(used))
+    schedule = sharp_all_reduce(ranks, nbytes, leaves, segments=segments)
+    cost = in_network_formulas.sharp(segments, len(used))
     return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
 
 
-def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+def fit_nvls(
+    topology: Topology, ranks: int, nbytes: float, *, segments: int = NVLS_PIECES
+) -> Fitted:
     """Groups of workers by the NVSwitch that they share.
 
     Between groups, the owners of each chunk share a reducing network switch if there is one for
@@ -142,8 +146,8 @@ def fit_nvls(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     rails = _rail_switches(topology, groups, ranks) if len(used) > 1 else None
     chosen = switches[used] if rails is None else np.concatenate((switches[used], rails))
     above = rails is not None
-    schedule = nvls_all_reduce(ranks, nbytes, groups, above=above)
-    cost = in_network_formulas.nvls(NVLS_PIECES, len(used), in_network=above)
+    schedule = nvls_all_reduce(ranks, nbytes, groups, above=above, segments=segments)
+    cost = in_network_formulas.nvls(segments, len(used), in_network=above)
     return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
 
 
@@ -228,6 +232,8 @@ ALGORITHMS = (
         in_network_formulas.sharp(SHARP_PIECES),
         "network switches add up and multicast",
         fit=fit_sharp,
+        options={"segments": SHARP_PIECES},
+        formula=in_network_formulas.sharp,
     ),
     Algorithm(
         "nvls",
@@ -236,5 +242,7 @@ ALGORITHMS = (
         in_network_formulas.nvls(NVLS_PIECES),
         "NVSwitches add up each chunk for its owner, and multicast it",
         fit=fit_nvls,
+        options={"segments": NVLS_PIECES},
+        formula=in_network_formulas.nvls,
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from math import log2
+from math import log2, prod
 from typing import NamedTuple
 
+from simulator.collectives import algorithms
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
 from simulator.collectives.two_level import equal_nodes, nodes_of
@@ -18,6 +19,8 @@ NEAR = 0.1
 """How far from a whole number a power may be."""
 PIECES = 16
 """Operations of nvls for each rank and each step round the ring of its nodes."""
+MULTIPLIERS = ("segments", "channels")
+"""The options that multiply the operations."""
 
 
 class Bound(NamedTuple):
@@ -40,6 +43,8 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     >>> estimate(find("ring"), 32), estimate(find("tree_reduce"), 32)
     (1984.0, 31.0)
     """
+    if algorithm.listed_name != algorithm.name:
+        return _multiple(algorithm) * estimate(algorithms()[algorithm.listed_name], ranks)
     if (exact := _exact(algorithm, ranks)) is not None:
         return exact
     (small_ranks, small), (large_ranks, large) = _counted(algorithm)
@@ -68,6 +73,12 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
         nodes = len(distinct(topology.node[topology.placement[:ranks]]))
         yield Bound(PIECES * ranks * (nodes - 1.0), False)
+
+
+def _multiple(algorithm: Algorithm) -> float:
+    """How many times the operations of the algorithm without options there are."""
+    defaults = algorithms()[algorithm.listed_name].options
+    return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
 
 
 def _exact(algorithm: Algorithm, ranks: int) -> float | None:

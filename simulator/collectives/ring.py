@@ -1,5 +1,7 @@
 """Ring: p - 1 steps in which every rank sends one chunk to the next rank."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from simulator.collectives.collective import (
@@ -8,55 +10,107 @@ from simulator.collectives.collective import (
     REDUCE_SCATTER,
     Algorithm,
 )
-from simulator.cost_models import neighbors
+from simulator.cost_models import neighbors, segmented_rings
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+OPTIONS = {"channels": 1, "segments": 1, "ways": 1}
 
 
-def ring_reduce_scatter(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
+def ring_reduce_scatter(
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    channels: int = 1,
+    segments: int = 1,
+    ways: int = 1,
+) -> Schedule:
     """Every chunk travels once round the ring to its owner. Every rank adds its data to it.
+
+    A chunk has an equal share for each of the `channels` and `ways`. With two ways the second half
+    of the shares goes round in the other direction. A share is cut into `segments`, and a rank
+    passes a segment on as soon as it has the segment.
 
     >>> ring_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
-    ring = _builder(ranks, nbytes, shifts)
-    _reduce_scatter(ring)
-    return ring.build()
+    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
+    ring.reduce_scatter()
+    return ring.builder.build()
 
 
-def ring_all_gather(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
+def ring_all_gather(
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    channels: int = 1,
+    segments: int = 1,
+    ways: int = 1,
+) -> Schedule:
     """Every chunk travels once round the ring from its owner."""
-    ring = _builder(ranks, nbytes, shifts)
-    _all_gather(ring)
-    return ring.build()
+    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
+    ring.all_gather()
+    return ring.builder.build()
 
 
-def ring_all_reduce(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
+def ring_all_reduce(
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    channels: int = 1,
+    segments: int = 1,
+    ways: int = 1,
+) -> Schedule:
     """A ring reduce-scatter, then a ring all-gather."""
-    ring = _builder(ranks, nbytes, shifts)
-    _reduce_scatter(ring)
-    _all_gather(ring)
-    return ring.build()
+    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
+    ring.reduce_scatter()
+    ring.all_gather()
+    return ring.builder.build()
 
 
-def _builder(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
-    """Chunk c of rank r is chunk c + k of rank r + k."""
-    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
-    return ScheduleBuilder(ring, nbytes, slots=ranks)
+class _Ring:
+    """A ring whose chunks have several parts. Chunk c of rank r is chunk c + k of rank r + k."""
 
+    def __init__(
+        self,
+        ranks: int,
+        nbytes: float,
+        shifts: Shifts | None,
+        channels: int,
+        segments: int,
+        ways: int,
+    ) -> None:
+        if ways > 2:
+            raise InputError(f"ways is {ways}: a ring has 1 or 2")
+        parts = channels * segments * ways
+        moves = fold(ranks, shifts, Move(axis=0, first=0, inner=parts, end=parts * ranks))
+        self.builder = ScheduleBuilder(moves, nbytes, slots=parts * ranks)
+        part = np.arange(parts)[:, None]
+        self.part, self.channel = part, part // segments
+        self.way = np.where(self.channel < channels, 1, -1)
 
-def _reduce_scatter(ring: ScheduleBuilder) -> None:
-    ring.phase("reduce-scatter")
-    rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None]
-    slot = (rank - step - 1) % ring.ranks
-    ring.reduce(rank, (rank + 1) % ring.ranks, slot=slot, steps=True)
+    def reduce_scatter(self) -> None:
+        """The chunk that is k + 1 ranks behind goes in step k."""
+        self.builder.phase("reduce-scatter")
+        self._pass(self.builder.reduce, 1)
 
+    def all_gather(self) -> None:
+        """The chunk that is k ranks behind goes in step k."""
+        self.builder.phase("all-gather")
+        self._pass(self.builder.copy, 0)
 
-def _all_gather(ring: ScheduleBuilder) -> None:
-    ring.phase("all-gather")
-    rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None]
-    ring.copy(rank, (rank + 1) % ring.ranks, slot=(rank - step) % ring.ranks, steps=True)
+    def _pass(self, send: Callable[..., Ints], first: int) -> None:
+        ring, parts = self.builder, len(self.part)
+        rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None, None]
+        chunk = (rank - (step + first) * self.way) % ring.ranks
+        peer = (rank + self.way) % ring.ranks
+        send(rank, peer, slot=chunk * parts + self.part, channel=self.channel, steps=True)
 
 
 ALGORITHMS = (
@@ -67,6 +121,8 @@ ALGORITHMS = (
         neighbors.RING_ALL_REDUCE,
         "reduce-scatter, then all-gather, round a ring",
         shifts=rotations,
+        options=OPTIONS,
+        formula=segmented_rings.ring_all_reduce,
     ),
     Algorithm(
         "ring_reduce_scatter",
@@ -75,6 +131,8 @@ ALGORITHMS = (
         neighbors.RING_REDUCE_SCATTER,
         "each chunk goes round a ring and grows at every rank",
         shifts=rotations,
+        options=OPTIONS,
+        formula=segmented_rings.ring_reduce_scatter,
     ),
     Algorithm(
         "ring_all_gather",
@@ -83,5 +141,7 @@ ALGORITHMS = (
         neighbors.RING_ALL_GATHER,
         "each chunk goes round a ring",
         shifts=rotations,
+        options=OPTIONS,
+        formula=segmented_rings.ring_all_gather,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from simulator.cost_models.fabric import Fabric, Ports
 
@@ -41,6 +42,9 @@ class CostModel:
     """The port models on which a simulation must need this memory, if all routes are alike."""
     model: str = "postal and gap"
     """The parameters of the time: the latency of the postal model and the gap of a message."""
+    merging: float = inf
+    """The largest γβ at which a simulation must take this time: the seconds to add a byte over
+    those to send it."""
     unclaimed: str = ""
     """Why no simulation has to match the formula, which then describes an ideal machine; empty if
     it does."""
@@ -51,6 +55,8 @@ class CostModel:
             return self.unclaimed
         if not fabric.uniform:
             return "routes differ"
+        if fabric.reduction * fabric.bandwidth > self.merging:
+            return "slow additions"
         return "" if fabric.ports in self.ports else f"{fabric.ports} ports"
 
 

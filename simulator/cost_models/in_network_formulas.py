@@ -5,16 +5,17 @@ from __future__ import annotations
 from simulator.cost_models.cost_model import CostModel
 
 
-def sharp(pieces: int, leaves: int = 1) -> CostModel:
+def sharp(segments: int, leaves: int = 1) -> CostModel:
     """All workers push pieces into a switch, which multicasts the sum. With several `leaves`, these
     pass the pieces to one switch above them."""
     below = leaves if leaves > 1 else 0
     return CostModel(
         latex=r"2\alpha + (m+1)\left(g + \frac{V}{m\beta}\right)",
-        assumes=f"switches reduce and multicast at full rate; V in m = {pieces} pieces; one switch",
+        assumes=f"switches reduce and multicast at full rate; V in m = {segments} pieces; "
+        "one switch",
         source="Graham et al., Scalable hierarchical aggregation protocol (SHARP), COMHPC 2016",
         time=lambda fabric, p, nbytes: (
-            2 * fabric.latency + (pieces + 1) * fabric.send(nbytes / pieces)
+            2 * fabric.latency + (segments + 1) * fabric.send(nbytes / segments)
         ),
         volume=lambda p, nbytes: 2 * (p + below) * nbytes,
         steps=lambda p: 4 if below else 2,
@@ -26,14 +27,14 @@ def sharp(pieces: int, leaves: int = 1) -> CostModel:
     )
 
 
-def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
+def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
     """The switch reduces every chunk on its way to the owner. The owners of all groups all-reduce
-    it. The switch then multicasts it. All of this is done in `pieces`."""
+    it. The switch then multicasts it. All of this is done in `segments`."""
     across = 2 * groups if in_network else 2 * (groups - 1)
     return CostModel(
         latex=r"6\alpha + \left(1 + \frac{1}{p}\right)\frac{V}{\beta}",
-        assumes=f"switches reduce and multicast; a port carries V and one chunk; {pieces} pieces, "
-        "no start-up",
+        assumes="switches reduce and multicast; a port carries V and one chunk; "
+        f"{segments} pieces, no start-up",
         source="multimem.ld_reduce and multimem.st of NVLink SHARP (NVIDIA Hopper architecture "
         "whitepaper)",
         time=lambda fabric, p, nbytes: (
@@ -41,7 +42,7 @@ def nvls(pieces: int, groups: int = 1, *, in_network: bool = False) -> CostModel
         ),
         volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
         steps=lambda p: (
-            2 * pieces + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1)
+            2 * segments + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1)
         ),
         peak=lambda p, nbytes: nbytes,
         redundant=lambda p, nbytes: (p - 1) * nbytes,

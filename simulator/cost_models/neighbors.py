@@ -94,14 +94,14 @@ def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
     )
 
 
-def chain_broadcast(pieces: int) -> CostModel:
-    """The data pass from rank to rank, in `pieces`."""
+def chain_broadcast(segments: int) -> CostModel:
+    """The data pass from rank to rank, in `segments`."""
     return CostModel(
         latex=r"(p-1)\alpha + (p+m-2)\left(g + \frac{V}{m\beta}\right)",
-        assumes=f"{RING_ASSUMES}; V in m = {pieces} pieces",
+        assumes=f"{RING_ASSUMES}; V in m = {segments} pieces",
         source="van de Geijn, Watts, SUMMA, Concurrency 9(4), 1997: the pipelined ring broadcast",
         time=lambda fabric, p, nbytes: (
-            (p - 1) * fabric.latency + (p + pieces - 2) * fabric.send(nbytes / pieces)
+            (p - 1) * fabric.latency + (p + segments - 2) * fabric.send(nbytes / segments)
         ),
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
@@ -110,19 +110,19 @@ def chain_broadcast(pieces: int) -> CostModel:
     )
 
 
-def chain_reduce(pieces: int) -> CostModel:
+def chain_reduce(segments: int) -> CostModel:
     """The reverse of :func:`chain_broadcast`, with a merge at every rank."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        send, merge = fabric.send(nbytes / pieces), nbytes / pieces * fabric.reduction
-        return (p - 1) * (fabric.latency + send + merge) + (pieces - 1) * max(send, merge)
+        send, merge = fabric.send(nbytes / segments), nbytes / segments * fabric.reduction
+        return (p - 1) * (fabric.latency + send + merge) + (segments - 1) * max(send, merge)
 
     return replace(
-        chain_broadcast(pieces),
+        chain_broadcast(segments),
         latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = "
         r"\frac{V}{m}\gamma",
         time=time,
-        peak=lambda p, nbytes: nbytes + nbytes / pieces,
+        peak=lambda p, nbytes: nbytes + nbytes / segments,
         memory_ports=(),
     )
 

@@ -148,21 +148,21 @@ RECURSIVE_HALVING_REDUCE_SCATTER = replace(
 )
 
 
-def binary_tree_broadcast(pieces: int) -> CostModel:
-    """V goes in `pieces` down a tree in which rank r has children 2r + 1 and 2r + 2. Each piece
+def binary_tree_broadcast(segments: int) -> CostModel:
+    """V goes in `segments` down a tree in which rank r has children 2r + 1 and 2r + 2. Each piece
     goes to one child, then to the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        send, second = fabric.send(nbytes / pieces), 1 if fabric.ports == "peer" else 2
+        send, second = fabric.send(nbytes / segments), 1 if fabric.ports == "peer" else 2
         last = max(
             (turns * send + depth * fabric.latency for turns, depth in _turns(p, second)),
             default=0.0,
         )
-        return min(second, p - 1) * (pieces - 1) * send + last
+        return min(second, p - 1) * (segments - 1) * send + last
 
     return CostModel(
         latex=r"2(m-1)x + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
-        assumes=f"{ASSUMES}; m = {pieces} pieces; d_r: depth; t_r: sends, 1 to a first "
+        assumes=f"{ASSUMES}; m = {segments} pieces; d_r: depth; t_r: sends, 1 to a first "
         "child, 2 to a second",
         source="Pjesivac-Grbovic et al., Performance analysis of MPI collective operations, "
         "Cluster Comp. 10(2), 2007",
@@ -184,21 +184,21 @@ def _turns(p: int, second: int) -> list[tuple[int, int]]:
     return arrivals[1:]
 
 
-def binary_tree_reduce(pieces: int) -> CostModel:
+def binary_tree_reduce(segments: int) -> CostModel:
     """The reverse of :func:`binary_tree_broadcast`, with merges hidden.
 
     No formula here tells in which order children share the port of their parent.
     """
     return replace(
-        binary_tree_broadcast(pieces),
-        peak=lambda p, nbytes: nbytes + min(2, p - 1) * nbytes / pieces,
+        binary_tree_broadcast(segments),
+        peak=lambda p, nbytes: nbytes + min(2, p - 1) * nbytes / segments,
         unclaimed="children share a port",
     )
 
 
-def binary_tree_all_reduce(pieces: int) -> CostModel:
+def binary_tree_all_reduce(segments: int) -> CostModel:
     """:func:`binary_tree_reduce`, and then :func:`binary_tree_broadcast`."""
-    reduce, broadcast = binary_tree_reduce(pieces), binary_tree_broadcast(pieces)
+    reduce, broadcast = binary_tree_reduce(segments), binary_tree_broadcast(segments)
     return replace(
         reduce,
         latex=rf"2\left({broadcast.latex.split(',')[0]}\right),\ x = g + \frac{{V}}{{m\beta}}",
@@ -210,8 +210,8 @@ def binary_tree_all_reduce(pieces: int) -> CostModel:
     )
 
 
-def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> CostModel:
-    """Half of V through each of two binary trees, in `pieces` each.
+def double_tree(segments: int, depth: int | None = None, channels: int = 1) -> CostModel:
+    """Half of V through each of two binary trees, in `segments` each.
 
     `depth` is ⌈log2 p⌉, unless nodes are chains. Each of the `channels` has two trees for its
     share.
@@ -221,14 +221,14 @@ def double_tree(pieces: int, depth: int | None = None, channels: int = 1) -> Cos
         return 2 * (log2_ceil(p) if depth is None else depth)
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        sends = min(p, 4) * pieces + steps(p) - 2
-        return steps(p) * fabric.latency + sends * fabric.send(nbytes / (2 * channels * pieces))
+        sends = min(p, 4) * segments + steps(p) - 2
+        return steps(p) * fabric.latency + sends * fabric.send(nbytes / (2 * channels * segments))
 
     return CostModel(
         latex=r"2D\alpha + (\min(p, 4)m + 2D - 2)\left(g + \frac{V}{2m\beta}\right)".replace(
             "2m", f"{2 * channels}m"
         ),
-        assumes=f"D = {depth or '⌈log2 p⌉'} steps to the root; m = {pieces} pieces a half; "
+        assumes=f"D = {depth or '⌈log2 p⌉'} steps to the root; m = {segments} pieces a half; "
         f"{'' if channels == 1 else f'{channels} channels on as many ports; '}"
         "ports are never idle; γ = 0",
         source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of "

@@ -29,7 +29,7 @@ BUILDS = {
 def test_any_number_of_ranks_and_pieces_keeps_its_promise(
     name: str, ranks: int, pieces: int
 ) -> None:
-    semantics.check(BUILDS[name](ranks, 1e6, pieces=pieces), find(name).collective)
+    semantics.check(BUILDS[name](ranks, 1e6, segments=pieces), find(name).collective)
 
 
 @given(
@@ -39,7 +39,7 @@ def test_a_broadcast_takes_what_its_closed_form_says(
     ranks: int, pieces: int, latency: float
 ) -> None:
     timeline = simulate(
-        binary_tree_broadcast(ranks, 1e6, pieces=pieces),
+        binary_tree_broadcast(ranks, 1e6, segments=pieces),
         star(ranks, bandwidth=1e9, latency=latency, gap=1e-6),
     )
     time = trees.binary_tree_broadcast(pieces).time(observe(timeline.routed), ranks, 1e6)
@@ -49,7 +49,7 @@ def test_a_broadcast_takes_what_its_closed_form_says(
 def test_seven_ranks_and_four_pieces_by_hand() -> None:
     # Routes of 1 s, pieces of 10 s. The root sends 8, the last is through at 81 s; rank 2 passes it
     # on to 5, then to 6.
-    schedule = binary_tree_broadcast(7, 40.0, pieces=4)
+    schedule = binary_tree_broadcast(7, 40.0, segments=4)
     assert simulate(schedule, star(7, bandwidth=1.0, latency=0.5)).makespan == 81.0 + 20.0 + 1.0
 
 
@@ -57,7 +57,7 @@ def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
     # However long it is, a tree's time goes by 2 V, and a chain's by V.
     for ranks in (7, 31):
         times = [
-            simulate(binary_tree_reduce(ranks, v, pieces=64), star(ranks, bandwidth=1.0)).makespan
+            simulate(binary_tree_reduce(ranks, v, segments=64), star(ranks, bandwidth=1.0)).makespan
             for v in (1, 2)
         ]
         assert times[1] == pytest.approx(2 * times[0])
@@ -76,6 +76,6 @@ def test_each_moves_and_holds_what_its_closed_form_says(name: str, ranks: int) -
 
 
 def test_nothing_is_broadcast_before_all_is_reduced() -> None:
-    schedule = binary_tree_all_reduce(6, 8.0, pieces=8)
+    schedule = binary_tree_all_reduce(6, 8.0, segments=8)
     timeline = simulate(schedule, star(6, bandwidth=1.0))
     assert timeline.finish[schedule.reduces].max() <= timeline.start[~schedule.reduces].min()

@@ -65,7 +65,7 @@ def test_nodes_of_any_size_compute_an_all_reduce(
     ranks: int, per_node: int, channels: int, pieces: int
 ) -> None:
     schedule = double_tree_all_reduce(
-        ranks, 1024.0, per_node=per_node, channels=channels, pieces=pieces
+        ranks, 1024.0, per_node=per_node, channels=channels, segments=pieces
     )
     semantics.check(schedule, ALL_REDUCE)
     assert schedule.volume == pytest.approx(2 * (ranks - 1) * 1024.0)
@@ -102,7 +102,7 @@ def test_nodes_come_from_the_machine() -> None:
     fitted = fit(cluster("hgx_h100", 3), 20, 1e6)
     assert fitted.chosen == ("4 channels, two trees of 3 nodes each, chains of 8 ranks",)
     assert fitted.schedule.steps == fitted.cost.steps(20) == 2 * (7 + 2)
-    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4, pieces=FINE)
+    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4, segments=FINE)
     for column in ("rank", "peer", "source", "nbytes", "lane", "indptr", "indices"):
         assert np.array_equal(getattr(fitted.schedule, column), getattr(plain, column)), column
 
@@ -142,7 +142,7 @@ def test_devices_of_no_node_are_nodes_of_their_own() -> None:
     [
         ({"per_node": 0}, "per_node is 0: 1 or more"),
         ({"channels": -1}, "channels is -1: 1 or more"),
-        ({"pieces": 0}, "pieces is 0: 1 or more"),
+        ({"segments": 0}, "segments is 0: 1 or more"),
     ],
 )
 def test_a_tree_of_nothing_is_refused(wrong: dict[str, int], says: str) -> None:

@@ -43,7 +43,7 @@ def reducing_star(
 
 @given(st.integers(2, 9), st.integers(1, 5), st.integers(0, 1000))
 def test_sharp_on_one_switch_is_an_all_reduce(ranks: int, pieces: int, seed: int) -> None:
-    schedule = sharp_all_reduce(ranks, 64.0, pieces=pieces)
+    schedule = sharp_all_reduce(ranks, 64.0, segments=pieces)
     semantics.check(schedule, ALL_REDUCE, seed)
     assert schedule.volume == pytest.approx(2 * ranks * 64.0)
     assert schedule.steps == 2
@@ -52,7 +52,7 @@ def test_sharp_on_one_switch_is_an_all_reduce(ranks: int, pieces: int, seed: int
 @given(st.lists(st.integers(0, 2), min_size=3, max_size=9), st.integers(1, 4))
 def test_sharp_on_two_levels_is_an_all_reduce(leaves: list[int], pieces: int) -> None:
     leaf = np.unique(leaves, return_inverse=True)[1]
-    semantics.check(sharp_all_reduce(len(leaves), 64.0, leaf, pieces=pieces), ALL_REDUCE)
+    semantics.check(sharp_all_reduce(len(leaves), 64.0, leaf, segments=pieces), ALL_REDUCE)
 
 
 @given(st.integers(1, 4), st.integers(2, 5), st.booleans(), st.integers(1, 3), st.integers(0, 1000))
@@ -61,7 +61,7 @@ def test_nvls_is_an_all_reduce_and_counts_as_it_says(
 ) -> None:
     above = above and number > 1
     groups = np.random.default_rng(seed).permutation(number * size).reshape(number, size)
-    schedule = nvls_all_reduce(number * size, 64.0, groups, above=above, pieces=pieces)
+    schedule = nvls_all_reduce(number * size, 64.0, groups, above=above, segments=pieces)
     semantics.check(schedule, ALL_REDUCE, seed)
     across = 2 * number if above else 2 * (number - 1)
     assert schedule.volume == pytest.approx((2 * number * size + number + across) * 64.0)
@@ -80,7 +80,7 @@ def test_sharp_uses_every_rail() -> None:
 
 @pytest.mark.parametrize("drop", [0, 3, -1])
 def test_a_missing_or_doubled_contribution_is_caught(drop: int) -> None:
-    for schedule in (sharp_all_reduce(3, 3.0, pieces=2), nvls_all_reduce(3, 3.0, pieces=2)):
+    for schedule in (sharp_all_reduce(3, 3.0, segments=2), nvls_all_reduce(3, 3.0, segments=2)):
         every = np.arange(len(schedule))
         doubled = int(np.flatnonzero(schedule.reduces)[drop])
         for order in (np.delete(every, drop), np.insert(every, doubled, doubled)):
@@ -207,7 +207,7 @@ def test_sharp_on_a_switch_takes_its_closed_form(
     machine = reducing_star(ranks, latency, gap)
     switch = np.int32(machine.device_names.index("switch"))
     machine = replace(machine, placement=np.append(machine.placement, switch))
-    timeline = simulate(sharp_all_reduce(ranks, 24.0, pieces=pieces), machine)
+    timeline = simulate(sharp_all_reduce(ranks, 24.0, segments=pieces), machine)
     cost = in_network_formulas.sharp(pieces)
     fabric = Fabric(1.0, latency, gap, reduction=0.0, ports="peer", uniform=True)
     assert cost.holds(fabric) == ""

@@ -1,0 +1,60 @@
+"""The best values of an algorithm's options for one size on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simulator.collectives.algorithm_options import with_values
+from simulator.collectives.collective import Algorithm
+from simulator.collectives.operation_counts import estimate
+
+Seconds = Callable[[Algorithm], float]
+MOST = 2.0**18
+"""Operations of a schedule that is tried, at most."""
+GAIN = 1e-6
+"""The search ends where twice as many segments save no more than this share of the time."""
+
+
+def best(
+    algorithm: Algorithm, ranks: int, seconds: Seconds, searched: tuple[str, ...] = ()
+) -> Algorithm:
+    """The algorithm with the values of its `searched` options that take the fewest `seconds`.
+
+    One option is searched after the other, and all of them again if there are several. Up to the
+    best value more segments save time, and beyond it they cost time: the search relies on that.
+    The default is to search the options that the algorithm's name calls `best`.
+    """
+    names = searched or algorithm.searched
+    found = with_values(algorithm, {})
+    for _ in range(min(len(names), 2)):
+        for name in names:
+            found = _searched(found, name, ranks, seconds)
+    return found
+
+
+def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> Algorithm:
+    """The algorithm with the best value of one option."""
+    times: dict[int, float] = {}
+
+    def time(value: int) -> float:
+        if value not in times:
+            times[value] = seconds(with_values(algorithm, {name: value}))
+        return times[value]
+
+    value = 1
+    while _fits(algorithm, name, 2 * value, ranks) and time(2 * value) < time(value) * (1 - GAIN):
+        value *= 2
+    low, high = max(1, value // 2), 2 * value
+    if not _fits(algorithm, name, high, ranks):
+        high = value
+    while high - low > 2:
+        third = (high - low) // 3
+        if time(low + third) <= time(high - third):
+            high -= third
+        else:
+            low += third
+    return with_values(algorithm, {name: min(range(low, high + 1), key=time)})
+
+
+def _fits(algorithm: Algorithm, name: str, value: int, ranks: int) -> bool:
+    return estimate(with_values(algorithm, {name: value}), ranks) <= MOST

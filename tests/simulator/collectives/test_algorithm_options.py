@@ -1,0 +1,184 @@
+"""Options of algorithms: how they are written, what they change, and their best values."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusals import refusal
+from simulator.collectives import algorithms, find
+from simulator.collectives.algorithm_options import names_in, with_values
+from simulator.collectives.best_options import best
+from simulator.collectives.collective import Algorithm
+from simulator.collectives.operation_counts import estimate
+from simulator.collectives.roots import from_root
+from simulator.cost_models.fabric import observe
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from topologies.errors import InputError
+from topologies.shapes import SHAPES, star
+from topologies.topology import Topology
+
+RINGS = ("ring", "ring_reduce_scatter", "ring_all_gather")
+SEGMENTED = [name for name, algorithm in algorithms().items() if "segments" in algorithm.options]
+
+
+def test_options_stand_behind_the_name() -> None:
+    segmented = find("ring:channels=2,segments=3")
+    assert segmented.name == "ring:channels=2,segments=3"
+    assert segmented.listed_name == "ring"
+    assert len(segmented.build(4, 1.0)) == 6 * len(find("ring").build(4, 1.0))
+
+
+def test_defaults_are_the_algorithm_itself() -> None:
+    assert find("ring:segments=1,channels=1") is find("ring")
+    assert find("ring:segments=3,channels=1") is find("ring:segments=3")
+
+
+def test_an_algorithm_with_options_is_pickled_as_its_name() -> None:
+    algorithm = find("chain_reduce:segments=7")
+    assert pickle.loads(pickle.dumps(algorithm)) is algorithm
+
+
+def test_names_and_options_in_one_list() -> None:
+    text = "ring:channels=4,segments=8, tree,chain_reduce:segments=2,ring"
+    names = ["ring:channels=4,segments=8", "tree", "chain_reduce:segments=2", "ring"]
+    assert names_in(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ring:segments=0", "ring:segments is 0: 1 or more"),
+        ("ring:segments=x", "ring:segments: 'x' is not a whole number: write it like 4, or best"),
+        ("ring:segments", "ring: segments has no value: write segments=value, pieces that follow "),
+        ("ring:ways=1,ways=2", "ring:ways=1,ways=2: ways is given twice"),
+        ("tree:segments=2", "tree has no options, got 'segments'"),
+        ("rnig:segments=2", "no algorithm 'rnig': did you mean 'ring'?"),
+    ],
+)
+def test_wrong_options_are_refused(text: str, message: str) -> None:
+    assert refusal(find, text).startswith(message)
+
+
+def test_an_unknown_option_leads_to_the_list() -> None:
+    with pytest.raises(InputError, match="has no option 'segment'"):
+        find("ring:segment=2")
+
+
+def test_a_ring_has_two_ways_at_most() -> None:
+    assert refusal(find("ring:ways=3").build, 4, 1.0) == "ways is 3: a ring has 1 or 2"
+
+
+@pytest.mark.parametrize("name", SEGMENTED)
+def test_segments_keep_the_promise(name: str) -> None:
+    for segments in (1, 3):
+        algorithm = with_values(find(name), {"segments": segments})
+        for ranks in (2, 3, 6):
+            schedule = algorithm.build(ranks, 720.0)
+            semantics.check(schedule, algorithm.collective)
+            assert schedule.volume == pytest.approx(algorithm.cost.volume(ranks, 720.0))
+            assert schedule.steps == algorithm.cost.steps(ranks)
+
+
+def test_an_estimate_counts_segments() -> None:
+    for name in ("ring:segments=3,channels=2", "chain_reduce:segments=7"):
+        assert estimate(find(name), 32) == len(find(name).build(32, 1.0))
+
+
+@given(
+    name=st.sampled_from(RINGS),
+    shape=st.sampled_from(["ring", "star", "full_mesh", "full_mesh_one_port"]),
+    ranks=st.integers(2, 7),
+    parts=st.tuples(st.integers(1, 2), st.integers(1, 5), st.integers(1, 2)),
+    numbers=st.tuples(*[st.sampled_from([0.0, 1e-6, 1e-4])] * 2),
+    merging=st.sampled_from([0.0, 1e-10, 1e-9, 1e-8]),
+    nbytes=st.sampled_from([1e3, 1e5, 1e6]),
+)
+def test_parts_of_a_ring_take_the_time_of_the_formula(
+    name: str,
+    shape: str,
+    ranks: int,
+    parts: tuple[int, int, int],
+    numbers: tuple[float, float],
+    merging: float,
+    nbytes: float,
+) -> None:
+    options = dict(zip(("channels", "segments", "ways"), parts, strict=True))
+    algorithm = with_values(find(name), options)
+    schedule = algorithm.build(ranks, nbytes)
+    semantics.check(schedule, algorithm.collective)
+    latency, gap = numbers
+    topology = SHAPES[shape](ranks, bandwidth=1e9, latency=latency, gap=gap, reduction=merging)
+    timeline = simulate(schedule, topology, "compiled")
+    fabric = observe(timeline.routed)
+    if not algorithm.cost.holds(fabric):
+        time = algorithm.cost.time(fabric, ranks, nbytes)
+        assert timeline.makespan == pytest.approx(time, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "merging"),
+    [("ring:segments=4", "star", 1e-9), ("ring:segments=2,ways=2", "ring", 0.0)],
+)
+def test_the_formula_is_claimed_with_segments(name: str, shape: str, merging: float) -> None:
+    topology = SHAPES[shape](6, bandwidth=1e9, latency=1e-6, gap=0.0, reduction=merging)
+    timeline = simulate(find(name).build(6, 1.0), topology)
+    assert find(name).cost.holds(observe(timeline.routed)) == ""
+
+
+def test_slow_additions_are_not_claimed_with_segments() -> None:
+    topology = star(6, bandwidth=1e9, latency=1e-6, reduction=1e-8)
+    timeline = simulate(find("ring:segments=4").build(6, 1.0), topology)
+    assert find("ring:segments=4").cost.holds(observe(timeline.routed)) == "slow additions"
+
+
+def test_both_ways_round_a_ring_take_half_of_the_time() -> None:
+    topology = SHAPES["ring"](8, bandwidth=1e9)
+    one, both = (
+        simulate(find(name).build(8, 8e9), topology).makespan for name in ("ring", "ring:ways=2")
+    )
+    assert (one, both) == (14.0, 7.0)
+
+
+def seconds_on(topology: Topology, nbytes: float, algorithm: Algorithm) -> float:
+    return simulate(algorithm.build(topology.ranks, nbytes), topology, "compiled").makespan
+
+
+@pytest.mark.parametrize("nbytes", [1e4, 1e6, 3e7])
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_the_best_segments_of_a_chain_are_those_of_the_formula(nbytes: float, ranks: int) -> None:
+    """The formula's optimum is m = sqrt((p - 2)V/(gβ))."""
+    topology = star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-6)
+    chain = find("chain_broadcast:segments=best")
+    found = best(chain, ranks, lambda option: seconds_on(topology, nbytes, option))
+    segments = found.options["segments"]
+    optimum = ((ranks - 2) * nbytes / (1e-6 * 1e9)) ** 0.5
+    assert segments == pytest.approx(optimum, abs=1)
+    assert found is find(f"chain_broadcast:segments={segments}")
+
+
+def test_the_best_option_keeps_the_root() -> None:
+    topology = star(4, bandwidth=1e9, latency=1e-6, gap=1e-6)
+    chain = from_root(find("chain_broadcast:segments=best"), 2)
+    found = best(chain, 4, lambda option: seconds_on(topology, 1e6, option))
+    assert found.collective.root == 2
+    assert found.name == "chain_broadcast:segments=45"
+
+
+def test_several_options_are_searched_together() -> None:
+    topology = star(4, bandwidth=1e9, latency=1e-5, gap=1e-7)
+    ring = find("ring:channels=best,segments=best")
+    found = best(ring, 4, lambda option: seconds_on(topology, 1e6, option))
+    parts = found.options["channels"] * found.options["segments"]
+    wanted = min(
+        range(1, 65), key=lambda m: seconds_on(topology, 1e6, with_values(ring, {"segments": m}))
+    )
+    assert parts == pytest.approx(wanted, abs=1)
+
+
+def test_one_segment_is_best_where_messages_are_small() -> None:
+    topology = star(4, bandwidth=1e9, latency=1e-6, gap=1e-3)
+    found = best(find("ring:segments=best"), 4, lambda option: seconds_on(topology, 8.0, option))
+    assert found is find("ring")
