@@ -9,6 +9,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from topologies.alike_rings import Box, alike
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -38,6 +39,9 @@ class Rings:
 
     orders: Ints
     bandwidth: float
+    box: Box = ()
+    """The places of a node, if each ring is the first one shifted in every node: ring c by place c
+    (:func:`topologies.alike_rings.alike`)."""
 
 
 def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
@@ -45,7 +49,8 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
 
     Each ring in turn takes the order whose links carry least so far. This is a greedy packing of
     Hamiltonian cycles, as in the channel search of NCCL. If one ring in rank order is faster, it is
-    the answer.
+    the answer. Where the first ring, shifted in every node, makes rings that load the media alike,
+    they are the answer.
 
     >>> from topologies.machines import dgx1
     >>> find_rings(dgx1(), 8).bandwidth / 1e9
@@ -69,9 +74,10 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
             break
     plain = np.arange(ranks, dtype=np.int32)
     alone = _together(topology, 1, _uses(topology, plain, 0))
-    return (
-        Rings(plain[None], alone) if not channels and alone > best.bandwidth * (1 + GAIN) else best
-    )
+    if not channels and alone > best.bandwidth * (1 + GAIN):
+        return Rings(plain[None], alone)
+    orders, box = alike(best.orders, groups, lambda rings: _loads(topology, rings))
+    return Rings(orders, best.bandwidth, box)
 
 
 def _second_nodes(topology: Topology, groups: list[Ints]) -> list[Ints | None]:
@@ -120,6 +126,12 @@ def _together(topology: Topology, channels: int, uses: Floats) -> float:
     it."""
     load = float((uses / topology.medium_bandwidth).max())
     return channels / load if load else np.inf
+
+
+def _loads(topology: Topology, orders: Ints) -> Floats:
+    """How long each medium carries a byte of every ring."""
+    uses = [_uses(topology, order, channel) for channel, order in enumerate(orders)]
+    return np.asarray(np.sum(uses, axis=0) / topology.medium_bandwidth)
 
 
 def _ceiling(topology: Topology, group: Ints) -> float:

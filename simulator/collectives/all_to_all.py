@@ -18,9 +18,9 @@ def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None)
     )
     rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
-    pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=True)
+    pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=1)
     pairs.phase("unpack")
-    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=True)
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=1)
     return pairs.build()
 
 

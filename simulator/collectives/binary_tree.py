@@ -41,7 +41,7 @@ def _reduce(tree: ScheduleBuilder) -> Ints:
     """The operations that bring rank 0 its pieces."""
     tree.phase("reduce")
     child, pieces = np.arange(1, tree.ranks)[::-1, None], np.arange(tree.slots.buffer)
-    sent = tree.reduce(child, (child - 1) // 2, slot=pieces, steps=True)
+    sent = tree.reduce(child, (child - 1) // 2, slot=pieces, steps=1)
     return sent.reshape(-1)[-2 * len(pieces) :]
 
 
@@ -57,7 +57,7 @@ def _broadcast(tree: ScheduleBuilder, after: Ints | tuple[()] = ()) -> None:
         waits = after if 0 in rank else ()
         slot = np.repeat(piece, children)
         if len(rank):
-            tree.copy(rank[:, None], child, slot=slot, after=waits, steps=True)
+            tree.copy(rank[:, None], child, slot=slot, after=waits, steps=1)
 
 
 ALGORITHMS = (

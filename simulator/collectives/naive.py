@@ -23,9 +23,9 @@ def naive_all_reduce(
     naive = ScheduleBuilder(ring, nbytes, scratch=ranks - 1, phase="exchange")
     rank, turn = naive.each(), np.arange(1, ranks)[:, None]
     peer = (rank + turn) % ranks if staggered else np.where(rank < turn, turn, turn - 1)
-    naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=True)
+    naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=1)
     naive.phase("merge")
-    naive.reduce(rank, rank, slot=turn, target=0, steps=True)
+    naive.reduce(rank, rank, slot=turn, target=0, steps=1)
     return naive.build()
 
 

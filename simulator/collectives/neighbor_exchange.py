@@ -31,7 +31,7 @@ def neighbor_exchange_all_gather(
     exchange.copy(rank, sides[0], slot=rank)
     away = np.where((rank + step) % 2, step // 2, -(step // 2))
     pair = (rank // 2 + away) % (ranks // 2)
-    exchange.copy(rank, np.where(step % 2, sides[1], sides[0]), slot=2 * pair, count=2, steps=True)
+    exchange.copy(rank, np.where(step % 2, sides[1], sides[0]), slot=2 * pair, count=2, steps=1)
     return exchange.build()
 
 

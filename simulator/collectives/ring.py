@@ -110,7 +110,7 @@ class _Ring:
         rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None, None]
         chunk = (rank - (step + first) * self.way) % ring.ranks
         peer = (rank + self.way) % ring.ranks
-        send(rank, peer, slot=chunk * parts + self.part, channel=self.channel, steps=True)
+        send(rank, peer, slot=chunk * parts + self.part, channel=self.channel, steps=2)
 
 
 ALGORITHMS = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from topologies.alike_rings import Box, shifted
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
@@ -26,79 +28,120 @@ Orders = npt.NDArray[np.integer]
 
 
 def rings_reduce_scatter(
-    ranks: int, nbytes: float, orders: Orders | None = None, shifts: Shifts | None = None
+    ranks: int,
+    nbytes: float,
+    orders: Orders | None = None,
+    shifts: Shifts | None = None,
+    *,
+    box: Box = (),
 ) -> Schedule:
     """Each ring reduces and scatters its share of every chunk; by default one ring, in rank
     order."""
-    rings, order = _builder(ranks, nbytes, orders, shifts)
-    _reduce_scatter(rings, order)
-    return rings.build()
+    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    writer.reduce_scatter()
+    return writer.builder.build()
 
 
 def rings_all_gather(
-    ranks: int, nbytes: float, orders: Orders | None = None, shifts: Shifts | None = None
+    ranks: int,
+    nbytes: float,
+    orders: Orders | None = None,
+    shifts: Shifts | None = None,
+    *,
+    box: Box = (),
 ) -> Schedule:
     """Each ring passes on its share of every chunk."""
-    rings, order = _builder(ranks, nbytes, orders, shifts)
-    _all_gather(rings, order)
-    return rings.build()
+    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    writer.all_gather()
+    return writer.builder.build()
 
 
 def rings_all_reduce(
-    ranks: int, nbytes: float, orders: Orders | None = None, shifts: Shifts | None = None
+    ranks: int,
+    nbytes: float,
+    orders: Orders | None = None,
+    shifts: Shifts | None = None,
+    *,
+    box: Box = (),
 ) -> Schedule:
     """Each ring reduces and scatters, then gathers, its share of V.
 
     >>> rings_all_reduce(4, 4096.0, np.array([[0, 1, 2, 3], [3, 2, 1, 0]])).sent().tolist()
     [6144.0, 6144.0, 6144.0, 6144.0]
     """
-    rings, order = _builder(ranks, nbytes, orders, shifts)
-    _reduce_scatter(rings, order)
-    _all_gather(rings, order)
-    return rings.build()
+    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    writer.reduce_scatter()
+    writer.all_gather()
+    return writer.builder.build()
 
 
-def _builder(
-    ranks: int, nbytes: float, orders: Orders | None, shifts: Shifts | None
-) -> tuple[ScheduleBuilder, Orders]:
-    """The part of a chunk that a ring has goes where the chunk goes. Raises NotSymmetric if shifts
-    do not take every ring to itself."""
-    order = np.arange(ranks)[None, :] if orders is None else orders
-    if shifts is not None:
-        _check(order, shifts)
-    slots = ranks * len(order)
-    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=len(order), end=slots))
-    return ScheduleBuilder(ring, nbytes, slots=slots), order
+class _Writer:
+    """Writes what rings do. With a `box`, ring c is the first one after shift c of the places of
+    every node: see :class:`topologies.ring_search.Rings`.
+
+    A rank takes its rings in turns. The turn of a ring is its channel; with a box it is the channel
+    before the shift that takes place 0 to the rank's. So a shift of places takes every turn to
+    itself, and ranks that do the same at the same time do it in the same turn.
+    """
+
+    def __init__(
+        self, ranks: int, nbytes: float, orders: Orders | None, shifts: Shifts | None, box: Box
+    ) -> None:
+        order = np.arange(ranks)[None, :] if orders is None else orders
+        self.order, count = order, len(order)
+        self.turn = np.arange(count)[:, None]
+        """The turn of each channel at each place of a node."""
+        channels: list[Move] = []
+        if box:
+            self.turn = np.argsort(shifted(box), axis=0)
+            if shifts is not None and len(shifts.shape) > 1:
+                inner = shifts.steps[1:]
+                channels = [Move(1 + axis, 0, each, count) for axis, each in enumerate(inner)]
+        slots = ranks * count
+        steps = [] if shifts is None else shifts.steps
+        chunks = [Move(axis, 0, step * count, slots) for axis, step in enumerate(steps)]
+        if shifts is not None:
+            _check(order, shifts, tuple(channels))
+        self.builder = ScheduleBuilder(
+            fold(ranks, shifts, *chunks, channels=channels), nbytes, slots=slots
+        )
+
+    def reduce_scatter(self) -> None:
+        """All chunks but a rank's go round, and every rank adds to them."""
+        self.builder.phase("reduce-scatter")
+        self._pass(np.arange(1, self.builder.ranks), self.builder.reduce)
+
+    def all_gather(self) -> None:
+        """All chunks go round."""
+        self.builder.phase("all-gather")
+        self._pass(np.arange(self.builder.ranks - 1), self.builder.copy)
+
+    def _pass(self, behind: Orders, send: Callable[..., Ints]) -> None:
+        """In every step each rank sends to the next rank of each ring its part of a chunk: the
+        chunk of the rank that is so many places `behind` it."""
+        order, ranks, (count, size) = self.order, self.builder.ranks, self.turn.shape
+        folded = self.builder.shifts is not None
+        written = np.isin(order, self.builder.each()) if folded else np.ones_like(order, np.bool_)
+        channel, place = np.nonzero(written)
+        turn = self.turn[channel, order[channel, place] % size]
+        by_turn = np.argsort(turn, kind="stable").reshape(count, -1)
+        channel, place = channel[by_turn], place[by_turn]
+        rank, peer = order[channel, place], order[channel, (place + 1) % ranks]
+        chunk = order[channel, (place - behind[:, None, None]) % ranks]
+        part = self.turn[channel, chunk % size]
+        send(rank, peer, slot=chunk * count + part, channel=channel, steps=2)
 
 
-def _check(order: Orders, shifts: Shifts) -> None:
+def _check(order: Orders, shifts: Shifts, channels: tuple[Move, ...]) -> None:
+    """Raises NotSymmetric if shifts do not take rings to rings."""
     rank, behind = np.arange(shifts.ranks), np.empty_like(order)
     for number, ring in enumerate(order):
         behind[number, ring] = np.roll(ring, -1)
-    for after in behind:
-        moved = shifts.shifted(after[shifts.folded(rank)], shifts.element(rank))
-        if (moved != after).any():
+    element, standing = shifts.element(rank), shifts.folded(rank)
+    for number, after in enumerate(behind):
+        channel = shifts.slots_back(np.array(number), element, channels)
+        if (shifts.shifted(behind[channel, standing], element) != after).any():
             raise NotSymmetric("rings are laid in another way from node to node")
-
-
-def _reduce_scatter(rings: ScheduleBuilder, order: Orders) -> None:
-    rings.phase("reduce-scatter")
-    _pass(rings, order, np.arange(1, rings.ranks), rings.reduce)
-
-
-def _all_gather(rings: ScheduleBuilder, order: Orders) -> None:
-    rings.phase("all-gather")
-    _pass(rings, order, np.arange(rings.ranks - 1), rings.copy)
-
-
-def _pass(rings: ScheduleBuilder, order: Orders, behind: Orders, send: Callable[..., Ints]) -> None:
-    """In every step each rank sends to the next rank of each ring its part of a chunk: the chunk of
-    the rank that is so many places `behind` it."""
-    written = np.isin(order, rings.each()) if rings.shifts else np.ones(order.shape, np.bool_)
-    channel, place = np.nonzero(written)
-    rank, peer = order[channel, place], order[channel, (place + 1) % rings.ranks]
-    chunk = order[channel, (place - behind[:, None]) % rings.ranks]
-    send(rank, peer, slot=chunk * len(order) + channel, channel=channel, steps=True)
 
 
 @lru_cache(maxsize=4)
@@ -111,34 +154,47 @@ def fit_all_reduce(
     topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Fitted:
     """The rings that :func:`topologies.ring_search.find_rings` finds."""
-    rings = rings_of(topology, ranks)
-    cost = neighbors.rings(neighbors.RING_ALL_REDUCE, rings.bandwidth, len(rings.orders))
-    return _fitted(rings_all_reduce(ranks, nbytes, rings.orders, shifts), topology, cost, rings)
+    return _fitted(rings_all_reduce, neighbors.RING_ALL_REDUCE, topology, ranks, nbytes, shifts)
 
 
 def fit_reduce_scatter(
     topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    rings = rings_of(topology, ranks)
-    cost = neighbors.rings(neighbors.RING_REDUCE_SCATTER, rings.bandwidth, len(rings.orders))
-    return _fitted(rings_reduce_scatter(ranks, nbytes, rings.orders, shifts), topology, cost, rings)
+    cost = neighbors.RING_REDUCE_SCATTER
+    return _fitted(rings_reduce_scatter, cost, topology, ranks, nbytes, shifts)
 
 
 def fit_all_gather(
     topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    rings = rings_of(topology, ranks)
-    cost = neighbors.rings(neighbors.RING_ALL_GATHER, rings.bandwidth, len(rings.orders))
-    return _fitted(rings_all_gather(ranks, nbytes, rings.orders, shifts), topology, cost, rings)
+    return _fitted(rings_all_gather, neighbors.RING_ALL_GATHER, topology, ranks, nbytes, shifts)
+
+
+def shifts_on(topology: Topology, ranks: int) -> Shifts:
+    """The shifts of nodes, and of places in them with their channels, if rings are alike so; else
+    those of ranks."""
+    box = rings_of(topology, ranks).box
+    shape = (ranks // prod(box), *box)
+    return Shifts(shape, (1,) * len(shape)) if box else rotations(ranks)
 
 
 SHOWN = 16
 """Ranks of a ring that are listed in words."""
 
 
-def _fitted(schedule: Schedule, topology: Topology, cost: CostModel, rings: Rings) -> Fitted:
+def _fitted(
+    write: Callable[..., Schedule],
+    cost: CostModel,
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None,
+) -> Fitted:
+    rings = rings_of(topology, ranks)
+    schedule = write(ranks, nbytes, rings.orders, shifts, box=rings.box)
+    cost = neighbors.rings(cost, rings.bandwidth, len(rings.orders))
     lines = [f"channel {channel}: {_words(order)}" for channel, order in enumerate(rings.orders)]
     return Fitted(schedule, topology, cost, tuple(lines))
 
@@ -157,6 +213,7 @@ ALGORITHMS = (
         "several rings at once, chosen for the machine's links and NICs",
         fit=fit_all_reduce,
         shifts=rotations,
+        shifts_on=shifts_on,
     ),
     Algorithm(
         "rings_reduce_scatter",
@@ -166,6 +223,7 @@ ALGORITHMS = (
         "the reduce-scatter of rings",
         fit=fit_reduce_scatter,
         shifts=rotations,
+        shifts_on=shifts_on,
     ),
     Algorithm(
         "rings_all_gather",
@@ -175,5 +233,6 @@ ALGORITHMS = (
         "the all-gather of rings",
         fit=fit_all_gather,
         shifts=rotations,
+        shifts_on=shifts_on,
     ),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, islice
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.schedules.folded_routes import NotSymmetric
-from simulator.schedules.routed import Routed, route
+from simulator.schedules.routed import Routed, check_few, route
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts
 from topologies.topology import Topology
 
@@ -22,8 +22,8 @@ class Folded(NamedTuple):
     routed: Routed
 
 
-TRIALS = 12
-"""Shifts that are tried at most."""
+TRIALS = 24
+"""Groups of shifts that are tried at most."""
 
 
 def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
@@ -38,27 +38,62 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
     """
     if not algorithm.defined(ranks):
         return None
-    on = algorithm.shifts_on
+    on, first = algorithm.shifts_on, None
     group = algorithm.shifts(ranks) if on is None else on(topology, ranks)
+    known: dict[Shifts, bool] = {}
     for shifts in candidates(group, ranks_of_a_node(topology, ranks)):
+        if first is not None and not _may_suit(shifts, first, topology, known):
+            continue
         try:
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
+            first = first or fitted.schedule
             return Folded(fitted, route(fitted.schedule, fitted.topology))
         except NotSymmetric:
             continue
     return None
 
 
-def candidates(all_shifts: Shifts | None, node: int) -> Iterator[Shifts]:
-    """Groups of shifts, the largest first: all, then those by whole nodes, then by several of
-    them."""
+def _may_suit(
+    shifts: Shifts, written: Schedule, topology: Topology, known: dict[Shifts, bool]
+) -> bool:
+    """Whether some routes of a schedule, written for a larger group of shifts, allow these, by the
+    shifts along each axis. Most groups that do not suit a machine are so refused before a schedule
+    is written for them."""
+    for part in shifts.along_each_axis:
+        if part not in known:
+            try:
+                check_few(written, topology, part)
+                known[part] = True
+            except NotSymmetric:
+                known[part] = False
+        if not known[part]:
+            return False
+    return True
+
+
+def candidates(all_shifts: Shifts | None, node: int) -> list[Shifts]:
+    """Groups of shifts, the largest first: all, then those by whole nodes, then by several of them;
+    with the shifts within a node, and without."""
     if all_shifts is None:
-        return iter(())
-    ranks = all_shifts.ranks
-    blocks = chain([1], (block for block in range(max(node, 2), ranks, node) if not ranks % block))
-    strides = (_strides(all_shifts, block) for block in blocks)
-    groups = (Shifts(all_shifts.shape, each) for each in strides if each)
-    return islice((group for group in groups if group.order > 1), TRIALS)
+        return []
+    blocks = [1, *(block * node for block in _divisors(all_shifts.ranks // node))]
+    strides = [_strides(all_shifts, block) for block in blocks]
+    axes = zip(all_shifts.shape, all_shifts.steps, strict=True)
+    in_node = np.array([extent * step <= node for extent, step in axes])
+    strides += [
+        tuple(np.where(in_node, all_shifts.strides, stride).tolist())
+        for stride in strides
+        if stride
+    ]
+    groups = [Shifts(all_shifts.shape, stride) for stride in dict.fromkeys(strides) if stride]
+    chosen = [group for group in groups if group.order > 1]
+    return sorted(chosen, key=lambda group: -group.order)[:TRIALS]
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors, in ascending order."""
+    small = [k for k in range(1, isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
 
 
 def _strides(shifts: Shifts, block: int) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ def two_level_all_reduce(
 
     def send(phase: str, call: Callable[..., Ints], peer: Ranks, slot: Ranks, slots: int) -> None:
         levels.phase(phase)
-        call(rank, peer, slot=slot, count=slots, steps=True)
+        call(rank, peer, slot=slot, count=slots, steps=1)
 
     first, mine = "reduce-scatter in nodes", place * count
     send(first, levels.reduce, inside, (place - step - 1) % size * count, count)

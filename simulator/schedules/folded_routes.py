@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from simulator.kernels.meetings import meetings
 from simulator.kernels.records import Csr
+from simulator.schedules.folding import Fold
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Longs, Shifts
 from topologies._compile import kernel
-from topologies.columns import Words
+from topologies.columns import Words, distinct
 from topologies.errors import InputError
 from topologies.routing import find_routes
 from topologies.topology import Floats, Ints, Topology
@@ -25,7 +26,9 @@ from topologies.topology import Floats, Ints, Topology
 MOST = 2**25
 """Routes that are found and compared at most."""
 FEW = 64
-"""Shifts whose routes are found first."""
+"""Shifts, or routes, that are looked at first."""
+SOME = 16
+"""Shifts that are looked at first where many groups are tried."""
 
 
 class NotSymmetric(InputError):
@@ -57,7 +60,7 @@ class Media(NamedTuple):
 
 
 def fold_routes(
-    shifts: Shifts, topology: Topology, source: Longs, target: Longs, channel: Longs
+    fold: Fold, topology: Topology, source: Longs, target: Longs, channel: Longs
 ) -> FoldedRoutes:
     """The routes from `source` to `target`, representatives and their peers.
 
@@ -65,7 +68,8 @@ def fold_routes(
     through media with the same β and g, which no shift but that by nothing leaves in place; and
     ranks to ranks with the same γ.
     """
-    elements, placed = shifts.elements, topology.placement[: shifts.ranks]
+    shifts, elements = fold.shifts, fold.shifts.elements
+    placed = topology.placement[: shifts.ranks]
     if len(source) * len(elements) > MOST:
         raise NotSymmetric(f"{len(source) * len(elements)} routes are too many to compare")
     folded = shifts.folded(np.arange(shifts.ranks))
@@ -74,8 +78,8 @@ def fold_routes(
             raise NotSymmetric("ranks take different times to reduce or to copy")
     routes = source, target, channel
     if len(elements) > FEW:
-        _check_few(topology, *_images_of(shifts, topology, routes, elements[:FEW]))
-    hops, links = _images_of(shifts, topology, routes, elements)
+        _check_wires(topology, *_images_of(fold, topology, routes, elements[:FEW]), FEW)
+    hops, links = _images_of(fold, topology, routes, elements)
     media = Media(
         np.full(len(topology.medium_bandwidth), -1, dtype=np.int64),
         np.zeros(len(topology.medium_bandwidth), dtype=np.int64),
@@ -90,24 +94,61 @@ def fold_routes(
 
 
 def _images_of(
-    shifts: Shifts, topology: Topology, routes: tuple[Longs, Longs, Longs], elements: Longs
+    fold: Fold, topology: Topology, routes: tuple[Longs, Longs, Longs], elements: Longs
 ) -> tuple[npt.NDArray[np.integer], Ints]:
     """The links to which shifts take those of some routes, and how many each route has."""
-    *ends, channel = routes
-    senders, receivers = (shifts.shifted(rank[:, None], elements[None, :]).ravel() for rank in ends)
-    indptr, links = find_routes(topology, senders, receivers, np.repeat(channel, len(elements)))
+    *ends, channel = (column[:, None] for column in routes)
+    senders, receivers = (fold.shifts.shifted(rank, elements).ravel() for rank in ends)
+    indptr, links = find_routes(
+        topology, senders, receivers, fold.channel(channel, elements).ravel()
+    )
     hops = np.diff(indptr).reshape(len(channel), len(elements))
     if len(channel) and (hops != hops[:, :1]).any():
         raise NotSymmetric("routes have different numbers of links")
     return hops[:, 0], links
 
 
-def _check_few(topology: Topology, hops: npt.NDArray[np.integer], links: Ints) -> None:
-    """Raises NotSymmetric if the first shifts take a wire to itself: most groups that do not suit a
-    machine are so refused before the routes of all ranks are found."""
-    for images in _images(links, hops, FEW):
-        wires = topology.link_media[topology.link_indptr[images]]
-        if len(np.unique(wires)) < FEW:
+def check_few_routes(
+    fold: Fold, shifts: Shifts, topology: Topology, source: Longs, target: Longs, channel: Longs
+) -> None:
+    """Raises NotSymmetric if some routes of a folded schedule tell that it cannot be folded by
+    fewer `shifts`.
+
+    The first and the last of all shifts are looked at: a machine differs at its ends, if anywhere.
+    """
+    images = fold.shifts.elements
+    images = _ends(images[shifts.element(images) == 0], SOME)
+    chosen = np.arange(0, len(source), max(1, len(source) // FEW))
+    routes = (
+        fold.shifts.shifted(source[chosen, None], images).ravel(),
+        fold.shifts.shifted(target[chosen, None], images).ravel(),
+        fold.channel(channel[chosen, None], images).ravel(),
+    )
+    elements = _ends(shifts.elements, SOME)
+    hops, links = _images_of(replace(fold, shifts=shifts), topology, routes, elements)
+    _check_wires(topology, hops, links, len(elements))
+
+
+def _ends(elements: Longs, some: int) -> Longs:
+    """The first and the last few."""
+    if len(elements) <= some:
+        return elements
+    return np.concatenate((elements[: some // 2], elements[-some // 2 :]))
+
+
+def _check_wires(
+    topology: Topology, hops: npt.NDArray[np.integer], links: Ints, order: int
+) -> None:
+    """Raises NotSymmetric if shifts take a wire to itself, or to one with another α: most groups
+    that do not suit a machine are so refused before the routes of all ranks are found."""
+    begins = order * (np.cumsum(hops) - hops)
+    for count in distinct(hops[hops > 0]):
+        rows = begins[hops == count, None] + np.arange(order * count)
+        images = links[rows].reshape(-1, order, count)
+        if np.ptp(topology.latency[images], axis=1).any():
+            raise NotSymmetric("links have different latencies")
+        wires = np.sort(topology.link_media[topology.link_indptr[images]], axis=1)
+        if (wires[:, 1:] == wires[:, :-1]).any():
             raise NotSymmetric("a shift leaves a medium in place")
 
 

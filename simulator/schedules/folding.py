@@ -24,6 +24,8 @@ class Fold:
     """The slots that move with the ranks."""
     call: Ints
     """The call of the builder, or the step of a call, that wrote each operation."""
+    channels: tuple[Move, ...] = ()
+    """The channels that move with the ranks."""
 
     def __post_init__(self) -> None:
         """Raises InputError where slots would move along an axis in two ways."""
@@ -38,6 +40,11 @@ class Fold:
     def order(self) -> int:
         """The number of operations for which each stands."""
         return self.shifts.order
+
+    def channel(self, channel: Numbers, element: Numbers) -> Longs:
+        """Each channel after a shift."""
+        moved = self.shifts.slots_shifted(channel, element, self.channels)
+        return np.broadcast_to(moved, np.broadcast_shapes(np.shape(channel), np.shape(element)))
 
     def cells(self, rank: Numbers, slot: Numbers) -> Longs:
         """The slot of the representative of each rank that stands for a slot of it; -1 stays."""

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Csr, Network, Ranks, Routes, Work
-from simulator.schedules.folded_routes import check_order, fold_routes
+from simulator.schedules.folded_routes import check_few_routes, check_order, fold_routes
 from simulator.schedules.folding import spread
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -118,15 +119,14 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
         )
     _check_switches(schedule, topology)
     pairs, route_of = _pairs(schedule)
-    channel, pair = np.divmod(pairs, schedule.ranks**2)
-    sender, receiver = np.divmod(pair, schedule.ranks)
+    ends = _ends(schedule, pairs)
     placed = topology.placement[: schedule.ranks]
     costs = topology.reduction[placed], topology.copy[placed]
     folded = None
     if schedule.fold is None:
-        indptr, links = topology.routes(sender, receiver, channel)
+        indptr, links = topology.routes(*ends)
     else:
-        folded = fold_routes(schedule.fold.shifts, topology, sender, receiver, channel)
+        folded = fold_routes(schedule.fold, topology, *ends)
         check_order(schedule, route_of, folded, np.concatenate(costs))
         _, indptr, links, _ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
@@ -155,6 +155,20 @@ def in_ticks(routed: Routed, tick: float) -> Routed:
         topology=replace(topology, latency=topology.latency + grid - grid),
         grid=grid,
     )
+
+
+def check_few(schedule: Schedule, topology: Topology, shifts: Shifts) -> None:
+    """Raises NotSymmetric if some routes of a folded schedule tell that on this machine it cannot
+    be folded by `shifts`, which are some of those of its fold."""
+    assert schedule.fold is not None
+    sender, receiver, channel = _ends(schedule, _pairs(schedule)[0])
+    check_few_routes(schedule.fold, shifts, topology, sender, receiver, channel)
+
+
+def _ends(schedule: Schedule, pairs: Pairs) -> tuple[Pairs, Pairs, Pairs]:
+    """Sender, receiver and channel of each of :func:`_pairs`."""
+    channel, pair = np.divmod(pairs, schedule.ranks**2)
+    return *np.divmod(pair, schedule.ranks), channel
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:

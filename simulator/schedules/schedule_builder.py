@@ -83,7 +83,7 @@ class ScheduleBuilder:
         self.ranks, self.workers, self.switches = ranks + servers + switches, ranks, switches
         self.shifts = folded.shifts if folded.shifts.order > 1 else None
         self.slots = Slots(self.ranks // folded.shifts.order, nbytes, slots, scratch, unordered)
-        self._moves, self._calls = list(folded.moves), Calls()
+        self._moves, self._channels, self._calls = list(folded.moves), folded.channels, Calls()
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
         self._built = False
@@ -122,15 +122,15 @@ class ScheduleBuilder:
         count: Index = 1,
         channel: Index = 0,
         after: Index = (),
-        steps: bool = False,
+        steps: int = 0,
     ) -> Ints:
         """`rank` sends `count` slots from `slot` on; `peer` adds them to what it holds at `target`
         (the same slots).
 
         Returns the numbers of the operations. Among equally short routes the `channel` chooses.
         `after` are operations to wait for besides what the slots imply: the same for all, shape
-        (n,), or a row each, shape (operations, n), in which -1 is none. With `steps` the operands
-        have a row a step, and each step sees the state after the step before.
+        (n,), or a row each, shape (operations, n), in which -1 is none. The first `steps` axes of
+        the operands are steps: each sees the state after the step before.
         """
         places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
         return self._transfer(places | {"channel": channel}, True, after, steps)
@@ -145,7 +145,7 @@ class ScheduleBuilder:
         count: Index = 1,
         channel: Index = 0,
         after: Index = (),
-        steps: bool = False,
+        steps: int = 0,
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
         places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
@@ -261,7 +261,8 @@ class ScheduleBuilder:
         columns = dict(self._columns)
         fold = None
         if self.shifts is not None:
-            fold = Fold(self.shifts, tuple(dict.fromkeys(self._moves)), self._calls.numbers)
+            moves = tuple(dict.fromkeys(self._moves))
+            fold = Fold(self.shifts, moves, self._calls.numbers, self._channels)
         indptr, indices, conflict = self._derived(columns, fold)
         if conflict[0] >= 0:
             raise InputError(conflict_message(columns, *conflict.tolist()))
@@ -303,8 +304,8 @@ class ScheduleBuilder:
     def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Sizes:
         """The calls of a schedule that is added: the sizes, and how many have each. Its slots move
         as they did."""
-        shifts = None if child.fold is None else child.fold.shifts
-        if shifts != self.shifts and len(child):
+        fold = (None, ()) if child.fold is None else (child.fold.shifts, child.fold.channels)
+        if fold != (self.shifts, self._channels) and len(child):
             raise InputError("a schedule is added to one that is folded alike")
         if child.fold is None:
             return 1, len(child)
@@ -315,7 +316,7 @@ class ScheduleBuilder:
         return sizes, np.ones(len(sizes), dtype=np.int32)
 
     def _transfer(
-        self, places: dict[str, Index | None], reduces: bool, after: Index, steps: bool
+        self, places: dict[str, Index | None], reduces: bool, after: Index, steps: int
     ) -> Ints:
         if places["target"] is None:
             places["target"] = places["slot"]
@@ -351,7 +352,7 @@ class ScheduleBuilder:
         after: Index,
         values: dict[str, Any],
         *,
-        steps: bool = False,
+        steps: int = 0,
         calls: Sizes | None = None,
     ) -> Ints:
         earlier = whole_numbers("after", after)
@@ -368,7 +369,7 @@ class ScheduleBuilder:
         ):
             raise InputError("a folded schedule is written for its representatives: see each()")
         self._size = last
-        rows = shape[0] if steps else 1
+        rows = prod(shape[:steps])
         self._calls.add(((last - first) // max(1, rows), rows) if calls is None else calls)
         if waits is not None:
             self._calls.wait(*waits)

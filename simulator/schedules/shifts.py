@@ -6,6 +6,7 @@ a group of shifts stands for all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -21,7 +22,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class Move(NamedTuple):
-    """Slots that move along when the ranks are shifted along an axis."""
+    """Slots, or channels, that move along when the ranks are shifted along an axis."""
 
     axis: int
     """The axis of the ranks."""
@@ -68,6 +69,14 @@ class Shifts:
     def order(self) -> int:
         """The number of shifts, and of ranks for which one stands."""
         return self.ranks // prod(self.strides)
+
+    @property
+    def along_each_axis(self) -> list[Shifts]:
+        """The shifts along each axis that they move."""
+        return [
+            Shifts(self.shape, (*self.shape[:axis], self.strides[axis], *self.shape[axis + 1 :]))
+            for axis, _ in self._moved_axes
+        ]
 
     @cached_property
     def representatives(self) -> Longs:
@@ -175,11 +184,15 @@ class Folded(NamedTuple):
     """What takes those to all."""
     moves: tuple[Move, ...]
     """The slots that go along with the ranks; the others stay."""
+    channels: tuple[Move, ...] = ()
+    """The channels that go along with the ranks; the others stay."""
 
 
-def fold(ranks: int, shifts: Shifts | None, *moves: Move) -> int | Folded:
+def fold(
+    ranks: int, shifts: Shifts | None, *moves: Move, channels: Iterable[Move] = ()
+) -> int | Folded:
     """The ranks of a schedule: folded if there are shifts, else their number."""
-    return ranks if shifts is None else Folded(shifts, moves)
+    return ranks if shifts is None else Folded(shifts, moves, tuple(channels))
 
 
 def halves(rounds: int) -> list[Move]:

@@ -4,16 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from folded import assert_alike, groups
 from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
 from simulator.schedules import semantics
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.shifts import Shifts
 from topologies.clusters import cluster
+from topologies.degraded import slowed
 from topologies.ring_search import find_rings
 from topologies.shapes import ring, star
+from topologies.topology import Topology
 
 BUILDS = {
     "rings": rings_all_reduce,
@@ -105,3 +110,50 @@ def test_ranks_that_share_a_device_have_rings() -> None:
     assert sorted(find_rings(shared, 4).orders[0].tolist()) == [0, 1, 2, 3]
     shared_device = replace(topology, placement=np.repeat(topology.placement[:1], 2))
     assert find_rings(shared_device, 2).bandwidth == np.inf
+
+
+CLUSTERS = st.builds(
+    cluster,
+    st.sampled_from(("dgx_a100", "hgx_h100", "mn5_acc", "mi300x", "pcie_box")),
+    st.integers(2, 4),
+    network=st.sampled_from(("rails", "leaf_spine")),
+    nics=st.sampled_from((None, 4)),
+)
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@settings(max_examples=12)
+@given(topology=CLUSTERS, data=st.data())
+def test_folded_rings_are_the_whole_ones(
+    name: str, topology: Topology, data: st.DataObject
+) -> None:
+    """Shifts of nodes, and of places with their channels; with and without a slow GPU."""
+    algorithm, ranks = find(name), topology.ranks
+    assert algorithm.shifts_on is not None
+    if data.draw(st.booleans()):
+        topology = slowed(topology, data.draw(st.integers(0, ranks - 1)), 2.0)
+    group = data.draw(st.sampled_from([*groups(algorithm.shifts_on(topology, ranks))]))
+    try:
+        fitted = algorithm.on(topology, ranks, 64.0 * ranks, group)
+        folded = simulate(fitted.schedule, fitted.topology, "compiled")
+    except NotSymmetric:
+        return
+    semantics.check(fitted.schedule, algorithm.collective)
+    whole = simulate(*algorithm.on(topology, ranks, 64.0 * ranks)[:2], "compiled")
+    assert_alike(whole, folded)
+
+
+def test_a_rank_stands_for_those_that_a_shift_of_places_reaches() -> None:
+    topology, algorithm = cluster("hgx_h100", 3), find("rings")
+    group = Shifts((3, 4, 2), (1, 1, 1))
+    schedule = algorithm.on(topology, 24, 24.0, group).schedule
+    assert (schedule.members, {*schedule.rank.tolist()}) == (24, {0})
+    assert sorted({*schedule.lane.tolist()}) == [*range(8)]
+    whole = algorithm.on(topology, 24, 24.0).schedule
+    assert (schedule.volume, schedule.steps) == (whole.volume, whole.steps)
+
+
+def test_rings_that_are_not_alike_refuse_shifts_of_places() -> None:
+    orders = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    with pytest.raises(NotSymmetric, match="rings are laid in another way"):
+        rings_all_reduce(4, 8.0, orders, Shifts((2, 2), (1, 1)), box=(2,))

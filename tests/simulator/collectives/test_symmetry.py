@@ -34,7 +34,12 @@ def test_a_root_leaves_no_shift(name: str) -> None:
 def test_ranks_of_a_node_stand_for_those_of_all_nodes() -> None:
     assert simulated("ring", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
     assert simulated("halving_doubling", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
-    assert simulated("rings", cluster("hgx_h100", 8), 64) == 8
+
+
+def test_ranks_stand_for_those_of_other_rings() -> None:
+    """Rings of a node are one ring, shifted; units of 32 nodes are joined by spines."""
+    assert simulated("rings", cluster("hgx_h100", 8), 64) == 1
+    assert simulated("rings", cluster("hgx_h100", 64), 512) == 32
 
 
 def test_a_ring_on_a_ring() -> None:
@@ -75,7 +80,8 @@ def test_undefined_numbers_of_ranks_do_not_fold() -> None:
         (rotations(16), 4, [(1,), (4,), (8,)]),
         (rotations(12), 8, [(1,)]),
         (rotations(7), 1, [(1,)]),
-        (bits(8), 2, [(1, 1, 1), (1, 1, 2), (1, 2, 2)]),
+        (bits(8), 2, [(1, 1, 1), (1, 1, 2), (1, 2, 1), (1, 2, 2), (2, 2, 1)]),
+        (Shifts((4, 2), (1, 1)), 2, [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)]),
         (in_pairs(8), 4, [(1, 2), (2, 2)]),
         (in_pairs(2), 1, []),
         (None, 1, []),

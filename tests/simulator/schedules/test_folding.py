@@ -16,7 +16,7 @@ from simulator.engines import simulate
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, fold, rotations
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.degraded import slowed
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
@@ -144,17 +144,17 @@ def test_ranks_that_overwrite_what_another_rank_reads_are_refused() -> None:
 
 def test_steps_see_the_step_before() -> None:
     builder = ScheduleBuilder(3, 3.0)
-    builder.copy(np.array([[0], [1]]), np.array([[1], [2]]), slot=0, steps=True)
+    builder.copy(np.array([[0], [1]]), np.array([[1], [2]]), slot=0, steps=1)
     schedule = builder.build()
     assert [schedule.predecessors(i).tolist() for i in range(2)] == [[], [0]]
 
 
 def test_steps_with_a_conflict_are_refused() -> None:
     builder = ScheduleBuilder(3, 3.0)
-    builder.copy(np.array([[0, 1]]), np.array([[1, 2]]), slot=0, steps=True)
+    builder.copy(np.array([[0, 1]]), np.array([[1, 2]]), slot=0, steps=1)
     assert "one operation of a step writes what another reads, slot 0" in message_of(builder.build)
     builder = ScheduleBuilder(3, 3.0)
-    builder.copy(np.array([[0, 1]]), 2, slot=0, steps=True)
+    builder.copy(np.array([[0, 1]]), 2, slot=0, steps=1)
     assert "two operations of one step overwrite the same slot, 0" in message_of(builder.build)
 
 
@@ -163,6 +163,22 @@ def test_a_child_is_folded_as_its_parent() -> None:
     for child, shifts in ((whole, rotations(4)), (folded, None), (folded, rotations(4, 2))):
         builder = ScheduleBuilder(fold(4, shifts), 8.0, slots=8)
         assert "folded alike" in message_of(builder.inline, child)
+
+
+def test_a_child_has_the_channels_of_its_parent() -> None:
+    child = ring_all_reduce(4, 4.0, rotations(4))
+    channels = (Move(0, 0, 1, 4),)
+    builder = ScheduleBuilder(fold(4, rotations(4), channels=channels), 8.0, slots=8)
+    assert "folded alike" in message_of(builder.inline, child)
+
+
+def test_several_axes_may_be_steps() -> None:
+    builder = ScheduleBuilder(3, 3.0)
+    builder.copy(
+        np.array([[[0], [1]], [[2], [0]]]), np.array([[[1], [2]], [[0], [1]]]), slot=0, steps=2
+    )
+    schedule = builder.build()
+    assert [schedule.predecessors(i).tolist() for i in range(4)] == [[], [0], [0, 1], [1, 2]]
 
 
 def test_slots_move_in_one_way() -> None:
