@@ -18,7 +18,15 @@ from experiments.cli.completion import (
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.cli.measuring_options import MeasuringOptions
-from experiments.cli.options import EngineName, Engines, Format, Output, Plot, ProfileName
+from experiments.cli.options import (
+    AlgorithmFile,
+    EngineName,
+    Engines,
+    Format,
+    Output,
+    Plot,
+    ProfileName,
+)
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,6 +91,7 @@ def validate(
             autocompletion=completer(algorithm_names),
         ),
     ] = None,
+    algo_file: AlgorithmFile = None,
     fit: Annotated[
         bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")
     ] = False,
@@ -108,7 +117,7 @@ def validate(
     request = command.Request(
         log,
         machine.blueprint,
-        parse_algorithm(algo) if algo else None,
+        parse_algorithm(algo, algo_file) if algo or algo_file else None,
         parse_rank_count(p) if p else None,
         RuleOptions(engine=engine).rules,
         fit,

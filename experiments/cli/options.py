@@ -49,10 +49,10 @@ class Metric(StrEnum):
 
 
 Algorithms = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--algo",
-        help="Algorithms, comma-separated: see `simctl algos`.",
+        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring]",
         autocompletion=completer(algorithm_names),
     ),
 ]
@@ -70,6 +70,17 @@ CollectiveName = Annotated[
         "--collective",
         help="All algorithms of a collective, like all_to_all.",
         autocompletion=completer(collective_names),
+    ),
+]
+AlgorithmFile = Annotated[
+    str | None,
+    typer.Option(help="Your own algorithm instead: FILE.py, or FILE.py:NAME of several."),
+]
+AlgorithmFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algo-file",
+        help="Your own algorithm: FILE.py, or FILE.py:NAME of several. May be repeated.",
     ),
 ]
 Engines = Annotated[

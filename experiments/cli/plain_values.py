@@ -14,7 +14,8 @@ class PlainValues:
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """The value of an option, from the command line or its default."""
         kind = param.type_descriptor.annotation
-        if value is None and not param.multiple and param.nargs == 1:
+        several = param.multiple and param.default is not None
+        if value is None and not several and param.nargs == 1:
             return None
         if isinstance(kind, type):
             if isinstance(value, kind):

@@ -13,6 +13,8 @@ from experiments.cli.execution_options import ExecutionOptions
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import (
+    AlgorithmFile,
+    AlgorithmFiles,
     CollectiveName,
     Format,
     Metric,
@@ -41,9 +43,10 @@ Sizes = Annotated[
 ]
 Size = Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like 1GiB.")]
 Algorithm = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="One algorithm: see `simctl algos`.", autocompletion=completer(algorithm_names)
+        help="One algorithm: see `simctl algos`.  [default: ring]",
+        autocompletion=completer(algorithm_names),
     ),
 ]
 Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")]
@@ -56,6 +59,7 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the tab
 @with_groups
 def sweep(
     algo: OptionalAlgorithms = None,
+    algo_file: AlgorithmFiles = None,
     collective: CollectiveName = None,
     p: RankCounts = None,
     size: Sizes = "64MiB",
@@ -75,15 +79,15 @@ def sweep(
     Each time is compared with the algorithm's formula and with a lower bound. The exit code is 1 if
     a check fails. It is 2 if a point cannot be simulated; all others are still printed.
     """
-    from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
+    from experiments.cli.values import named, parse_algorithms, parse_ranks, usual_ranks
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
     machine, calibrated = machine.under(profile, usual="ring")
-    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective)]
+    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
     p = usual_ranks(machine.blueprint, algorithms) if p is None else p
-    names = algo or ",".join(algorithm.name for algorithm in algorithms)
-    parameters = {"algo": names, "p": p, "size": size, "engine": rules.engine.value}
+    names = algo or ",".join(one.name for one in algorithms if not one.origin)
+    parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     if profile is not None:
         parameters["profile"] = profile
     request = command.Request(
@@ -104,7 +108,8 @@ def sweep(
 )
 @with_groups
 def run(
-    algo: Algorithm = "ring",
+    algo: Algorithm = None,
+    algo_file: AlgorithmFile = None,
     p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
     size: Size = "64MiB",
     pattern: PatternOptions = PatternOptions(),
@@ -118,14 +123,14 @@ def run(
 
     The report has the critical path, the busiest links, and what each parameter is worth.
     """
-    from experiments.cli.values import parse_algorithm, parse_rank_count
+    from experiments.cli.values import named, parse_algorithm, parse_rank_count
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
     machine, calibrated = machine.under(profile, usual="ring")
-    parameters = {"algo": algo, "p": p, "size": size, "engine": rules.engine.value}
+    parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     request = command.Request(
-        pattern.of(parse_algorithm(algo)),
+        pattern.of(parse_algorithm(algo, algo_file)),
         parse_rank_count(p),
         parse_bytes(size),
         machine.blueprint,

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import Field
 from typing import Any
 
+from experiments.algorithm_files import read_algorithm
 from experiments.training.strategy_options import SweptValue, options_of, with_value
 from simulator.training import Strategy
 from simulator.training import find as find_class
+from simulator.training.communicator import find_all_reduce
 from topologies.errors import InputError, unknown_option
 from topologies.units import (
     format_bytes,
@@ -48,6 +50,14 @@ def find(text: str) -> Strategy:
 def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:
     """The strategy, called `name`, with another `value` of option `key`."""
     return with_value(strategy, key, _parsed(strategy, name, key, value))
+
+
+def with_algorithm(strategy: Strategy, name: str, text: str, file: str) -> Strategy:
+    """The strategy, called `name` and written as `text`, with the all-reduce of a file."""
+    if "algo=" in text:
+        raise InputError(f"--strategy {text[:80]} and --algo-file {file}: leave out one algorithm")
+    _field(strategy, name, "algo")
+    return with_value(strategy, "algo", find_all_reduce(read_algorithm(file)))
 
 
 def values(strategy: Strategy, name: str, key: str, text: str) -> list[SweptValue]:

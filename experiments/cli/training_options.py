@@ -10,11 +10,13 @@ import typer
 
 from experiments.cli.completion import completer, model_names, strategy_names
 from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.options import AlgorithmFile
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.commands.profile_model import Shape
     from experiments.commands.train import Request
+    from experiments.output import Value
     from experiments.training.job import Job
     from experiments.training.strategy_options import SweptValue
     from simulator.training import Strategy
@@ -88,6 +90,7 @@ class TrainingOptions:
 
     model: ModelText = "resnet50"
     strategy: StrategyText = "ddp"
+    algo_file: AlgorithmFile = None
     p: Workers = None
     bucket: Bucket = None
     steps: Steps = None
@@ -108,13 +111,14 @@ class TrainingOptions:
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)
         parameters = {
-            **asdict(self),
+            **{key: value for key, value in asdict(self).items() if key != "algo_file"},
+            **({} if self.algo_file is None else {"algo_file": self.algo_file}),
             "engine": rules.engine.value,
             "steps": job.steps,
             "model": model,
             "model_source": job.model.source,
             "p": ",".join(map(str, ranks)),
-            **{key: getattr(job.strategy, key) for key in options_of(job.strategy)},
+            **{key: _stored(job.strategy, key) for key in options_of(job.strategy)},
             **machine.parameters,
             **rules.parameters,
         }
@@ -146,6 +150,8 @@ class TrainingOptions:
             )
         if self.bucket is not None:
             strategy = strategy_parser.with_option(strategy, name, "bucket", self.bucket)
+        if self.algo_file is not None:
+            strategy = strategy_parser.with_algorithm(strategy, name, self.strategy, self.algo_file)
         return Job(
             model_catalogue.find(model),
             name,
@@ -208,6 +214,13 @@ class TrainingOptions:
 
     def _steps(self, strategy: Strategy) -> int:
         return self.steps or strategy.usual_steps
+
+
+def _stored(strategy: Strategy, option: str) -> Value:
+    """The value of an option as files hold it."""
+    value = getattr(strategy, option)
+    name: Value = getattr(value, "name", value)
+    return name
 
 
 def _all_workers(job: Job) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.algorithm_files import SUFFIXES, read_algorithm
 from simulator.collectives import Algorithm, find, of_collective
 from simulator.collectives.algorithm_options import names_in
 from topologies.catalogue import Blueprint
@@ -19,22 +20,50 @@ USUAL = "ring"
 """The algorithm that a sweep takes by default."""
 
 
-def parse_algorithms(text: str | None, collective: str | None = None) -> list[Algorithm]:
-    """Algorithms by name, each with its options, or all of a collective. The default is ring."""
-    if collective is None:
-        return [find(name) for name in names_in(text or USUAL)]
-    if text is not None:
+def parse_algorithms(
+    text: str | None, collective: str | None = None, files: Sequence[str] | None = None
+) -> list[Algorithm]:
+    """Algorithms by name, each with its options, or all of a collective, and then those of files.
+    The default is ring."""
+    if collective is not None and text is not None:
         raise InputError(
             f"--algo {text[:80]} and --collective {collective[:80]}: leave one of them out"
         )
-    return of_collective(collective)
+    if text is None and collective is None and not files:
+        text = USUAL
+    chosen = [] if collective is None else of_collective(collective)
+    chosen += [] if text is None else [_find(name) for name in names_in(text)]
+    for file in files or ():
+        algorithm = read_algorithm(file)
+        if algorithm.name in [each.name for each in chosen]:
+            raise InputError(f"--algo-file {file}: {algorithm.name} is there already")
+        chosen.append(algorithm)
+    return chosen
 
 
-def parse_algorithm(text: str) -> Algorithm:
-    """An algorithm by name."""
-    if len(names_in(text)) > 1:
+def parse_algorithm(text: str | None, file: str | None = None) -> Algorithm:
+    """An algorithm by name, or that of a file. The default is ring."""
+    if text is not None and file is not None:
+        raise InputError(f"--algo {text} and --algo-file {file}: leave out one of them")
+    if file is not None:
+        return read_algorithm(file)
+    if text is not None and len(names_in(text)) > 1:
         raise InputError(f"--algo {text}: one algorithm here, simctl sweep takes several")
-    return find(text)
+    return _find(text if text is not None else USUAL)
+
+
+def named(text: str | None, files: str | Sequence[str] | None) -> dict[str, str]:
+    """The options of algorithms, to be stored with a result."""
+    if not files:
+        return {"algo": text or USUAL}
+    several = files if isinstance(files, str) else ",".join(files)
+    return {**({"algo": text} if text else {}), "algo_file": several}
+
+
+def _find(name: str) -> Algorithm:
+    if name.partition(":")[0].endswith(SUFFIXES):
+        raise InputError(f"{name[:80]!r} is a file: write --algo-file {name[:80]}")
+    return find(name)
 
 
 def parse_ranks(text: str) -> list[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from experiments import output
-from simulator.collectives import algorithms, of_collective
+from simulator.collectives import every_algorithm, of_collective
 
 
 def run(collective: str | None, how: str) -> None:
     """Print every algorithm, or those of a collective."""
-    chosen = algorithms().values() if collective is None else of_collective(collective)
+    chosen = every_algorithm().values() if collective is None else of_collective(collective)
     records = [
         {
             "algorithm": algorithm.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import cast
 
@@ -19,9 +20,11 @@ from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm
+from simulator.collectives.proof import WrongAlgorithm
 from simulator.profile import Profile
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import Blueprint
+from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 BUSIEST = 8
@@ -57,7 +60,10 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
     topology = request.machine.build(ranks, algorithm.servers)
-    case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
+    try:
+        case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
+    except WrongAlgorithm as error:
+        raise InputError(f"{error}{_drawn(error, timeline)}") from None
     progress(1, 3)
     outcome = case.run(request.size)
     progress(2, 3)
@@ -86,6 +92,16 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     else:
         output.say(_text(row, title, report, path, wait_cells(behind, result.schedule)))
     return 1 if row.verdict.failed else 0
+
+
+def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
+    """Draw the wrong results where a picture is asked for, and say so."""
+    if path is None or path.suffix.lower() == ".json" or not error.wrong.size:
+        return ""
+    from experiments.pictures.wrong_results import wrong_figure
+
+    output.write(path, wrong_figure(error, path.suffix[1:].lower()))
+    return f" (drawn in {path})"
 
 
 def _picture(
@@ -163,15 +179,8 @@ def _text(
 
 
 def _summary(row: SweepRow) -> list[list[str]]:
-    difference = (
-        "equal to the formula"
-        if abs(row.difference) <= 1e-9
-        else f"{row.difference:+.2%} off the formula"
-    )
-    if not row.verdict.claimed:
-        difference = "formula, not claimed here:"
     return [
-        ["  time", format_seconds(row.time_s), f"{difference} {format_seconds(row.formula_s)}"],
+        ["  time", format_seconds(row.time_s), _difference(row)],
         [
             "  best bound",
             format_seconds(row.bound_s),
@@ -182,25 +191,43 @@ def _summary(row: SweepRow) -> list[list[str]]:
             format_bandwidth(row.algbw_Bps),
             f"algbw; busbw {format_bandwidth(row.busbw_Bps)}",
         ],
+        ["  bytes moved", _bytes(row.volume_B, row), _formula(row.volume_formula_B, row)],
         [
-            "  bytes moved",
-            _bytes(row.volume_B, row),
-            f"formula {_bytes(row.volume_formula_B, row)}",
+            "  steps",
+            str(row.steps),
+            "" if row.steps_formula is None else f"formula {row.steps_formula}",
         ],
-        ["  steps", str(row.steps), f"formula {row.steps_formula}"],
         [
             "  peak memory",
             _bytes(row.peak_B, row),
-            f"a rank; formula {_bytes(row.peak_formula_B, row)}",
+            "; ".join(filter(None, ["a rank", _formula(row.peak_formula_B, row)])),
         ],
         [
             "  redundant",
             _bytes(row.redundant_B, row),
-            f"all ranks; formula {_bytes(row.redundant_formula_B, row)}",
+            "; ".join(filter(None, ["all ranks", _formula(row.redundant_formula_B, row)])),
         ],
         ["  verdict", str(row.verdict), ""],
         *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
     ]
+
+
+def _difference(row: SweepRow) -> str:
+    """How far the time is from the formula, in words."""
+    if isnan(row.formula_s):
+        return "no formula"
+    if not row.verdict.claimed:
+        return f"formula, not claimed here: {format_seconds(row.formula_s)}"
+    difference = (
+        "equal to the formula"
+        if abs(row.difference) <= 1e-9
+        else f"{row.difference:+.2%} off the formula"
+    )
+    return f"{difference} {format_seconds(row.formula_s)}"
+
+
+def _formula(nbytes: float, row: SweepRow) -> str:
+    return "" if isnan(nbytes) else f"formula {_bytes(nbytes, row)}"
 
 
 def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:

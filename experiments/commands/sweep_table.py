@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import isnan
 
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, width_of
@@ -17,6 +18,10 @@ WIDEST = 100
 """Characters of a line of the narrow table."""
 DISPENSABLE = ("busbw", "formula", "of bound")
 """Columns that the narrow table leaves out, in this order, where long names need their place."""
+
+
+UNKNOWN_STEPS = 9999
+"""The most steps of an algorithm without a formula that the table has place for."""
 
 
 def columns(
@@ -85,7 +90,7 @@ def _times(wide: bool) -> list[Column[SweepRow]]:
     first, group = ("simulated", "time") if wide else ("time", "")
     return [
         Column(first, lambda row: format_seconds(row.time_s), TIME, group),
-        Column("formula", lambda row: format_seconds(row.formula_s), TIME, group),
+        Column("formula", lambda row: _known(format_seconds, row.formula_s), TIME, group),
         Column("difference", _difference, 0, group),
         Column("of bound", lambda row: _ratio(row.over_bound), RATIO, group),
     ]
@@ -97,10 +102,11 @@ def _all(
     """The columns that only the wide table has."""
     binary, most = in_binary(sizes), max(ranks)
     steps = max(algorithm.cost.steps(p) for algorithm in algorithms for p in ranks)
+    steps = max(steps, *(UNKNOWN_STEPS for each in algorithms if not each.cost.known), 0)
     bound = len(f"cut of {most // 2} of {most} ranks")
 
     def nbytes(value: float) -> str:
-        return format_bytes(value, binary)
+        return _known(lambda known: format_bytes(known, binary), value)
 
     sent, peak, redundant = "bytes sent", "peak memory of a rank", "redundant memory"
     return [
@@ -134,6 +140,11 @@ def _difference(row: SweepRow) -> str:
     if not row.verdict.claimed:
         return "-"
     return f"{row.difference:+.2%}" if abs(row.difference) > 1e-9 else "0"
+
+
+def _known(shown: Callable[[float], str], value: float) -> str:
+    """A figure of a formula; "-" if there is no formula."""
+    return "-" if isnan(value) else shown(value)
 
 
 def _ratio(value: float) -> str:

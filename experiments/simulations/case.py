@@ -9,13 +9,14 @@ from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.best_options import best
 from simulator.collectives.operation_counts import estimate
+from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import Folded, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
 from simulator.profile import Profile, Run
-from simulator.schedules import semantics
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Topology
 
@@ -56,8 +57,8 @@ class Case:
         servers = self.topology.placement[self.ranks :][: self.algorithm.servers]
         self.chosen += tuple(f"server: {self.topology.device_names[device]}" for device in servers)
         try:
-            semantics.check(self.schedule, self.algorithm.collective)
-        except semantics.WrongResult as error:
+            prove(self.algorithm, self.schedule)
+        except WrongResult as error:
             self.wrong = str(error)
 
     def _folded(self) -> Folded | None:

@@ -4,6 +4,7 @@ The package finds every file in it that declares `ALGORITHMS`: a new algorithm n
 anywhere else. The files are imported when the caller first asks for an algorithm.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -21,7 +22,7 @@ UNCOMPUTED = ("barrier",)
 
 @cache
 def algorithms() -> dict[str, Algorithm]:
-    """Every algorithm by name."""
+    """Every algorithm of simctl by name."""
     files = sorted(
         (module.name for module in iter_modules(__path__)),
         key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
@@ -35,27 +36,37 @@ def algorithms() -> dict[str, Algorithm]:
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm called `name`, which may have options: "ring:segments=4".
+    """The algorithm called `name`, of simctl or of an installed package, which may have options:
+    "ring:segments=4".
 
     Raises InputError with the nearest name, or with those of the collective it is.
     """
     names = algorithms()
     listed, _, options = name.partition(":")
     if listed not in names:
+        names = every_algorithm()
+    if listed not in names:
         raise InputError(_unknown(listed, names))
     return with_options(names[listed], options) if options else names[listed]
 
 
-def of_collective(name: str) -> list[Algorithm]:
-    """The algorithms of the collective called `name`, in any spelling. Raises InputError with the
-    nearest name if there is none."""
-    plain, every = _plain(name), algorithms().values()
+def of_collective(name: str, known: Mapping[str, Algorithm] | None = None) -> list[Algorithm]:
+    """The algorithms of the collective called `name`, in any spelling; by default also those of
+    packages. Raises InputError with the nearest name if there is none."""
+    plain, every = _plain(name), (every_algorithm() if known is None else known).values()
     computing = [algorithm for algorithm in every if _plain(algorithm.collective.name) == plain]
     if not computing:
         names = dict.fromkeys(algorithm.collective.name for algorithm in every)
         hint = nearest_name(name, names, f"there are {', '.join(names)}")
         raise InputError(f"no collective {name[:80]!r}: {hint}")
     return computing
+
+
+def every_algorithm() -> dict[str, Algorithm]:
+    """The algorithms of simctl and of installed packages, by name."""
+    from simulator.collectives.installed import installed_algorithms
+
+    return {**algorithms(), **installed_algorithms()}
 
 
 def _unknown(name: str, names: dict[str, Algorithm]) -> str:
@@ -78,4 +89,4 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-__all__ = ["Algorithm", "Collective", "algorithms", "find", "of_collective"]
+__all__ = ["Algorithm", "Collective", "algorithms", "every_algorithm", "find", "of_collective"]

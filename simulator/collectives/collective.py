@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -16,6 +17,8 @@ from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Topology
 
+FARTHEST = 1025
+"""Numbers of ranks below it are named where an algorithm does not exist for fewer."""
 Bytes = Callable[[int], float]
 """From the number of ranks to bytes, in units of V."""
 
@@ -82,7 +85,7 @@ class Algorithm:
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
     recipe: tuple[Callable[..., Algorithm], tuple[Any, ...]] | None = None
-    """The function that makes this algorithm of another, and its arguments."""
+    """The function that makes this algorithm of another, or of a file, and its arguments."""
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
     """The options and their values, like `segments`: keywords of `schedule`, and of those of `fit`,
     `shifts`, `shifts_on`, `defined` and `formula` that have them."""
@@ -90,6 +93,8 @@ class Algorithm:
     """From the options to the formula, if there are options."""
     searched: tuple[str, ...] = ()
     """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
+    origin: str = ""
+    """The file or the package of an algorithm that is none of simctl's."""
 
     @property
     def listed_name(self) -> str:
@@ -131,8 +136,9 @@ class Algorithm:
         if root >= ranks:
             raise InputError(f"the root is {root}: {ranks} ranks run from 0 to {ranks - 1}")
         if not self.defined(ranks):
-            smaller = next((p for p in range(ranks - 1, 0, -1) if self.defined(p)), None)
-            hint = f": take {smaller}, or another algorithm" if smaller else ""
+            others = chain(range(ranks - 1, 0, -1), range(ranks + 1, FARTHEST))
+            other = next(filter(self.defined, others), None)
+            hint = f": take {other}, or another algorithm" if other else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
 
 

@@ -12,6 +12,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
 from simulator.collectives.two_level import equal_nodes, nodes_of
 from topologies.columns import distinct
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 SMALL, LARGE = 16, 32
@@ -47,6 +48,8 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
         return _multiple(algorithm) * estimate(algorithms()[algorithm.listed_name], ranks)
     if (exact := _exact(algorithm, ranks)) is not None:
         return exact
+    if algorithm.origin:
+        return _built(algorithm, ranks)
     (small_ranks, small), (large_ranks, large) = _counted(algorithm)
     power = log2(large / small) / log2(large_ranks / small_ranks)
     if abs(power - round(power)) < NEAR:
@@ -68,6 +71,8 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
         yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)
     elif (exact := _exact(algorithm, ranks)) is not None:
         yield Bound(exact, True)
+    elif not algorithm.cost.known:
+        yield Bound(_built(algorithm, ranks), True)
     else:
         yield Bound(algorithm.cost.volume(ranks, 1.0), False)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
@@ -93,6 +98,14 @@ def _exact(algorithm: Algorithm, ranks: int) -> float | None:
         "two_level": ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
     }
     return known.get(algorithm.name)
+
+
+def _built(algorithm: Algorithm, ranks: int) -> float:
+    """The operations of a user's schedule; 1 where it cannot be built, which its point says."""
+    try:
+        return float(max(1, len(algorithm.build(ranks, 1.0))))
+    except InputError:
+        return 1.0
 
 
 @cache

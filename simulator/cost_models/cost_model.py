@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 
 from simulator.cost_models.fabric import Fabric, Ports
 
@@ -49,6 +49,11 @@ class CostModel:
     """Why no simulation has to match the formula, which then describes an ideal machine; empty if
     it does."""
 
+    @property
+    def known(self) -> bool:
+        """Whether there is a formula."""
+        return bool(self.latex)
+
     def holds(self, fabric: Fabric) -> str:
         """Which assumption does not hold on a fabric; empty if all hold."""
         if self.unclaimed:
@@ -58,6 +63,21 @@ class CostModel:
         if fabric.reduction * fabric.bandwidth > self.merging:
             return "slow additions"
         return "" if fabric.ports in self.ports else f"{fabric.ports} ports"
+
+
+NO_FORMULA = CostModel(
+    latex="",
+    assumes="",
+    source="",
+    time=lambda fabric, ranks, nbytes: nan,
+    volume=lambda ranks, nbytes: nan,
+    steps=lambda ranks: 0,
+    peak=lambda ranks, nbytes: nan,
+    redundant=lambda ranks, nbytes: nan,
+    model="",
+    unclaimed="no formula",
+)
+"""What stands for the formula of an algorithm that has none: a user's, or that of a file."""
 
 
 def log2_floor(ranks: int) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives import Algorithm, find
+from simulator.collectives.proof import prove
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
@@ -21,7 +22,11 @@ class Communicator:
     """
 
     def __init__(
-        self, topology: Topology, ranks: int, algorithm: str = "ring", small: str = "tree"
+        self,
+        topology: Topology,
+        ranks: int,
+        algorithm: str | Algorithm = "ring",
+        small: str = "tree",
     ) -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
@@ -60,16 +65,18 @@ class Communicator:
         if self.ranks == 1:
             return ScheduleBuilder(1, 1.0).build()
         schedule, self.topology, _, self.words = algorithm.on(self.topology, self.ranks, 1.0)
+        if algorithm.origin:
+            prove(algorithm, schedule)
         return schedule
 
 
-def find_all_reduce(name: str) -> Algorithm:
+def find_all_reduce(name: str | Algorithm) -> Algorithm:
     """The all-reduce called `name`. Raises InputError for another collective."""
-    algorithm = find(name)
+    algorithm = find(name) if isinstance(name, str) else name
     if algorithm.collective.name != "all_reduce":
         raise InputError(
-            f"{name} is no all-reduce but a {algorithm.collective.name}: take ring, rings, tree, "
-            f"nvls, ..."
+            f"{algorithm.name} is no all-reduce but a {algorithm.collective.name}: take ring, "
+            f"rings, tree, nvls, ..."
         )
     return algorithm
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.collectives import find
+from simulator.collectives import Algorithm, find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.operation_counts import bounds
 from simulator.schedules.schedule import Schedule
@@ -61,7 +61,7 @@ class DDP(Strategy):
     bucket: float = option(
         DEFAULT, "cap of a bucket, like 25MiB; 0: one bucket a parameter", "bytes"
     )
-    algo: str = option("rings", "all-reduce of the buckets, like ring, tree or nvls")
+    algo: str | Algorithm = option("rings", "all-reduce of the buckets, like ring, tree or nvls")
     small: str = option("tree", "all-reduce of a few bytes")
     overlap: bool = option(True, "no: communicate only after the whole backward")
     streams: int = option(1, "collectives in flight: 1 as with NCCL, 2 as with gloo")
@@ -103,7 +103,7 @@ class DDP(Strategy):
 
     def servers(self, ranks: int) -> int:
         """Devices that are needed in addition to those of the workers."""
-        return find(self.algo).servers
+        return find_all_reduce(self.algo).servers
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""

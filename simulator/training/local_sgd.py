@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.collectives import find
+from simulator.collectives import Algorithm
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.operation_counts import bounds
 from simulator.training.communicator import Communicator, builder_of, find_all_reduce, layout
@@ -33,7 +33,7 @@ class LocalSGD(Strategy):
     promise = ALL_REDUCE
 
     every: int = option(8, "local steps from one average to the next")
-    algo: str = option("ring", "all-reduce of the parameters, like rings")
+    algo: str | Algorithm = option("ring", "all-reduce of the parameters, like rings")
 
     def __post_init__(self) -> None:
         if not 1 <= self.every <= MOST_STEPS:
@@ -46,7 +46,7 @@ class LocalSGD(Strategy):
 
     def servers(self, ranks: int) -> int:
         """Devices that are needed in addition to those of the workers."""
-        return find(self.algo).servers
+        return find_all_reduce(self.algo).servers
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""

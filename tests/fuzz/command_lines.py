@@ -100,6 +100,8 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
     conflicts: tuple[str, ...] = ()
     if "profile" in chosen or not shape:
         conflicts += (*LINKS, *(("topology", "reduction") if "profile" in chosen else ()))
+    if "algo_file" in chosen or "collective" in chosen:
+        conflicts += ("algo",)
     if "fit" in chosen:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "sweep" in chosen:

@@ -207,6 +207,9 @@ _COUNTS = ("2", "3", "4", "5", "8", "2..6", "2,4,8", "2..8:x2", "7")
 
 VALUES: dict[str, Value] = {
     "algo": _several(*_ALGORITHMS, most=2),
+    "collective": _of("broadcast", "scatter"),
+    "root": _of("0", "1"),
+    "algo_file": _of("middle.py", "middle.py:middle"),
     "p": _of(*_COUNTS),
     "size": _of(*_SIZES),
     "topology": _of(*SHAPES, *_WITH_OPTIONS, *_MACHINES, *_FILES),

@@ -73,6 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for source, name in {
         "examples/h100_10_nodes_all_reduce.csv": "h100.csv",
         "examples/two_layer_model.yaml": "model.yaml",
+        "examples/middle.py": "middle.py",
         "experiments/profiles/mn5_acc.yaml": "profile.yaml",
         "tests/topologies/readers/data/nccl_hgx.xml": "nccl.xml",
         "tests/topologies/readers/data/smi_cube_mesh.txt": "topo.txt",

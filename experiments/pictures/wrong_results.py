@@ -1,0 +1,36 @@
+"""The picture of a wrong algorithm: which slots of which ranks hold a wrong result."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from experiments.pictures.figure_file import to_bytes
+
+if TYPE_CHECKING:
+    from simulator.collectives.proof import WrongAlgorithm
+
+COLOURS = {"not promised": "0.92", "right": "#8fc49a", "wrong": "#c8463c"}
+
+
+def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
+    """A cell for each slot of each rank: right, wrong, or not promised by the collective."""
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    state = error.promised.astype(np.int8) + error.wrong
+    axes.imshow(
+        state, ListedColormap(list(COLOURS.values())), vmin=0, vmax=2, aspect="auto", origin="lower"
+    )
+    axes.set(xlabel="slot", ylabel="rank")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title("\n".join(textwrap.wrap(str(error), 100)), fontsize=9)
+    patches = [Patch(color=colour, label=word) for word, colour in COLOURS.items()]
+    figure.legend(handles=patches, loc="outside right upper", frameon=False)
+    return to_bytes(figure, kind)

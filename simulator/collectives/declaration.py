@@ -1,0 +1,58 @@
+"""Declare an algorithm of your own: a function, under a decorator that names its collective."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.collectives.collective import Algorithm, Collective
+from simulator.cost_models import CostModel
+from simulator.cost_models.cost_model import NO_FORMULA
+from simulator.schedules.schedule import Schedule
+
+
+def algorithm(
+    collective: str | Collective,
+    *,
+    cost: CostModel = NO_FORMULA,
+    defined: Callable[[int], bool] = lambda ranks: True,
+) -> Callable[[Callable[..., Schedule]], Algorithm]:
+    """A decorator that makes an algorithm of a function from the number of ranks and V in bytes to
+    a schedule.
+
+    The algorithm has the function's name, and the first line of its docstring as its summary.
+
+    >>> from simulator.schedules.schedule_builder import ScheduleBuilder
+    >>> @algorithm("broadcast")
+    ... def everyone(ranks, nbytes):
+    ...     star = ScheduleBuilder(ranks, nbytes)
+    ...     for rank in range(1, ranks):
+    ...         star.copy(0, rank, slot=0)
+    ...     return star.build()
+    >>> everyone.name, everyone.build(4, 8.0).volume
+    ('everyone', 24.0)
+    """
+    promise = _called(collective) if isinstance(collective, str) else collective
+
+    def declare(function: Callable[..., Schedule]) -> Algorithm:
+        summary = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
+        return Algorithm(
+            function.__name__,
+            promise,
+            function,
+            cost,
+            summary,
+            defined=defined,
+            origin=Path(inspect.getfile(function)).name,
+        )
+
+    return declare
+
+
+def _called(name: str) -> Collective:
+    """The collective of this name. Packages are not asked, as they may be about to declare
+    theirs."""
+    from simulator.collectives import algorithms, of_collective
+
+    return of_collective(name, algorithms())[0].collective

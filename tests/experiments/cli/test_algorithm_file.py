@@ -1,0 +1,107 @@
+"""`--algo-file` is where `--algo` is, and a wrong algorithm is drawn."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from simctl_process import Simctl
+
+MINE = """
+from simulator.collectives.declaration import algorithm
+from simulator.schedules.schedule_builder import ScheduleBuilder
+
+def declare(name, first):
+    def fan(ranks, nbytes):
+        star = ScheduleBuilder(ranks, nbytes)
+        for rank in range(1, ranks):
+            star.reduce(rank, 0, slot=0)
+        for rank in range(first, ranks):
+            star.copy(0, rank, slot=0)
+        return star.build()
+    fan.__name__ = name
+    return algorithm("all_reduce")(fan)
+
+ALGORITHMS = [declare("fan", 1), declare("wrong", 2)]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+def test_run_proves_and_times_the_function(command: Simctl, folder: Path) -> None:
+    done = command("run", "--algo-file", "mine.py:fan", "--p", "4", "--format", "json", cwd=folder)
+    summary = json.loads(done.stdout)["summary"]
+    assert (done.returncode, summary["algorithm"]) == (0, "fan")
+    assert (summary["formula_s"], summary["steps_formula"]) == (None, None)
+    assert summary["verdict"] == "not claimed: no formula"
+
+
+def test_a_wrong_function_is_drawn(command: Simctl, folder: Path) -> None:
+    options = ("--algo-file", "mine.py:wrong", "--p", "4", "--timeline", "wrong.png")
+    done = command("run", *options, cwd=folder)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "rank 1, slot 0 misses the contribution of rank 0, slot 0" in done.stderr
+    assert "(drawn in wrong.png)" in done.stderr
+    assert (folder / "wrong.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_sweep_compares_it_with_others(command: Simctl, folder: Path, jobs: str) -> None:
+    files = ("--algo-file", "mine.py:fan", "--algo-file", "mine.py:wrong")
+    options = ("--algo", "naive", *files, "--p", "3,4", "--jobs", jobs, "--out", "out.csv")
+    done = command("sweep", *options, "--format", "csv", cwd=folder)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["algorithm"], row["ranks"], row["formula_s"] == "") for row in rows] == [
+        ("naive", "3", False),
+        ("naive", "4", False),
+        ("fan", "3", True),
+        ("fan", "4", True),
+    ]
+    assert done.returncode == 2
+    assert "wrong is wrong on 3 ranks" in done.stderr
+    parameters = json.loads((folder / "out.csv.meta.json").read_text())["parameters"]
+    assert parameters["algo_file"] == "mine.py:fan,mine.py:wrong"
+
+
+def test_train_reduces_gradients_with_it(command: Simctl, folder: Path) -> None:
+    options = ("train", "--model", "vgg16", "--p", "4", "--format", "csv", "--algo-file")
+    done = command(*options, "mine.py:fan", cwd=folder)
+    assert done.returncode == 0
+    assert command(*options, "mine.py:wrong", cwd=folder).returncode == 2
+    both = command(*options, "mine.py:fan", "--strategy", "ddp:algo=ring", cwd=folder)
+    assert "leave out one" in both.stderr
+
+
+def test_validate_compares_a_log_with_it(command: Simctl, folder: Path) -> None:
+    (folder / "log.csv").write_text("size_bytes,time_us\n1024,10\n4096,20\n16384,55\n")
+    options = ("validate", "log.csv", "--p", "4", "--algo-file", "mine.py:fan", "--format", "csv")
+    done = command(*options, cwd=folder)
+    assert done.returncode == 0
+    assert "fan" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--algo", "mine.py"), "'mine.py' is a file: write --algo-file mine.py"),
+        (("--algo", "ring", "--algo-file", "mine.py:fan"), "leave out one of them"),
+        (("--algo-file", "mine.py"), "write mine.py:NAME with one of fan, wrong"),
+        (("--algo-file", "none.py"), "no such file: none.py"),
+    ],
+)
+def test_mistakes_of_the_option_are_one_line(
+    command: Simctl, folder: Path, options: tuple[str, ...], words: str
+) -> None:
+    done = command("run", *options, cwd=folder)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
