@@ -38,6 +38,12 @@ SYNONYMS = {
     "binomial_tree": "tree",
     "neighbor": "neighbor_exchange",
     "neighbour": "neighbor_exchange",
+    "knomial": "k_nomial",
+    "pipeline": "chain",
+    "modified_bruck": "bruck",
+    "linear_sync": "pairwise_sync",
+    "spread_out": "pairwise",
+    "scattered": "pairwise",
 }
 """Other words for an algorithm, in lower case and with underscores."""
 PROTOCOLS = {name.lower(): name for name in ("LL", "LL128", "Simple", "eager", "rendezvous")}
@@ -63,6 +69,7 @@ NCCL_RUNS = {"tree": ("double_tree",)}
 MPI_RUNS = {
     "allgather_reduce": ("halving_doubling",),
     "nonoverlapping": ("tree", "binary_tree"),
+    "pairwise": ("pairwise_sync",),
     "segmented_ring": ("ring",),
 }
 """What MPI libraries may run under a name that is not that of our algorithm. `allgather_reduce` is

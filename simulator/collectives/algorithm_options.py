@@ -16,6 +16,8 @@ from topologies.units import parse_whole
 HELP = {
     "segments": "pieces that follow one another, like 8",
     "channels": "equal shares of V that are sent at the same time, like 4",
+    "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
+    "window": "messages of a rank in flight, like 4",
     "ways": "2: half of V goes round in the other direction",
 }
 BEST = "best"

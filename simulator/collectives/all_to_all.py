@@ -1,4 +1,6 @@
-"""All-to-all by pairs: rank r sends block d to rank d, with all sends posted at once."""
+"""All-to-all by pairs: rank r sends block d to rank d."""
+
+from functools import partial
 
 import numpy as np
 
@@ -7,21 +9,50 @@ from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from topologies.topology import Ints
 
 
-def pairwise_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
-    """Peers in the order r+1, r+2, ... Blocks arrive in scratch. A rank copies them to their places
-    when it has sent everything."""
-    moves = [Move(axis=0, first=first, inner=1, end=first + ranks) for first in (0, ranks)]
-    pairs = ScheduleBuilder(
-        fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=ranks, phase="exchange"
-    )
-    rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
+def pairwise_all_to_all(
+    ranks: int, nbytes: float, shifts: Shifts | None = None, *, way: int = 1
+) -> Schedule:
+    """All sends are posted at once, to the peers r+1, r+2, ..., or with a `way` of -1 to r-1, r-2,
+    ... Blocks arrive in scratch. A rank copies them to their places when it has sent everything."""
+    pairs = _builder(ranks, nbytes, shifts)
+    rank, turn = pairs.each(), way * np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
     pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=1)
     pairs.phase("unpack")
     pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=1)
     return pairs.build()
+
+
+def pairwise_sync_all_to_all(
+    ranks: int, nbytes: float, shifts: Shifts | None = None, *, window: int = 1
+) -> Schedule:
+    """In step k rank r sends to r+k and receives from r-k. A step begins when the rank and its peer
+    have sent and received all of the step that is `window` steps before.
+
+    A window of 1 is MPI's blocking sendrecv. Open MPI's linear_sync has a window of several.
+    """
+    pairs = _builder(ranks, nbytes, shifts)
+    rank, done = pairs.each(), list[Ints]()
+    for turn in range(1, ranks):
+        peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
+        own = done[turn - 1 - window] if turn > window else np.zeros((len(rank), 0), np.int32)
+        after = np.hstack((own, own[pairs.place(peer)]))
+        sent = pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after)
+        done.append(np.stack((sent, sent[pairs.place(origin)]), axis=1))
+    pairs.phase("unpack")
+    origin = (rank - np.arange(1, ranks)[:, None]) % ranks
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=True)
+    return pairs.build()
+
+
+def _builder(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
+    moves = [Move(axis=0, first=first, inner=1, end=first + ranks) for first in (0, ranks)]
+    return ScheduleBuilder(
+        fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=ranks, phase="exchange"
+    )
 
 
 ALGORITHMS = (
@@ -31,6 +62,24 @@ ALGORITHMS = (
         pairwise_all_to_all,
         servers.PAIRWISE_ALL_TO_ALL,
         "every rank sends every other rank its block",
+        shifts=rotations,
+    ),
+    Algorithm(
+        "pairwise_sync",
+        ALL_TO_ALL,
+        pairwise_sync_all_to_all,
+        servers.pairwise_sync(1),
+        "every rank exchanges blocks with one peer after the other",
+        shifts=rotations,
+        options={"window": 1},
+        formula=servers.pairwise_sync,
+    ),
+    Algorithm(
+        "linear_all_to_all",
+        ALL_TO_ALL,
+        partial(pairwise_all_to_all, way=-1),
+        servers.LINEAR_ALL_TO_ALL,
+        "as pairwise, in the order of Open MPI's linear",
         shifts=rotations,
     ),
 )

@@ -86,6 +86,8 @@ class Algorithm:
     :func:`simulator.cost_models.is_power_of_two`."""
     recipe: tuple[Callable[..., Algorithm], tuple[Any, ...]] | None = None
     """The function that makes this algorithm of another, or of a file, and its arguments."""
+    operations: Callable[[int], float] | None = None
+    """How many operations the schedule has, where few ranks do not tell how their number grows."""
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
     """The options and their values, like `segments`: keywords of `schedule`, and of those of `fit`,
     `shifts`, `shifts_on`, `defined` and `formula` that have them."""

@@ -88,6 +88,8 @@ def _multiple(algorithm: Algorithm) -> float:
 
 def _exact(algorithm: Algorithm, ranks: int) -> float | None:
     """The number of operations, or None where no formula is known."""
+    if algorithm.operations is not None:
+        return algorithm.operations(ranks)
     peers = ranks - 1.0
     pairs = ranks * peers
     known = {

@@ -3,6 +3,8 @@ servers, pairwise."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simulator.cost_models.cost_model import ONE_PORT, POSTED, CostModel
 from simulator.cost_models.fabric import Fabric
 
@@ -100,3 +102,39 @@ PAIRWISE_ALL_TO_ALL = CostModel(
     redundant=lambda p, nbytes: (p - 1) * nbytes,
     memory_ports=("peer",),
 )
+
+LINEAR_ALL_TO_ALL = replace(
+    PAIRWISE_ALL_TO_ALL,
+    source="coll_base_alltoall.c of open-mpi/ompi: all messages posted at once",
+)
+
+
+def pairwise_sync(window: int) -> CostModel:
+    """The exchanges of a `window` are in flight at the same time."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        send = fabric.send(nbytes / p)
+        rounds, rest = divmod(p - 1, window)
+        if fabric.ports == "peer":
+            return (rounds + (rest > 0)) * (fabric.latency + send)
+        way = fabric.latency + send
+        if rounds == 0:
+            return fabric.latency + rest * send
+        pace = max(window * send, way)
+        last = rest or window
+        return (rounds - (rest == 0)) * pace + fabric.latency + last * send
+
+    return replace(
+        PAIRWISE_ALL_TO_ALL,
+        latex=r"\left\lfloor\frac{p-2}{w}\right\rfloor\max(wx, \alpha + x) + \alpha + "
+        r"\left((p-2) \bmod w + 1\right)x,\ x = g + \frac{V}{p\beta}",
+        assumes=f"one port a rank; w = {window} exchanges in flight; with a port for each peer: "
+        "⌈(p-1)/w⌉(α + x)",
+        source="MPICH's pairwise exchange (Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005); "
+        "linear_sync of open-mpi/ompi",
+        time=time,
+        steps=lambda p: -(-(p - 1) // window),
+        peak=lambda p, nbytes: nbytes + (p + 1) // 2 * nbytes / p,
+        redundant=lambda p, nbytes: (p + 1) // 2 * nbytes,
+        memory_ports=ONE_PORT if window == 1 else (),
+    )

@@ -154,11 +154,14 @@ PORTS = {"star": "switch", "full_mesh": "peer", "full_mesh_one_port": "one", "bu
 ON_A_BUS = {"naive", "naive_serial", "parameter_server", "parameter_server_apart"}
 """Algorithms that send all that they can at once, for which the time on a bus is claimed."""
 MEMORY: dict[str, tuple[Ports, ...]] = {
+    "bruck_all_gather": (),
+    "bruck_all_to_all": (),
     "chain_reduce": (),
     "naive_serial": POSTED,
     "parameter_server": POSTED,
     "parameter_server_apart": POSTED,
     "pairwise": ("peer",),
+    "linear_all_to_all": ("peer",),
 }
 """Ports on which memory is claimed, where that is not all: inboxes depend on who comes first."""
 

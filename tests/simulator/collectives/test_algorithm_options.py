@@ -82,6 +82,38 @@ def test_segments_keep_the_promise(name: str) -> None:
             assert schedule.steps == algorithm.cost.steps(ranks)
 
 
+VARIANTS = (
+    "bruck_all_gather:radix=3",
+    "bruck_all_to_all:radix=4",
+    "k_nomial_broadcast:radix=3,segments=3",
+    "k_nomial_reduce:radix=3,segments=3",
+    "pairwise_sync:window=2",
+)
+"""Options that change more than the number of messages."""
+
+
+@pytest.mark.parametrize("shape", ["star", "full_mesh", "full_mesh_one_port"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_options_keep_the_promise_and_the_time(name: str, shape: str) -> None:
+    algorithm = find(name)
+    for ranks in (2, 3, 4, 5, 8, 9, 13):
+        schedule = algorithm.build(ranks, 1024.0 * ranks)
+        semantics.check(schedule, algorithm.collective)
+        assert schedule.volume == pytest.approx(algorithm.cost.volume(ranks, 1024.0 * ranks))
+        assert schedule.steps == algorithm.cost.steps(ranks)
+        topology = SHAPES[shape](ranks, bandwidth=1e9, latency=2e-6, gap=1e-6)
+        timeline = simulate(schedule, topology)
+        fabric = observe(timeline.routed)
+        if not algorithm.cost.holds(fabric):
+            time = algorithm.cost.time(fabric, ranks, 1024.0 * ranks)
+            assert timeline.makespan == pytest.approx(time, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["bruck_all_gather:radix=1", "k_nomial_broadcast:radix=1"])
+def test_a_radix_is_two_or_more(name: str) -> None:
+    assert refusal(find(name).build, 4, 1.0) == "radix is 1: 2 or more"
+
+
 def test_an_estimate_counts_segments() -> None:
     for name in ("ring:segments=3,channels=2", "chain_reduce:segments=7"):
         assert estimate(find(name), 32) == len(find(name).build(32, 1.0))

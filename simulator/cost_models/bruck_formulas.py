@@ -1,0 +1,71 @@
+"""Formulas of Bruck's all-gather and all-to-all, by rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from simulator.cost_models.cost_model import ASSUMES, CostModel
+from simulator.cost_models.fabric import Fabric
+
+SOURCE = "Bruck et al., IEEE TPDS 8(11), 1997"
+Rounds = Callable[[int], Iterator[list[int]]]
+"""From p to the rounds: the blocks of V/p in each message of a rank."""
+
+
+def all_gather(radix: int) -> CostModel:
+    """Round k has up to radix - 1 messages of radix^k chunks."""
+
+    def rounds(p: int) -> Iterator[list[int]]:
+        step = 1
+        while step < p:
+            yield [min(step, p - step * digit) for digit in _digits(p, step, radix)]
+            step *= radix
+
+    return CostModel(
+        latex=rf"\lceil\log_{{{radix}}} p\rceil\alpha + Mg + \frac{{p-1}}{{p}}\frac{{V}}{{\beta}}",
+        assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer",
+        source=SOURCE,
+        time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=lambda p: len([*rounds(p)]),
+        peak=lambda p, nbytes: 2 * nbytes,
+        redundant=lambda p, nbytes: (2 * p - 1) * nbytes,
+        memory_ports=(),
+    )
+
+
+def all_to_all(radix: int) -> CostModel:
+    """In round k a message has the blocks whose distance has a given digit k."""
+
+    def rounds(p: int) -> Iterator[list[int]]:
+        step = 1
+        while step < p:
+            digit = [block // step % radix for block in range(p)]
+            yield [digit.count(value) for value in _digits(p, step, radix)]
+            step *= radix
+
+    return CostModel(
+        latex=rf"\lceil\log_{{{radix}}} p\rceil\alpha + Mg + \frac{{B}}{{p}}\frac{{V}}{{\beta}}",
+        assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer, with B blocks: the "
+        f"digits in base {radix} of 1 to p-1 that are not 0",
+        source=SOURCE,
+        time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
+        volume=lambda p, nbytes: nbytes * sum(map(sum, rounds(p))),
+        steps=lambda p: len([*rounds(p)]),
+        peak=lambda p, nbytes: (3 - 1 / p) * nbytes,
+        redundant=lambda p, nbytes: (2 * p - 1) * nbytes,
+        memory_ports=(),
+    )
+
+
+def _digits(p: int, step: int, radix: int) -> range:
+    """The digits at a place with `step` that some number below p has, without 0."""
+    return range(1, min(radix, -(-p // step)))
+
+
+def _time(rounds: Rounds, fabric: Fabric, p: int, nbytes: float) -> float:
+    total = 0.0
+    for blocks in rounds(p):
+        sends = [fabric.send(count * nbytes / p) for count in blocks]
+        total += fabric.latency + (max(sends) if fabric.ports == "peer" else sum(sends))
+    return total
