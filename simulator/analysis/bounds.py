@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.analysis.group_needs import needs as needs
+from simulator.analysis.group_needs import weights
 from simulator.analysis.latency_bound import farthest, is_exact
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
@@ -38,6 +39,9 @@ HALVES = 500_000
 """Links up to which the bytes from one half of the workers to the other are bounded."""
 TIE = 1e-12
 _EXCHANGES = ("all_to_all", "send_recv")
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
+_PLAIN = (*_EXCHANGES, "all_reduce", "all_gather", "reduce_scatter", *_ROOTED)
+"""Collectives of which plain schedules are known."""
 _TURNED = {
     "all_reduce": (False, True),
     "all_gather": (False,),
@@ -47,6 +51,13 @@ _TURNED = {
 }
 """Whether cuts are looked for by what leaves (False) or by what enters, as on links that are turned
 round."""
+
+
+def _exchanges(collective: Collective) -> bool:
+    """Whether every pair of ranks has data of its own to send."""
+    if collective.pairs is not None:
+        return not collective.merges
+    return collective.name in _EXCHANGES
 
 
 class Limit(NamedTuple):
@@ -144,7 +155,7 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[L
     alone, *groups = groupings(topology)
     injection, ejection, total = _through(task, alone)
     bounds_so_far = [
-        Limit("latency", farthest(collective.name, topology, workers), 0.0),
+        Limit("latency", farthest(collective, topology, workers), 0.0),
         Limit("injection port", 0.0, float(injection.max())),
         Limit("ejection port", 0.0, float(ejection.max())),
         Limit("all ports", 0.0, total),
@@ -171,9 +182,9 @@ def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[
     >>> left_out(ALL_REDUCE, star(8, bandwidth=1e9), 8)
     ()
     """
-    exchanges, pairs = collective.name in _EXCHANGES, workers * topology.links
+    exchanges, pairs = _exchanges(collective), workers * topology.links
     names = {
-        "latency of every pair": not is_exact(collective.name, workers),
+        "latency of every pair": not is_exact(collective, workers),
         "every cut": pairs > CUTS and not exchanges,
         "cut in half": topology.links > HALVES and (pairs > CUTS or exchanges),
         "best routing": pairs > FLOWS and exchanges,
@@ -255,6 +266,8 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     spreads it.
     """
     ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
+    if name not in _PLAIN:
+        return
     twice, rooted = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
     source, target = np.tile(rank, 2), np.concatenate((np.roll(rank, -1), np.roll(rank, 1)))
     if name == "send_recv":
@@ -285,10 +298,7 @@ def _near(task: Task) -> bool:
 
 def _searched(task: Task, above: float) -> Iterator[Limit]:
     """The tightest of all cuts, or the best routing."""
-    beyond, exchanges = (
-        tree_cuts(task.topology),
-        task.collective.name in _EXCHANGES,
-    )
+    beyond, exchanges = tree_cuts(task.topology), _exchanges(task.collective)
     if len(beyond) and not task.topology.shared_names:
         yield from _in_groups(
             task, (Grouping(task.topology, row.astype(np.int32)) for row in beyond)
@@ -309,8 +319,8 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
     ranks also separates one of them from rank 0. With all links reversed, a reduce-scatter is an
     all-gather and a reduce is a broadcast.
     """
-    devices, name, count = task.devices, task.collective.name, len(task.topology.device_names)
-    shards = np.bincount(devices, minlength=count) / task.workers
+    devices, name, count = task.devices, task.collective.family, len(task.topology.device_names)
+    shards = weights(task.collective, devices, count)
     root = (np.arange(count) == devices[0]).astype(np.float64)
     weight = shards if name in ("all_gather", "reduce_scatter") else root
     for reverse in _TURNED.get(name, ()):
@@ -343,17 +353,20 @@ def _between_halves(topology: Topology, workers: int, back: bool) -> float:
 
 def _links(task: Task) -> Iterator[Limit]:
     """The bytes of all pairs, each times its fewest links, over the bandwidth of all links."""
-    if task.collective.name in _EXCHANGES and task.workers <= PAIRS:
+    if _exchanges(task.collective) and task.workers <= PAIRS:
         prices = np.ones(len(task.topology.medium_bandwidth))
         yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
 
 
 def _pairs(task: Task) -> tuple[Ints, Floats]:
-    """The devices of workers, and the bytes from one to another in units of V: to all devices, or
-    to the device of the next rank."""
+    """The devices of workers, and the bytes from one to another in units of V: to all devices, to
+    the device of the next rank, or as the pairs of the collective say."""
     devices, place = np.unique(task.devices, return_inverse=True)
     demand = np.zeros((len(devices), len(devices)))
-    if task.collective.name == "all_to_all":
+    if task.collective.pairs is not None:
+        source, target, share = task.collective.pairs(task.workers)
+        np.add.at(demand, (place[source], place[target]), share)
+    elif task.collective.name == "all_to_all":
         np.add.at(demand, (place[:, None], place), 1 / task.workers)
     else:
         np.add.at(demand, (place, np.roll(place, -1)), 1.0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import Collective
+from simulator.collectives.collective import Collective, Pairs
 from topologies.topology import Flags, Floats, Ints
 
 Longs = npt.NDArray[np.int64]
@@ -37,8 +37,12 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
     """
     workers = np.bincount(group, minlength=groups)
     occupied = workers > 0
-    root = np.arange(groups) == group[0]
-    leave, enter = _leave_and_enter(collective.name, group, workers, root)
+    if collective.pairs is not None:
+        leave, enter = _of_pairs(collective.pairs(len(group)), collective.merges, group, groups)
+    else:
+        share = weights(collective, group, groups)
+        root = np.arange(groups) == group[0]
+        leave, enter = _leave_and_enter(collective.family, group, share, occupied, root)
     split = float(np.count_nonzero(occupied) > 1)
     total = (
         2.0 * (np.count_nonzero(occupied) - 1)
@@ -49,9 +53,28 @@ def needs(collective: Collective, group: Ints, groups: int) -> Needs:
     return Needs(out, into, split * float(total))
 
 
-def _leave_and_enter(name: str, group: Ints, workers: Longs, root: Flags) -> tuple[Shares, Shares]:
-    """The bytes that leave and enter each group, if there are several."""
-    ranks, occupied = len(group), workers > 0
+def weights(collective: Collective, group: Ints, groups: int) -> Floats:
+    """The chunks of the ranks of each group, as shares of V."""
+    if collective.shares is None:
+        return np.bincount(group, minlength=groups) / len(group)
+    return np.asarray(np.bincount(group, collective.shares(len(group)), groups), np.float64)
+
+
+def _of_pairs(pairs: Pairs, merges: bool, group: Ints, groups: int) -> tuple[Shares, Shares]:
+    """What pairs send between groups: all of it, or a single sum if messages may be merged."""
+    apart = group[pairs.source] != group[pairs.target]
+    leave, enter = (
+        np.bincount(group[end[apart]], pairs.share[apart], groups)
+        for end in (pairs.source, pairs.target)
+    )
+    return (leave > 0, enter > 0) if merges else (leave, enter)
+
+
+def _leave_and_enter(
+    name: str, group: Ints, share: Floats, occupied: Flags, root: Flags
+) -> tuple[Shares, Shares]:
+    """The bytes that leave and enter each group, if there are several. `share` has the chunks of
+    each group."""
     match name:
         case "all_reduce":
             return occupied, occupied
@@ -60,20 +83,20 @@ def _leave_and_enter(name: str, group: Ints, workers: Longs, root: Flags) -> tup
         case "broadcast":
             return root, occupied & ~root
         case "scatter":
-            return root * (ranks - workers) / ranks, workers / ranks * ~root
+            return root * (1.0 - share), share * ~root
         case "gather":
-            return workers / ranks * ~root, root * (ranks - workers) / ranks
+            return share * ~root, root * (1.0 - share)
         case "all_gather":
-            return workers / ranks, occupied * (ranks - workers) / ranks
+            return share, occupied * (1.0 - share)
         case "reduce_scatter":
-            return occupied * (ranks - workers) / ranks, workers / ranks
+            return occupied * (1.0 - share), share
         case "all_to_all":
-            moved = workers * (occupied * (ranks - workers) / ranks)
+            moved = share * len(group) * (occupied * (1.0 - share))
             return moved, moved
         case "send_recv":
             later = np.roll(group, -1)
             leave, enter = (
-                np.bincount(end[group != later], minlength=len(workers)) for end in (group, later)
+                np.bincount(end[group != later], minlength=len(share)) for end in (group, later)
             )
             return leave, enter
-    return np.zeros(len(workers)), np.zeros(len(workers))
+    return np.zeros(len(share)), np.zeros(len(share))

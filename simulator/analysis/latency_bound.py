@@ -5,11 +5,14 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
+from simulator.collectives.collective import Collective
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Floats, Ints, Topology
 
+Longs = npt.NDArray[np.int64]
 EXACT = 256
 """Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
 them."""
@@ -21,25 +24,38 @@ _ROWS: WeakKeyDictionary[Topology, dict[int, Floats]] = WeakKeyDictionary()
 """The distances from some ranks, as long as their topology is in use."""
 
 
-def farthest(collective: str, topology: Topology, workers: int) -> float:
+def farthest(collective: Collective, topology: Topology, workers: int) -> float:
     """The latency in seconds between the farthest two of the first `workers` ranks of which one
     must receive data of the other."""
     near = np.arange(min(workers, EXACT), dtype=np.int32)
-    match collective:
+    if collective.pairs is not None:
+        source, target, _ = collective.pairs(workers)
+        return _of_pairs(topology, source, target)
+    match collective.family:
         case "broadcast" | "scatter":
             return float(_row(topology, 0)[:workers].max())
         case "reduce" | "gather":
             return _apart(topology, near, np.zeros_like(near))
         case "send_recv":
             return _apart(topology, near, (near + 1) % workers)
-        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all":
+        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all" | "barrier":
             return _diameter(topology, workers)
     return 0.0
 
 
-def is_exact(collective: str, workers: int) -> bool:
+def is_exact(collective: Collective, workers: int) -> bool:
     """Whether :func:`farthest` looks at all ranks."""
-    return workers <= EXACT or collective in ("broadcast", "scatter")
+    return workers <= EXACT or collective.family in ("broadcast", "scatter")
+
+
+def _of_pairs(topology: Topology, source: Longs, target: Longs) -> float:
+    """The longest distance of pairs, of which the first `EXACT` senders are looked at."""
+    sources, place = np.unique(source, return_inverse=True)
+    near = np.flatnonzero(place < EXACT)
+    if not len(near):
+        return 0.0
+    rows = distances(topology, sources[:EXACT].astype(np.int32))
+    return float(rows[place[near], target[near]].max())
 
 
 def _diameter(topology: Topology, workers: int) -> float:

@@ -173,7 +173,9 @@ def _lists(record: Record) -> Record:
 
 def _layout(schedule: Schedule) -> Layout:
     return Layout(
-        schedule.shares * schedule.nbytes_total,
+        (schedule.shares * schedule.nbytes_total).ravel(),
+        schedule.slots,
+        schedule.slots * (schedule.shares.ndim - 1),
         schedule.buffer,
         schedule.workers,
         schedule.ranks * schedule.slots,
@@ -214,13 +216,13 @@ def _united(contents: Contents, number: Longs) -> Contents:
 
 def _scratch(moments: Moments, layout: Layout, contents: Contents) -> Scratch:
     """The cells of scratch that operations use."""
-    spare = np.ones((layout.memory // len(layout.size), len(layout.size)), np.bool_)
+    spare = np.ones((layout.memory // max(1, layout.slots), layout.slots), np.bool_)
     spare[: layout.workers, : layout.buffer] = False
     place = np.asarray(contents.last_use, np.int32)
     used = place >= 0
     rank, slot = (column[used] for column in np.nonzero(spare))
     first, last = np.asarray(contents.first_use)[used], moments.finish[moments.order[place[used]]]
-    return Scratch(rank.astype(np.int32), layout.size[slot], first, last)
+    return Scratch(rank.astype(np.int32), layout.size[rank * layout.stride + slot], first, last)
 
 
 def _first_uses(scratch: Scratch) -> Changes:
@@ -231,7 +233,7 @@ def _inboxes(course: Course, layout: Layout) -> Ints:
     """Reducing transfers between ranks into memory."""
     schedule = course.schedule
     chosen = schedule.remote & (schedule.reduces == 1)
-    chosen &= schedule.peer < layout.memory // len(layout.size)
+    chosen &= schedule.peer < layout.memory // max(1, layout.slots)
     return np.flatnonzero(chosen).astype(np.int32)
 
 
@@ -254,7 +256,7 @@ def _residence(
     workers = np.arange(layout.workers, dtype=np.int32)
     buffers = Changes(
         np.zeros(layout.workers * layout.buffer),
-        np.tile(layout.size[: layout.buffer], layout.workers),
+        layout.size[np.add.outer(workers * layout.stride, np.arange(layout.buffer)).ravel()],
         np.repeat(workers, layout.buffer),
     )
     appear = Changes(

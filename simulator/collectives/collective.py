@@ -21,6 +21,18 @@ FARTHEST = 1025
 """Numbers of ranks below it are named where an algorithm does not exist for fewer."""
 Bytes = Callable[[int], float]
 """From the number of ranks to bytes, in units of V."""
+Shares = Callable[[int], npt.NDArray[np.float64]]
+"""From the number of ranks to the share of V that each has, shape (ranks,)."""
+
+
+class Pairs(NamedTuple):
+    """Who needs data of whom: a row for each pair of two different ranks, in the order in which a
+    rank sends."""
+
+    source: npt.NDArray[np.int64]
+    target: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+    """The data, as a share of V."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +52,27 @@ class Collective:
     """The factor from algbw to busbw, as nccl-tests has it."""
     volume: Bytes
     """The least that all ranks together send, unless switches reduce."""
-    sends: Bytes
-    """The least that a rank other than the root sends."""
-    receives: Bytes
-    """The least that a rank other than the root receives."""
+    sends: Bytes | Shares
+    """The least that a rank other than the root sends: of all, or of each rank."""
+    receives: Bytes | Shares
+    """The least that a rank other than the root receives: of all, or of each rank."""
     root: int | None = None
     """The root, if there is one: see :func:`simulator.collectives.roots.from_root`."""
+    even: str = ""
+    """Of a collective with chunks of unequal sizes: the name of the one whose chunks are equal."""
+    shares: Shares | None = None
+    """Of a collective with chunks of unequal sizes: the chunk of each rank, as a share of V."""
+    pairs: Callable[[int], Pairs] | None = None
+    """Who needs data of whom, if that is all that the collective must do."""
+    merges: bool = False
+    """Whether one message may hold the data of several pairs, as a sum."""
+    causal: bool = False
+    """Whether nothing is promised but that no rank leaves before all ranks have entered."""
+
+    @property
+    def family(self) -> str:
+        """The name of the collective with equal chunks."""
+        return self.even or self.name
 
 
 class Fitted(NamedTuple):

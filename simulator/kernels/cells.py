@@ -31,7 +31,11 @@ class Layout(NamedTuple):
     """The cells (rank, slot), numbered rank by rank."""
 
     size: Floats
-    """Bytes of each slot of a rank."""
+    """Bytes of each slot: of one rank if all are alike, else of each rank after the one before."""
+    slots: int
+    """Slots of a rank."""
+    stride: int
+    """The distance in `size` from a rank to the next: 0 if all ranks are alike."""
     buffer: int
     """Slots of a worker's buffer. Its cells are held always; all others are scratch, held from the
     first use to the last."""
@@ -104,7 +108,7 @@ def fill(
     ranks, peers, kind = operations.rank, operations.peer, operations.kind
     sources, targets = operations.source, operations.target
     counts, reduces = operations.count, operations.reduces
-    slots, buffer, workers, memory = len(layout.size), layout.buffer, layout.workers, layout.memory
+    slots, buffer, workers, memory = layout.slots, layout.buffer, layout.workers, layout.memory
     version, value, last_read = contents.version, contents.value, contents.last_read
     written = layout.cells
     for place in range(len(order)):

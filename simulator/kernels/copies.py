@@ -16,8 +16,8 @@ class Copies(NamedTuple):
     number: Ints
     """How many there are, or -1 once the value is dead."""
     slot: Ints
-    """One more than the slot of the first copy, which gives the size of the value. It is negative
-    until the value counts."""
+    """One more than the place in the sizes of the slot of the first copy: the size of the value. It
+    is negative until the value counts."""
     changed: Ints
     """A stack of values whose number left or reached 0 in this moment; some are there twice."""
     height: Ints
@@ -132,20 +132,21 @@ def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -
     contents.written[0] = 0
     for rank in range(len(levels.held)):
         levels.step[rank] = 0
-        for slot in range(len(layout.size)):
+        for slot in range(layout.slots):
             version = contents.written[0]
             contents.version[version] = version
             contents.written[0] = version + 1
             if rank >= layout.workers or slot >= layout.buffer:
                 contents.value[version] = -1
                 continue
-            levels.held[rank] += layout.size[slot]
-            levels.totals[0] += layout.size[slot]
+            place = rank * layout.stride + slot
+            levels.held[rank] += layout.size[place]
+            levels.totals[0] += layout.size[place]
             levels.totals[2] += 1
             value = contents.value[version]
             if value >= 0:
-                copies.number[value], copies.slot[value] = 1, slot + 1
-                levels.totals[1] += layout.size[slot]
+                copies.number[value], copies.slot[value] = 1, place + 1
+                levels.totals[1] += layout.size[place]
 
 
 def _finish(
@@ -162,7 +163,7 @@ def _finish(
     order, finish = moments.order, moments.finish
     ranks, peers, reduces = operations.rank, operations.peer, operations.reduces
     sources, targets, counts = operations.source, operations.target, operations.count
-    slots, buffer, workers, memory = len(layout.size), layout.buffer, layout.workers, layout.memory
+    slots, buffer, workers, memory = layout.slots, layout.buffer, layout.workers, layout.memory
     version, value, last_read = contents.version, contents.value, contents.last_read
     written, time = contents.written[0], finish[order[place]]
     while place < len(order) and finish[order[place]] == time:
@@ -183,7 +184,7 @@ def _finish(
                 if cell < memory and before >= 0:
                     _lose(before, 1, copies)
                 if cell < memory and after >= 0:
-                    _gain(after, target + j, copies)
+                    _gain(after, peer * layout.stride + target + j, copies)
         for j in range(counts[i]):
             if source >= 0 and (source + j >= buffer or rank >= workers):
                 _release(rank, source + j, place, step, layout, contents, copies, levels)
@@ -205,13 +206,14 @@ def _release(
     levels: Levels,
 ) -> None:
     """Give up a cell of scratch after its last use."""
-    cell = rank * len(layout.size) + slot
+    cell = rank * layout.slots + slot
     if cell >= layout.memory:
         return
     spare = cell - layout.buffer * min(rank + 1, layout.workers)
     if contents.last_use[spare] == place:
         contents.last_use[spare] = -1
-        _weigh(rank, -layout.size[slot], step, levels)
+        nbytes = float(layout.size[rank * layout.stride + slot])
+        _weigh(rank, -nbytes, step, levels)
         version = int(contents.version[cell])
         if contents.value[version] >= 0:
             _lose(contents.value[version], 1, copies)

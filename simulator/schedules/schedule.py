@@ -45,7 +45,8 @@ class Schedule:
     buffer: int
     """The slots of a rank that are its buffer: the first ones. The others are scratch."""
     shares: Floats
-    """The size of each slot of a rank, as a share of V."""
+    """The size of each slot as a share of V: of shape (slots,) if all ranks are alike, else
+    (ranks, slots)."""
     phases: tuple[str, ...]
     """The names of the phases."""
     lanes: int
@@ -86,7 +87,7 @@ class Schedule:
     @property
     def slots(self) -> int:
         """Slots a rank, scratch included."""
-        return len(self.shares)
+        return int(self.shares.shape[-1])
 
     @cached_property
     def remote(self) -> npt.NDArray[np.bool_]:
@@ -174,7 +175,8 @@ class Schedule:
         """The same schedule in which worker r is called `number[r]`, a permutation of the workers.
         Servers and switches keep their numbers."""
         number = np.append(number, np.arange(self.workers, self.ranks)).astype(np.int32)
-        changed = replace(self, rank=number[self.rank], peer=number[self.peer])
+        shares = self.shares if self.shares.ndim == 1 else self.shares[np.argsort(number)]
+        changed = replace(self, rank=number[self.rank], peer=number[self.peer], shares=shares)
         return _with_computed(changed, self)
 
     def predecessors(self, operation: int) -> Ints:

@@ -3,7 +3,6 @@ whom."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -16,7 +15,7 @@ from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
 from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
 from simulator.schedules.shifts import Folded, Move, rotations
-from simulator.schedules.slots import Slots
+from simulator.schedules.slots import Cut, Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies._compile import kernel
 from topologies.errors import InputError
@@ -45,11 +44,12 @@ class ScheduleBuilder:
     call.
 
     `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares
-    themselves. `scratch` slots come after the buffer: a number of them, each as large as the first
-    slot, or their shares. The last `unordered` of them are state that is shared in no fixed order:
-    from them no dependency is derived, the order is that of service. `servers` are ranks after the
-    `ranks` workers that own no data of the collective; the `switches` after them are switches that
-    reduce and multicast what passes through: they begin with zeros and hold no memory that counts.
+    themselves. If ranks differ, the shares have a row for each rank. `scratch` slots come after the
+    buffer: a number of them, each as large as the first slot, or their shares. The last `unordered`
+    of them are state that is shared in no fixed order: from them no dependency is derived, the
+    order is that of service. `servers` are ranks after the `ranks` workers that own no data of the
+    collective; the `switches` after them are switches that reduce and multicast what passes
+    through: they begin with zeros and hold no memory that counts.
 
     With folded `ranks` the operations are those of one rank of each orbit, which stand for all:
     see :func:`simulator.schedules.shifts.fold`.
@@ -60,8 +60,8 @@ class ScheduleBuilder:
         ranks: int | Folded,
         nbytes: float,
         *,
-        slots: int | Sequence[float] = 1,
-        scratch: int | Sequence[float] = 0,
+        slots: Cut = 1,
+        scratch: Cut = 0,
         unordered: int = 0,
         servers: int = 0,
         switches: int = 0,
@@ -333,7 +333,7 @@ class ScheduleBuilder:
         self.slots.check(slot, target, count)
         if not steps:
             self._check_races([rank, peer, slot, target, count], reduces=reduces)
-        nbytes = self.slots.bytes_of(slot, count)
+        nbytes = self.slots.bytes_of(rank, slot, count)
         columns = {
             "kind": TRANSFER,
             "rank": rank,

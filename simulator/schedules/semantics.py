@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import execution
+from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
 from topologies._compile import kernel
 from topologies.topology import Ints
@@ -39,6 +40,8 @@ class Contract(Protocol):
     def name(self) -> str: ...
     @property
     def postcondition(self) -> Callable[[Data, Chosen], Promise]: ...
+    @property
+    def causal(self) -> bool: ...
 
 
 class WrongResult(Exception):
@@ -73,8 +76,16 @@ def check(
 ) -> None:
     """Raise :class:`WrongResult` unless the schedule computes what the collective promises.
 
-    A folded schedule is run at all ranks, on slots that stand for all (:func:`follow`).
+    A folded schedule is run at all ranks, on slots that stand for all (:func:`follow`). A barrier
+    is checked by causes (:func:`simulator.schedules.causes.absent`).
     """
+    if collective.causal:
+        for rank, missing in enumerate(absent(schedule, order)):
+            if len(missing):
+                raise WrongResult(
+                    f"{collective.name}: rank {rank} may leave before rank {missing[0]} has entered"
+                )
+        return
     if schedule.fold is not None:
         before, after, chosen = _followed(schedule, seed)
     else:

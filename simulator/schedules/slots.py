@@ -11,7 +11,10 @@ from simulator.schedules.folding import spread
 from simulator.schedules.schedule import LIMIT
 from simulator.schedules.whole_numbers import Column, whole_number
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Floats, Ints
+
+Cut = int | Sequence[float] | Floats
+"""A number of slots; or their shares of V, in a row for all ranks or in a row for each rank."""
 
 
 class Slots:
@@ -22,61 +25,67 @@ class Slots:
         self,
         ranks: int,
         nbytes: float,
-        slots: int | Sequence[float],
-        scratch: int | Sequence[float],
+        slots: Cut,
+        scratch: Cut,
         unordered: int,
     ) -> None:
         shares = _shares("slots", slots)
-        if not shares or not np.isclose(sum(shares), 1.0):
+        if shares.ndim == 1 and not (len(shares) and np.isclose(shares.sum(), 1.0)):
             raise InputError(f"slots are {slots}: one or more, whose shares add up to 1")
         self.nbytes = nbytes
-        self.buffer = len(shares)
-        self.shares = np.array(shares + _shares("scratch", scratch, shares[0]))
+        self.buffer = shares.shape[-1]
+        behind = _shares("scratch", scratch, shares[..., 0] if self.buffer else 0.0)
+        self.shares = _beside(ranks, shares, behind)
+        size = len(self)
         unordered = whole_number("unordered", unordered)
-        if not 0 <= unordered <= len(self.shares) - self.buffer:
+        if not 0 <= unordered <= size - self.buffer:
             raise InputError(
-                f"{unordered} slots are unordered: 0 to {len(self.shares) - self.buffer}, "
-                f"scratch alone"
+                f"{unordered} slots are unordered: 0 to {size - self.buffer}, scratch alone"
             )
-        self._ordered = len(self.shares) - unordered
-        if ranks * len(self.shares) > LIMIT:
+        self._ordered = size - unordered
+        if ranks * size > LIMIT:
             raise InputError(
-                f"{ranks} ranks of {len(self.shares)} slots: take fewer, at most {LIMIT} slots in "
-                f"all"
+                f"{ranks} ranks of {size} slots: take fewer, at most {LIMIT} slots in all"
             )
         self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
-        self._writes, self._cells = 1, ranks * len(self.shares)
+        self._by_rank = np.ndim(slots) == 2
+        self._writes, self._cells = 1, ranks * size
         self._written: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
-        return len(self.shares)
+        return int(self.shares.shape[-1])
 
     def in_order(self, slot: Ints) -> Ints:
         """The slots from which dependencies are derived, -1 for the others."""
         return (
             slot
-            if self._ordered == len(self.shares)
+            if self._ordered == len(self)
             else np.where(slot < self._ordered, slot, np.int32(-1))
         )
 
-    def bytes_of(self, slot: Column, count: Column) -> npt.NDArray[np.float64]:
-        """Bytes in `count` slots from `slot` on: exact multiples where all shares are equal, so
-        that ties stay ties."""
+    def bytes_of(self, rank: Column, slot: Column, count: Column) -> npt.NDArray[np.float64]:
+        """Bytes of each rank in `count` slots from `slot` on: exact multiples where all shares are
+        equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
             return np.asarray(count * self._slot_bytes, dtype=np.float64)
-        sums = np.concatenate(([0.0], np.cumsum(self.shares)))
-        return np.asarray((sums[slot + count] - sums[slot]) * self.nbytes)
+        row = () if self.shares.ndim == 1 else (rank,)
+        sums = np.zeros((*self.shares.shape[:-1], len(self) + 1))
+        np.cumsum(self.shares, axis=-1, out=sums[..., 1:])
+        several = sums[*row, slot + count] - sums[*row, slot]
+        if self._by_rank:
+            several = np.where(count == 1, self.shares[*row, slot], several)
+        return np.asarray(several * self.nbytes)
 
     def check(self, slot: Column, target: Column, count: Column) -> None:
         """Refuse slots that are not there; -1 is none."""
         if not slot.size or not target.size or not count.size:
             return
         most = max(int((slot + count).max()), int((target + count).max()))
-        if min(slot.min(), target.min()) < -1 or most > len(self.shares) or count.min() < 1:
+        if min(slot.min(), target.min()) < -1 or most > len(self) or count.min() < 1:
             raise InputError(
                 f"slots {slot} to {target}, {count} of them, are not all there: a rank has "
-                f"{len(self.shares)}"
+                f"{len(self)}"
             )
 
     def check_races(
@@ -91,7 +100,7 @@ class Slots:
             return
         if self._written is None:
             self._written = np.zeros(self._cells, dtype=np.int64)
-        slots = len(self.shares)
+        slots = len(self)
         reads, readers = _cells(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
         writes, writers = _cells(
             peer * slots + target, count, (target >= 0) & (target < self._ordered)
@@ -112,9 +121,7 @@ class Slots:
             )
 
 
-def _shares(
-    name: str, slots: int | Sequence[float], share_of_slot: float | None = None
-) -> list[float]:
+def _shares(name: str, slots: Cut, share_of_slot: npt.ArrayLike | None = None) -> Floats:
     """The shares of V of all slots, from their number or from the shares themselves.
 
     A number of slots has slots of share `share_of_slot`, or of such that they add up to 1.
@@ -123,11 +130,31 @@ def _shares(
         count = whole_number(name, slots)
         if count < 0:
             raise InputError(f"{name} is {count}: 0 or more")
-        return [1 / max(1, count) if share_of_slot is None else share_of_slot] * count
-    shares: list[float] = np.asarray(slots, dtype=np.float64).tolist()
-    if not all(0 <= share < np.inf for share in shares):
-        raise InputError(f"{name} has the shares {shares}: each is 0 or more")
+        share = np.asarray(1 / max(1, count) if share_of_slot is None else share_of_slot)
+        return np.repeat(share[..., None], count, axis=-1)
+    shares = np.array(slots, dtype=np.float64)
+    if shares.ndim > 2 or not ((shares >= 0) & (shares < np.inf)).all():
+        raise InputError(
+            f"{name} has the shares {_short(shares)}: each is 0 or more, in a row for all ranks or "
+            f"a row for each"
+        )
     return shares
+
+
+def _short(shares: Floats) -> object:
+    return shares.tolist() if shares.size < 9 else f"{shares.ravel()[:8].tolist()} and more"
+
+
+def _beside(ranks: int, buffer: Floats, scratch: Floats) -> Floats:
+    """The shares of all slots: a row for all ranks if these are alike, else a row for each."""
+    if buffer.ndim == scratch.ndim == 1:
+        return np.concatenate((buffer, scratch))
+    for rows in (buffer, scratch):
+        if rows.ndim == 2 and len(rows) != ranks:
+            raise InputError(f"slots of {len(rows)} ranks: there are {ranks}, a row for each")
+    both = [np.broadcast_to(rows, (ranks, rows.shape[-1])) for rows in (buffer, scratch)]
+    joined = np.concatenate(both, axis=1)
+    return joined[0].copy() if (joined == joined[0]).all() else joined
 
 
 def _cells(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:

@@ -46,11 +46,12 @@ def trace_intervals(
     memory = cell < (schedule.ranks - schedule.switches) * schedule.slots
     cell, value, begin, end, read = (column[memory] for column in (cell, value, begin, end, read))
     first[(schedule.ranks - schedule.switches) * schedule.slots :] = np.inf
-    size = schedule.shares * schedule.nbytes_total
+    shares = np.broadcast_to(schedule.shares, (schedule.ranks, schedule.slots))
+    size = shares.ravel() * schedule.nbytes_total
     resident = _residence(schedule, start, finish, owned.ravel() == 1, first, last, size)
     merged = np.where(schedule.reduces[order] == 1, finish[order], np.inf)
     end = np.where(owned.ravel()[cell] == 1, end, np.minimum(end, last[cell]))
-    values = _live(size[cell % schedule.slots], value, begin, end, read, merged)
+    values = _live(size[cell], value, begin, end, read, merged)
     return _steps(
         schedule.ranks, timeline.makespan, joined(resident, holdings), joined(values, live)
     )
@@ -70,7 +71,7 @@ def _residence(
     end = np.where(owned[cells], np.inf, last[cells])
     to_memory = schedule.peer < schedule.ranks - schedule.switches
     inbox = np.flatnonzero(schedule.remote & (schedule.reduces == 1) & to_memory)
-    nbytes = np.concatenate((size[cells % schedule.slots], schedule.nbytes[inbox]))
+    nbytes = np.concatenate((size[cells], schedule.nbytes[inbox]))
     rank = np.concatenate((cells // schedule.slots, schedule.peer[inbox])).astype(np.int32)
     times = np.concatenate((begin, start[inbox], end, finish[inbox]))
     return Changes(times, np.concatenate((nbytes, -nbytes)), np.concatenate((rank, rank)))

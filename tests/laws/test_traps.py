@@ -22,6 +22,7 @@ from simulator.collectives.collective import (
     SEND_RECV,
     Collective,
 )
+from simulator.collectives.pairs import places
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
 from simulator.schedules import semantics
@@ -354,14 +355,19 @@ def test_an_algorithm_is_wrong_for_every_other_collective(name: str) -> None:
         "all_reduce": {"all_reduce", "reduce_scatter", "reduce"},
         "all_gather": {"all_gather", "gather"},
         "broadcast": {"broadcast", "scatter"},
+        "all_to_all": {"all_to_all", "incast"},
+        "permutation": {"permutation", "send"},
         "gloo_reduce": {"reduce", "reduce_scatter"},
     }
     kept = stronger.get(name) or stronger.get(mine.name, {mine.name})
     chunked = {"reduce_scatter", "all_gather", "all_to_all", "scatter", "gather"}
-    schedule = algorithms()[name].build(4, 4.0)
+    schedule = algorithms()[name].build(6, 6.0)
     for collective in {algorithm.collective for algorithm in algorithms().values()}:
-        if schedule.buffer == 1 and collective.name in chunked:
-            with pytest.raises(ValueError, match="1 slots do not cut into 4 chunks"):
+        if schedule.buffer % 6 and collective.name in chunked:
+            with pytest.raises(ValueError, match="slots do not cut into 6 chunks"):
+                semantics.check(schedule, collective)
+        elif collective.pairs and schedule.buffer != places(collective.pairs(6), 6).shares.shape[1]:
+            with pytest.raises(ValueError, match="slots: the pattern has"):
                 semantics.check(schedule, collective)
         elif collective.name in kept:
             semantics.check(schedule, collective)

@@ -98,19 +98,20 @@ def expected(
     schedule: Schedule, timeline: Timeline, state: Replay, time: float
 ) -> tuple[float, float, list[float]]:
     """Bytes resident in all, bytes redundant in all, and bytes resident on each rank."""
-    size = schedule.shares * schedule.nbytes_total
+    shares = np.broadcast_to(schedule.shares, (schedule.ranks, schedule.slots))
+    size = shares * schedule.nbytes_total
     buffers = {(rank, slot) for rank in range(schedule.workers) for slot in range(schedule.buffer)}
     resident = [0.0] * schedule.ranks
     live_cells = {
         cell for cell, uses in state.uses.items() if min(uses) <= time < max(uses)
     } | buffers
     for rank, slot in live_cells:
-        resident[rank] += size[slot]
+        resident[rank] += size[rank, slot]
     for i in np.flatnonzero(schedule.remote & (schedule.reduces == 1)):
         if timeline.start[i] <= time < timeline.finish[i]:
             resident[schedule.peer[i]] += schedule.nbytes[i]
     live = {
-        version.value: size[version.cell[1]]
+        version.value: size[version.cell]
         for version in state.versions
         if version.cell in live_cells
         and version.begin <= time < min(version.end, state.last_read.get(version.value, np.inf))

@@ -1,0 +1,109 @@
+"""Formulas of exchanges: every rank posts a few messages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import isqrt
+
+from simulator.cost_models.cost_model import CostModel
+from simulator.cost_models.fabric import Fabric
+
+Number = Callable[[int], float]
+
+
+def exchange(
+    messages: Number, volume: Number, peak: Number, assumes: str, source: str, share: Number
+) -> CostModel:
+    """`messages` of `share` · V leave the busiest rank, or enter it."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        count = min(1.0, messages(p)) if fabric.ports == "peer" else messages(p)
+        return (fabric.latency if count else 0.0) + count * fabric.send(share(p) * nbytes)
+
+    return CostModel(
+        latex=r"\alpha + m\left(g + \frac{sV}{\beta}\right)",
+        assumes=f"one port a rank; {assumes}; with a port for each peer m = 1",
+        source=source,
+        time=time,
+        volume=lambda p, nbytes: volume(p) * nbytes,
+        steps=lambda p: 1,
+        peak=lambda p, nbytes: peak(p) * nbytes,
+        redundant=lambda p, nbytes: volume(p) * nbytes,
+    )
+
+
+def _one(p: int) -> float:
+    return 1.0
+
+
+def _sides(p: int) -> tuple[int, int]:
+    short = max(side for side in range(1, isqrt(p) + 1) if p % side == 0)
+    return short, p // short
+
+
+def _neighbors(p: int) -> float:
+    """Neighbours of a rank inside a grid, or in a torus."""
+    return float(sum(min(side - 1, 2) for side in _sides(p)))
+
+
+def _edges(p: int) -> float:
+    """Messages between neighbours in a grid, both ways."""
+    rows, columns = _sides(p)
+    return 2.0 * (2 * rows * columns - rows - columns)
+
+
+PUSH = exchange(_one, _one, _one, "m = s = 1", "by definition; MPI_Put", _one)
+
+PULL = replace(
+    PUSH,
+    latex=r"2\alpha + 2g + \frac{V}{\beta}",
+    assumes="a request of no bytes goes ahead",
+    source="by definition; MPI_Get",
+    time=lambda fabric, p, nbytes: 2 * fabric.latency + fabric.gap + fabric.send(nbytes),
+    steps=lambda p: 2,
+)
+
+PERMUTATION = exchange(
+    _one, float, lambda p: 2.0, "m = s = 1", "the permutation pattern of Dally, Towles, 2004", _one
+)
+
+INCAST = exchange(
+    lambda p: p - 1.0,
+    lambda p: p - 1.0,
+    lambda p: p - 1.0,
+    "m = p-1, s = 1",
+    "Phanishayee et al., FAST 2008",
+    _one,
+)
+
+BISECTION = exchange(
+    _one, lambda p: 2.0 * (p // 2), lambda p: 2.0, "m = s = 1", "b_eff, effective bandwidth", _one
+)
+
+HALO = exchange(
+    _neighbors,
+    lambda p: _edges(p) / 4,
+    lambda p: _neighbors(p) / 2,
+    "m = 4 neighbours, fewer in a thin grid; s = 1/4",
+    "MPI_Neighbor_alltoall on MPI_Cart_create without periods, MPI 3.0",
+    lambda p: 0.25,
+)
+
+NEIGHBORS = exchange(
+    _neighbors,
+    lambda p: p * _neighbors(p) / 4,
+    lambda p: _neighbors(p) / 2,
+    "m = 4 neighbours, fewer in a thin torus; s = 1/4",
+    "MPI_Neighbor_alltoall on MPI_Cart_create with periods, MPI 3.0",
+    lambda p: 0.25,
+)
+
+STAGES = exchange(
+    lambda p: min(2.0, p - 1.0),
+    lambda p: p - 1.0,
+    lambda p: min(2.0, p - 1.0),
+    "m = 2, but 1 of 2 ranks; s = 1/2",
+    "Narayanan et al., PipeDream-Flush (1F1B), ICML 2021; grouped ncclSend and ncclRecv",
+    lambda p: 0.5,
+)
