@@ -85,7 +85,7 @@ def sweep(
 
     machine, calibrated = machine.under(profile, usual="ring")
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
-    p = usual_ranks(machine.blueprint, algorithms) if p is None else p
+    p = usual_ranks(machine.blueprint, algorithms, "2..64") if p is None else p
     names = algo or ",".join(one.name for one in algorithms if not one.origin)
     parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     if profile is not None:
@@ -110,7 +110,12 @@ def sweep(
 def run(
     algo: Algorithm = None,
     algo_file: AlgorithmFile = None,
-    p: Annotated[str, typer.Option("--p", help="The number of ranks.")] = "8",
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p", help="The number of ranks.  [default: all of the machine; 8 of a shape]"
+        ),
+    ] = None,
     size: Size = "64MiB",
     pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
@@ -123,14 +128,16 @@ def run(
 
     The report has the critical path, the busiest links, and what each parameter is worth.
     """
-    from experiments.cli.values import named, parse_algorithm, parse_rank_count
+    from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
     machine, calibrated = machine.under(profile, usual="ring")
+    algorithm = pattern.of(parse_algorithm(algo, algo_file))
+    p = usual_ranks(machine.blueprint, [algorithm], "8") if p is None else p
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     request = command.Request(
-        pattern.of(parse_algorithm(algo, algo_file)),
+        algorithm,
         parse_rank_count(p),
         parse_bytes(size),
         machine.blueprint,

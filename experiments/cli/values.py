@@ -15,7 +15,6 @@ from topologies.errors import InputError
 from topologies.units import parse_counts, parse_number
 
 MOST_RANKS = 2**20
-USUAL_RANKS = "2..64"
 USUAL = "ring"
 """The algorithm that a sweep takes by default."""
 
@@ -94,10 +93,10 @@ def parse_tolerance(text: str) -> float:
         ) from None
 
 
-def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm]) -> str:
+def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm], of_a_shape: str) -> str:
     """All ranks of a machine of known size, where the servers of a shape are devices like the
     others."""
     if machine.size is None:
-        return USUAL_RANKS
+        return of_a_shape
     servers = min(algorithm.servers for algorithm in algorithms) if machine.kind == "shape" else 0
     return str(machine.size - servers)
