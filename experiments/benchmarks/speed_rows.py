@@ -91,7 +91,7 @@ ROWS = (
         work="sweep of 10,206 points, --jobs 2", clock="elapsed", is_long=True
     ),
     _simctl("sweep --algo ring --p 64", 12, 8)._replace(
-        work="compile all, then sweep --algo ring --p 64", run=with_empty_cache
+        work="compile all, then sweep --algo ring --p 64", run=with_empty_cache, clock="elapsed"
     ),
     _simctl("train --model bert_large --topology hgx_h100:nodes=16", 2, 1),
 )

@@ -1,4 +1,5 @@
-"""All kernels, in the order in which commands need them."""
+"""All kernels, in the order in which commands need them. The largest is second, since two processes
+take turns."""
 
 from simulator.kernels import (
     cells,
@@ -16,6 +17,7 @@ from topologies._compile import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
     dependencies.derive,
+    fair_sharing.simulate,
     dependencies.merge,
     execution.execute,
     dependencies.chain,
@@ -24,10 +26,9 @@ KERNELS: tuple[Kernel, ...] = (
     cells.fill,
     copies.follow,
     _pair_kernels.between,
-    _kernels.shortest,
     path.walk,
+    _kernels.shortest,
     meetings.meetings,
-    fair_sharing.simulate,
     queues.idle,
     queues.contended,
 )

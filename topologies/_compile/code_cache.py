@@ -22,9 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from topologies._compile import Kernel, builder, layouts
-from topologies._compile.builder import Code
-from topologies._compile.native import numba_folder
+from topologies._compile import Kernel
+from topologies._compile.native import Code, numba_folder
 from topologies.errors import InputError
 
 if os.name == "posix":
@@ -48,7 +47,7 @@ def code(function: Kernel) -> Code:
     if known is not None:
         return known
     if not _writable(folder()):
-        return builder.build(function)
+        return _build(function)
     start()
     compiled = 0
     while known is None:
@@ -66,13 +65,19 @@ def code(function: Kernel) -> Code:
     return known
 
 
+def _build(function: Kernel) -> Code:
+    from topologies._compile.builder import build
+
+    return build(function)
+
+
 def keep(function: Kernel) -> Code:
     """A kernel from its file, or compiled and written there."""
     place = _place(function)
     known = _read(place)
     if known is None:
         _announce()
-        known = builder.build(function)
+        known = _build(function)
         try:
             _write(place, known)
         except OSError as error:
@@ -108,7 +113,7 @@ def start() -> None:
 
 @cache
 def _announce() -> None:
-    logger.info("compiling for this machine, once: about 20 s")
+    logger.info("compiling for this machine, once: about 10 s")
 
 
 _processes: list[Any] = []
@@ -174,7 +179,10 @@ def folder() -> Path:
         llvm.get_host_cpu_features().flatten(),
     )
     name = f"numba-{_numba_version()}-llvmlite-{llvmlite.__version__}"
-    return Path(root).expanduser() / f"{name}-{sys.implementation.cache_tag}-{_hash(repr(cpu))[:8]}"
+    return (
+        Path(root).expanduser()
+        / f"{name}-{sys.implementation.cache_tag}{sys.abiflags}-{_hash(repr(cpu))[:8]}"
+    )
 
 
 def _numba_version() -> str:
@@ -191,8 +199,8 @@ def _numba_version() -> str:
 def _place(function: Kernel) -> Path:
     """The file of a kernel. Its name has a hash of its sources, and of those that compile it."""
     modules = _with_imports(function.__module__, frozenset())
-    modules |= {builder.__name__, layouts.__name__}
-    sources = "".join(map(_source, sorted(modules)))
+    compiler = (Path(__file__).with_name(f"{name}.py") for name in ("builder", "layouts"))
+    sources = "".join((*map(_source, sorted(modules)), *map(Path.read_text, compiler)))
     name = f"{function.__module__}.{function.__name__}"
     return folder() / f"{name}-{_hash(sources)[:16]}"
 
@@ -221,10 +229,10 @@ def _read(place: Path) -> Code | None:
     """The code in a file, or None if the file is missing or damaged."""
     try:
         head, _, content = place.read_bytes().partition(b"\n")
-        symbol, needs, checksum = json.loads(head).values()
+        needs, checksum = json.loads(head).values()
     except (OSError, ValueError, AttributeError):
         return None
-    return Code(symbol, tuple(needs), content) if checksum == sha256(content).hexdigest() else None
+    return Code(tuple(needs), content) if checksum == sha256(content).hexdigest() else None
 
 
 def _write(place: Path, code: Code) -> None:

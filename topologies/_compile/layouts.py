@@ -3,10 +3,9 @@ code."""
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -14,9 +13,9 @@ import numpy as np
 
 from topologies._compile import Kernel
 
-ADDRESS = object.__basicsize__
-"""Where the address of its data lies in an array, as numpy's C interface says: asking Python for it
-takes ten times as long."""
+DIMENSIONS = object.__basicsize__ + 16
+"""Where in the object of an array the address of its shape is, as numpy's C interface says. That of
+its data is two words before it, and that of its strides is a word behind."""
 
 
 class Column(NamedTuple):
@@ -90,31 +89,37 @@ def sample(layout: Layout) -> Any:
     return layout()
 
 
-def words(layout: Layout, value: Any, out: list[Any]) -> None:
-    """Append what compiled code takes for a value. An array is its owner and parent (none), size,
-    item size, address, shape and strides."""
-    if isinstance(layout, Record):
-        for part, entry in zip(layout.parts, value, strict=True):
-            words(part, entry, out)
-    elif isinstance(layout, Column):
-        dtype, dimensions = layout
-        if value.dtype != dtype or value.ndim != dimensions or not value.flags.c_contiguous:
-            raise TypeError(
-                f"an array is {value.dtype}, of shape {value.shape} and strides {value.strides}: "
-                f"its annotation says {dtype}, {dimensions} dimensions, C-contiguous"
-            )
-        address = ctypes.c_size_t.from_address(id(value) + ADDRESS).value
-        out += (0, 0, value.size, dtype.itemsize, address, *value.shape, *value.strides)
-    else:
-        out.append(operator.index(value) if layout is int else layout(value))
+def words(layouts: Sequence[Layout], values: Sequence[Any], out: list[Any]) -> None:
+    """Append what compiled code takes for values. An array is the address of its object: Python
+    takes ten times as long to read what is in it."""
+    for layout, value in zip(layouts, values, strict=True):
+        if isinstance(layout, Column):
+            dtype, dimensions = layout
+            if value.dtype != dtype or value.ndim != dimensions or not value.flags.c_contiguous:
+                raise TypeError(
+                    f"an array is {value.dtype}, of shape {value.shape} and strides "
+                    f"{value.strides}: its annotation says {dtype}, {dimensions} dimensions, "
+                    "C-contiguous"
+                )
+            out.append(id(value))
+        elif isinstance(layout, Record):
+            words(layout.parts, value, out)
+        else:
+            out.append(operator.index(value) if layout is int else layout(value))
 
 
-def kinds(layout: Layout) -> Iterator[type]:
-    """The type of each word of a layout: int, float or bool."""
+def form(layout: Layout) -> str:
+    """The words of a layout, as `struct` packs them."""
     if isinstance(layout, Record):
-        for part in layout.parts:
-            yield from kinds(part)
-    elif isinstance(layout, Column):
-        yield from (int,) * (5 + 2 * layout.dimensions)
-    elif layout is not type(None):
-        yield layout
+        return "".join(map(form, layout.parts))
+    return "d" if layout is float else "q"
+
+
+def size(layout: Layout) -> int:
+    """The number of words of what a kernel returns. An array is its owner and parent, size, item
+    size, address, shape and strides."""
+    if isinstance(layout, Record):
+        return sum(map(size, layout.parts))
+    if isinstance(layout, Column):
+        return 5 + 2 * layout.dimensions
+    return int(layout is not type(None))

@@ -1,8 +1,8 @@
 """Compiled kernels as functions, loaded through llvmlite, in a tenth of the time that Numba takes
 to start.
 
-Numba's convention for calls: the address for the result, that for an exception, then the words of
-the arguments. Arrays that a kernel made come with an owner, which Numba's runtime releases.
+A call has three addresses: for the result, for an exception, and of the words of the arguments.
+Arrays that a kernel made come with an owner, which Numba's runtime releases.
 """
 
 from __future__ import annotations
@@ -17,16 +17,25 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from topologies._compile import Kernel
-from topologies._compile.builder import Code
-from topologies._compile.layouts import Column, Layout, Record, kinds, layouts, words
+from topologies._compile.layouts import Column, Layout, Record, form, layouts, size, words
 
-TYPES: dict[type, Any] = {int: ctypes.c_int64, float: ctypes.c_double, bool: ctypes.c_bool}
+ENTRY = "entry"
+"""The function of the object file that is called."""
 _RUNTIME = "numba.core.runtime._nrt_python"
+
+
+class Code(NamedTuple):
+    """A compiled kernel."""
+
+    needs: tuple[str, ...]
+    """The names that it uses and that are not in the object file."""
+    content: bytes
+    """The object file."""
 
 
 class Native:
@@ -36,22 +45,21 @@ class Native:
         self.function = function
         self._arguments, self._result = layouts(function)
         self._engine = _engine(code)  # holds the code
-        types = [TYPES[kind] for layout in self._arguments for kind in kinds(layout)]
-        prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *types)
-        self._call = prototype(self._engine.get_function_address(code.symbol))
-        self._size = max(1, len(list(kinds(self._result))))
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *(ctypes.c_void_p,) * 3)
+        self._call = prototype(self._engine.get_function_address(ENTRY))
+        self._pack = struct.Struct("".join(map(form, self._arguments))).pack
+        self._size = max(1, size(self._result))
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
         flat: list[Any] = []
         try:
-            for layout, value in zip(self._arguments, arguments, strict=True):
-                words(layout, value, flat)
+            words(self._arguments, arguments, flat)
         except TypeError as error:
             name = f"{self.function.__module__}.{self.function.__name__}"
             raise TypeError(f"{name}: {error}") from None
         result, exception = (ctypes.c_int64 * self._size)(), ctypes.c_void_p()
-        if self._call(ctypes.addressof(result), ctypes.addressof(exception), *flat):
+        if self._call(ctypes.addressof(result), ctypes.addressof(exception), self._pack(*flat)):
             raise _exception(exception)
         return _value(self._result, iter(result))
 

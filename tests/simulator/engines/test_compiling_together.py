@@ -68,6 +68,12 @@ from topologies._compile import code_cache
 code_cache.start()
 beside = code_cache._processes
 """
+STOP = """
+import os, signal
+for process in beside:
+    os.killpg(process.pid, signal.SIGKILL), process.wait()
+"""
+"""It leads a group of two processes."""
 
 
 @pytest.mark.parametrize(
@@ -83,9 +89,10 @@ beside = code_cache._processes
 def test_a_process_compiles_beside_the_first_command_unless_that_is_switched_off(
     environment: dict[str, str], count: int, tmp_path: Path
 ) -> None:
-    end = "for process in beside: process.kill(), process.wait()\nanswer = len(beside)"
     environment = {"CI": ""} | environment
-    answer, _ = run(f"{BESIDE}\n{end}", None, SIMCTL_CACHE_DIR=str(tmp_path), **environment)
+    answer, _ = run(
+        f"{BESIDE}{STOP}answer = len(beside)", None, SIMCTL_CACHE_DIR=str(tmp_path), **environment
+    )
     assert answer == count
 
 
@@ -97,7 +104,7 @@ def test_an_unknown_switch_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_after_a_killed_compilation_what_is_needed_is_compiled(tmp_path: Path, tree: Path) -> None:
-    code = f"{BESIDE}\nbeside[0].kill()\nbeside[0].wait()\nbefore = len(beside)\n{COMPILE_ONE}"
+    code = f"{BESIDE}{STOP}{COMPILE_ONE}"
     answer, _ = run(code, tree, SIMCTL_CACHE_DIR=str(tmp_path), SIMCTL_COMPILE="all")
     assert answer == {"depths": DEPTHS, "built": True}
 
@@ -108,9 +115,27 @@ def test_two_processes_start_one_compilation(tmp_path: Path) -> None:
         f"{BESIDE}\nimport subprocess, sys\nother = subprocess.run([sys.executable, '-P', '-c', "
     )
     script += f"{BESIDE!r} + 'print(len(beside))'], capture_output=True, text=True)\n"
-    script += "beside[0].kill(), beside[0].wait()\nanswer = [len(beside), other.stdout.strip()]"
+    script += f"{STOP}answer = [len(beside), other.stdout.strip()]"
     answer, _ = run(script, SIMCTL_CACHE_DIR=str(tmp_path), SIMCTL_COMPILE="all")
     assert answer == [1, "0"]
+
+
+def test_if_one_of_two_processes_dies_the_other_compiles_all() -> None:
+    code = """
+import contextlib, io, os
+from simulator.kernels import dependencies
+from topologies._compile import together
+parent, kept = os.getpid(), []
+def keep(function):
+    if os.getpid() != parent:
+        os._exit(1)
+    kept.append(function.__name__)
+together.keep, together.holds, together.clear = keep, lambda function: False, lambda: None
+with contextlib.redirect_stdout(io.StringIO()):
+    together.compile_all((dependencies.derive, dependencies.chain, dependencies.invert))
+answer = sorted(set(kept))
+"""
+    assert run(code)[0] == ["chain", "derive", "invert"]
 
 
 @pytest.mark.exhaustive
