@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from topologies import _kernels, _pair_kernels
+from topologies import _distance_kernels, _kernels, _pair_kernels
 from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Routes, Topology
@@ -16,14 +16,10 @@ Longs = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.integer]
 
 SMALL = 200
-WAVES = 32
-"""Links in a row up to which distances from a device are found for all devices at once."""
 FEW = 8
 """Sources of a target up to which each is looked for by itself, from both ends."""
 OF_A_PAIR = 64
 """What the search for a pair takes, in operations of a kernel."""
-_NO_LATENCY = 1e-30
-"""Stands for zero where a graph of weights knows no edge of weight zero."""
 _TICKS_PER_SECOND = 1024e15
 _MOST_TICKS = 2.0**60
 """Latencies are added as whole numbers, fine enough for 1 fs and for 2^-25 s: equal routes are
@@ -238,8 +234,6 @@ def distances(topology: Topology, sources: Ints | None = None) -> Floats:
     chosen = placed if sources is None else placed[sources]
     if len(topology.device_names) <= SMALL:
         return _all_pairs(topology, chosen)[:, placed]
-    if len(chosen) == 1 and (least := _in_waves(topology, int(chosen[0]))) is not None:
-        return least[None, placed]
     return _from_sources(topology, chosen)[:, placed]
 
 
@@ -254,32 +248,9 @@ def _all_pairs(topology: Topology, devices: Ints) -> Floats:
     return np.asarray(least[devices])
 
 
-def _in_waves(topology: Topology, device: int) -> Floats | None:
-    """From a device, over one link more in each turn; None where that takes many turns."""
-    least = np.full(len(topology.device_names), np.inf)
-    least[device] = 0.0
-    active = np.zeros(len(least), dtype=np.bool_)
-    active[device] = True
-    for _ in range(WAVES):
-        links = np.flatnonzero(active[topology.source])
-        target = topology.target[links]
-        ticks = least[topology.source[links]] + np.maximum(topology.latency[links], _NO_LATENCY)
-        nearer = ticks < least[target]
-        target = target[nearer]
-        np.minimum.at(least, target, ticks[nearer])
-        active[:] = False
-        active[target] = True
-        if not len(target):
-            return np.where(least < _NO_LATENCY * len(least), 0.0, least)
-    return None
-
-
 def _from_sources(topology: Topology, devices: Ints) -> Floats:
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import dijkstra
-
-    count = len(topology.device_names)
-    weights = np.maximum(topology.latency, _NO_LATENCY)
-    graph = csr_array((weights, (topology.source, topology.target)), shape=(count, count))
-    least = np.atleast_2d(dijkstra(graph, indices=devices))
-    return np.where(least < _NO_LATENCY * count, 0.0, least)
+    least = np.empty((len(devices), len(topology.device_names)))
+    edges = _distance_kernels.Edges(topology.source, topology.target, topology.latency)
+    search = kernel(_distance_kernels.distances, len(devices) * topology.links)
+    search(edges, devices.astype(np.int32), least)
+    return least

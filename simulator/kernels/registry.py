@@ -12,7 +12,7 @@ from simulator.kernels import (
     path,
     queues,
 )
-from topologies import _kernels, _pair_kernels
+from topologies import _distance_kernels, _kernels, _pair_kernels
 from topologies._compile import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
@@ -26,6 +26,7 @@ KERNELS: tuple[Kernel, ...] = (
     cells.fill,
     copies.follow,
     _pair_kernels.between,
+    _distance_kernels.distances,
     path.walk,
     _kernels.shortest,
     meetings.meetings,
