@@ -162,7 +162,9 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[L
     ]
     _raise(bounds_so_far, _in_groups(task, groups))
     if workers * topology.links > CUTS:
-        _raise(bounds_so_far, [*_cut_in_half(task), *_links(task)])
+        is_met = topology.links <= HALVES and _is_met(task, _highest(bounds_so_far))
+        halves = [] if is_met else _cut_in_half(task)
+        _raise(bounds_so_far, [*halves, *_links(task)])
     elif not _is_met(task, _highest(bounds_so_far)):
         _raise(bounds_so_far, _links(task))
         _raise(bounds_so_far, _searched(task, _highest(bounds_so_far)))
@@ -261,8 +263,8 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     """Pairs that send to each other, and the share of V that each pair sends.
 
     The first schedule is a ring in both directions. It passes (p - 1)/p of V on, or the data of the
-    root. The second is all to all, if its routes are easy to find. It hands out a p-th to each
-    rank, or a part of the data of the root. An all-reduce does either twice: it collects V and
+    root. The second is all to all, if its routes are few and easy to find. It hands out a p-th to
+    each rank, or a part of the data of the root. An all-reduce does either twice: it collects V and
     spreads it.
     """
     ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
@@ -277,7 +279,7 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
         yield 1 / 2, (source[chosen], target[chosen])
     elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
-    if name not in ("send_recv", "scatter", "gather") and _near(task):
+    if name not in ("send_recv", "scatter", "gather") and ranks <= PAIRS and _near(task):
         yield (
             twice / max(1, ranks - rooted),
             np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks),

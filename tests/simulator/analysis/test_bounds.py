@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from simulator.collectives.collective import (
 )
 from simulator.engines import simulate
 from topologies import shapes
+from topologies.capacity import max_flow
 from topologies.link import Link
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
@@ -296,3 +298,14 @@ def test_a_ring_that_fills_its_links_leaves_nothing_to_search(
         assert best_bound(
             collective, shapes.ring(6, bandwidth=1.0), 6, 12.0
         ).seconds == pytest.approx(seconds)
+
+
+def test_halves_of_a_large_machine_are_not_cut_where_a_ring_meets_the_bound() -> None:
+    """No bound is higher than what a schedule reaches."""
+    topology = shapes.ring(2048, bandwidth=1e9)
+    devices = topology.placement
+    least = max_flow(topology, devices[:1024], devices[1024:]).bandwidth
+    with patch("simulator.analysis.bounds.max_flow") as flow:
+        known = limits(ALL_REDUCE, topology, 2048)
+    assert not flow.called
+    assert max(limit.per_byte for limit in known) >= 1 / least
