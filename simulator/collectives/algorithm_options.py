@@ -17,6 +17,7 @@ HELP = {
     "segments": "pieces that follow one another, like 8",
     "channels": "equal shares of V that are sent at the same time, like 4",
     "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
+    "chunks": "most chunks of a message, like 8",
     "window": "messages of a rank in flight, like 4",
     "ways": "2: half of V goes round in the other direction",
 }
@@ -69,7 +70,7 @@ def with_values(algorithm: Algorithm, values: Mapping[str, int]) -> Algorithm:
     """
     from simulator.collectives import algorithms
 
-    if algorithm.recipe:
+    if algorithm.recipe and isinstance(algorithm.recipe[1][0], Algorithm):
         make, (base, *rest) = algorithm.recipe
         return make(with_values(base, values), *rest)
     listed = algorithms()[algorithm.listed_name]

@@ -156,6 +156,8 @@ ON_A_BUS = {"naive", "naive_serial", "parameter_server", "parameter_server_apart
 MEMORY: dict[str, tuple[Ports, ...]] = {
     "bruck_all_gather": (),
     "bruck_all_to_all": (),
+    "pat_all_gather": (),
+    "pat_reduce_scatter": (),
     "chain_reduce": (),
     "naive_serial": POSTED,
     "parameter_server": POSTED,

@@ -88,6 +88,8 @@ VARIANTS = (
     "k_nomial_broadcast:radix=3,segments=3",
     "k_nomial_reduce:radix=3,segments=3",
     "pairwise_sync:window=2",
+    "pat_all_gather:chunks=2",
+    "pat_reduce_scatter:chunks=1",
 )
 """Options that change more than the number of messages."""
 
